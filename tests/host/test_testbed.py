@@ -18,6 +18,7 @@ from policies import TWO_SAMPLES
 from warpsmith.devices.base import Allocation, Compiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
+from warpsmith.generator.conv2d import Conv2d, ImageLayout
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
@@ -261,6 +262,26 @@ def test_elements_go_through_a_buffer_with_gaps(
         host.fill(buffer.address + buffer.nbytes, 0x01, 1)
         assert buffer.download()[1] == "3 bytes written between the rows"
         assert buffer.damage() == "1 bytes written within 64 bytes after the buffer"
+    finally:
+        buffer.free()
+
+
+@pytest.mark.parametrize("at_once", [buffers._AT_ONCE, 0])
+@pytest.mark.parametrize("layout", ImageLayout)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_images_of_either_layout_go_to_a_buffer_of_either(
+    host: HostRuntime, at_once: int, layout: ImageLayout, is_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As other libraries give their results; 2 MiB, in two strips of rows."""
+    monkeypatch.setattr(buffers, "_AT_ONCE", at_once)
+    operand = Conv2d((2, 64, 64, 64), (1, 64, 1, 1), layout=layout).operands[0]
+    values = np.random.default_rng(0).standard_normal(operand.shape, np.float32)
+    given = np.ascontiguousarray(values.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if is_last else values
+    buffer = GuardedBuffer(host, operand, 64)
+    try:
+        buffer.upload(given)
+        np.testing.assert_array_equal(buffer.download()[0], values)
+        assert buffer.damage() == ""
     finally:
         buffer.free()
 

@@ -232,7 +232,7 @@ class Dataset:
             return verify(result, self._references[output.name], output.dtype, bound).max_error
         with self._lock:
             self._sets[0][output.name].poison()
-            self._sets[0][output.name].upload(np.ascontiguousarray(result))
+            self._sets[0][output.name].upload(result)
             return self._verifiers[output.name].findings(POISON).max_error
 
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
