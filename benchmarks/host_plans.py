@@ -34,7 +34,7 @@ def main() -> None:
         plans.append(plan)
         families.add(plan.match.program.family)
         if number % 100 == 0 or number == count:
-            print(f"{number} plans, {time.monotonic() - started:.0f} s: {_kept()}", flush=True)
+            print(f"{number} plans, {time.monotonic() - started:.0f} s: {kept()}", flush=True)
     print(f"families: {', '.join(sorted(families))}")
 
 
@@ -48,7 +48,8 @@ def _problems() -> Iterator[ws.Problem]:
             yield ws.Cgemm(2, 1 + a, 1 + b, 1 + (a + b) % 7)
 
 
-def _kept() -> str:
+def kept() -> str:
+    """What this process keeps, in words."""
     own = Path("/proc/self")
     areas = len((own / "maps").read_text().splitlines())
     files, threads = (len(list((own / each).iterdir())) for each in ("fd", "task"))

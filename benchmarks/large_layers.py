@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import re
 import tempfile
 import threading
 import time
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--limit", type=float, default=4.0, help="seconds of searching")
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--only", default="", help="layers whose key has this text")
+    parser.add_argument("--only", default="", help="a regular expression that a layer's key matches somewhere")
     parser.add_argument("--references", action="store_true", help="time the float64 kernels alone")
     arguments = parser.parse_args()
     usual = session.tune
@@ -125,7 +126,7 @@ def main() -> None:
     session.tune = timed  # the stages of pipelines, which it calls itself for, too
     problems = [dataclasses.replace(layer, pass_=pass_) for layer in LAYERS for pass_ in Pass]
     for problem in problems:
-        if arguments.only not in problem.key():
+        if not re.search(arguments.only, problem.key()):
             continue
         print(problem.key(), flush=True)
         if arguments.references:
