@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, limited, spectra_of, takes
 from warpsmith.generator.device import Device
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.registry import OPERATIONS, answering
 from warpsmith.plans.lookup import exact, find
@@ -99,7 +100,8 @@ def _of_basis(
     for pass_, problem in problems.items():
         left = limited(problem, spectra)
         takers = (family for family in _pipelines(problem) if takes(family, problem, spectra, device))
-        able = [family for family in takers if family.why_not(left, device) is None]
+        gate = Gate(left, device)
+        able = [family for family in takers if gate.why_unable(family) is None]
         answer = _answer(problem, able, device, stores)
         if answer is None:
             return f"no family of {pass_} answers on this basis before a search has chosen it"
