@@ -130,8 +130,8 @@ class SearchLoop:
             except Exception as error:
                 searches.pop(name, None)
                 self.faults.add(Part.FAMILY, name, error)
-        for name, error in self._evaluator.gate.failures.items():
-            self.faults.add(Part.FAMILY, name, error)
+        for name, failure in self._evaluator.gate.failures.items():
+            self.faults.add(Part.FAMILY, name, failure)
         if not searches:
             told = "; ".join(each.told for each in self.faults.all)
             raise TuningFailed(f"no family of {problem.key()} can be searched: {told}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from warpsmith.errors import WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, limited, spectra_of, takes
 from warpsmith.generator.device import Device
@@ -102,7 +103,10 @@ def _of_basis(
         takers = (family for family in _pipelines(problem) if takes(family, problem, spectra, device))
         gate = Gate(left, device)
         able = [family for family in takers if gate.why_unable(family) is None]
-        answer = _answer(problem, able, device, stores)
+        try:
+            answer = _answer(problem, able, device, stores)
+        except WrongResult as wrong:
+            return str(wrong)
         if answer is None:
             return f"no family of {pass_} answers on this basis before a search has chosen it"
         matches[pass_], chosen[pass_] = answer
