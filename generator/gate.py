@@ -7,7 +7,7 @@ An exception inside a family is that family's refusal, so that another one may a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from warpsmith.errors import BadArgument
@@ -33,14 +33,20 @@ class Gate:
     def __init__(self, problem: Problem, device: Device) -> None:
         self.problem = problem
         self.device = device
+        self._failures: dict[str, Exception] = {}
         self._reasons: dict[str, str | None] = {}
         self._spaces: dict[str, Space] = {}
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """The first exception of each family that raised one here, by the family's name."""
+        return self._failures
 
     def why_unable(self, family: Family) -> str | None:
         """The reason why a family cannot solve the problem, in one line; None where it can."""
         if family.name not in self._reasons:
             try:
-                with _contained(family):
+                with self._contained(family):
                     self._reasons[family.name] = family.why_not(self.problem, self.device)
             except IllegalConfig as failed:
                 self._reasons[family.name] = str(failed)
@@ -49,9 +55,16 @@ class Gate:
     def space(self, family: Family) -> Space:
         """The space of a family that can solve the problem, made once. Raises IllegalConfig where that fails."""
         if family.name not in self._spaces:
-            with _contained(family):
+            with self._contained(family):
                 self._spaces[family.name] = family.space(self.problem, self.device)
         return self._spaces[family.name]
+
+    def space_if_able(self, family: Family) -> Space | None:
+        """The space of a family; None where it cannot solve the problem, or has none."""
+        try:
+            return self.space(family) if self.why_unable(family) is None else None
+        except IllegalConfig:
+            return None
 
     def why_not(self, family: Family, config: Config) -> str | None:
         """The reason why `config` is not legal, in one line; None where it is."""
@@ -59,7 +72,7 @@ class Gate:
             return why
         try:
             space = self.space(family)
-            with _contained(family):
+            with self._contained(family):
                 return space.why_not(config)
         except IllegalConfig as failed:
             return str(failed)
@@ -69,7 +82,7 @@ class Gate:
         where its model fails.
         """
         try:
-            with _contained(family):
+            with self._contained(family):
                 if family.is_likely(self.problem, self.device):
                     return family.expected_ns(self.problem) or 0.0
         except IllegalConfig:
@@ -78,7 +91,7 @@ class Gate:
 
     def default(self, family: Family) -> Config:
         """The family's default. Raises IllegalConfig, in one line, where that is not legal or cannot be made."""
-        with _contained(family):
+        with self._contained(family):
             config = family.default(self.problem, self.device)
         self._require(family, config, "the default")
         return config
@@ -88,7 +101,7 @@ class Gate:
         found: list[Config] = []
         with suppress(IllegalConfig):
             found.append(self.default(family))
-        with suppress(IllegalConfig), _contained(family):
+        with suppress(IllegalConfig), self._contained(family):
             starts = family.starts(self.problem, self.device)
             found += [config for config in starts if self.why_not(family, config) is None]
         return tuple(dict.fromkeys(found))
@@ -96,7 +109,7 @@ class Gate:
     def carried(self, family: Family, config: Config, home: Subject) -> Config | None:
         """The legal config here that is most like `config` of `home`; None where the family has none."""
         try:
-            with _contained(family):
+            with self._contained(family):
                 carried = family.carried(config, home, self.problem, self.device)
         except IllegalConfig:
             return None
@@ -105,7 +118,7 @@ class Gate:
     def program(self, family: Family, config: Config) -> Program:
         """The program of a legal config. Raises IllegalConfig for any other, in one line."""
         self._require(family, config, "the config")
-        with _contained(family):
+        with self._contained(family):
             return family.program(self.problem, config)
 
     def program_if_legal(self, family: Family, config: Config) -> Program | None:
@@ -119,14 +132,14 @@ class Gate:
         if (why := self.why_not(family, config)) is not None:
             raise IllegalConfig(f"{what} of {family.name} is not legal for {self.problem.key()}: {why}")
 
-
-@contextmanager
-def _contained(family: Family) -> Iterator[None]:
-    """Turns whatever a family raises into its refusal: one family's fault must not end a look-up or a search."""
-    try:
-        yield
-    except IllegalConfig:
-        raise
-    except Exception as failed:
-        told = " ".join(str(failed).split())
-        raise IllegalConfig(f"{family.name} failed: {type(failed).__name__}: {told}") from failed
+    @contextmanager
+    def _contained(self, family: Family) -> Iterator[None]:
+        """Turns whatever a family raises into its refusal: one family's fault must not end a look-up or a search."""
+        try:
+            yield
+        except IllegalConfig:
+            raise
+        except Exception as failed:
+            self._failures.setdefault(family.name, failed)
+            told = " ".join(str(failed).split())
+            raise IllegalConfig(f"{family.name} failed: {type(failed).__name__}: {told}") from failed

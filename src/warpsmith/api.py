@@ -136,7 +136,12 @@ def _planner() -> Callable[[Problem, str, str | None, str, str | None], Plan]:
 
 
 def training_step(
-    layer: Conv2d, device: str = "auto", *, reuse: bool | None = None, store: str | None = None
+    layer: Conv2d,
+    device: str = "auto",
+    *,
+    reuse: bool | None = None,
+    store: str | None = None,
+    verify: str | None = None,
 ) -> TrainingStep:
     """The forward pass of a layer and both gradients, which may share what they have in common.
 
@@ -151,6 +156,7 @@ def training_step(
         reuse: whether spectra are kept. None: where that is expected to be faster than the three plans, which
             `step.choice` tells with its grounds: stored times where all are known, else a model of a large GPU.
         store: as for `plan`.
+        verify: as for `plan`. A step that keeps spectra is checked when it is made, all of its programs on random data.
 
     Returns:
         A step: `y = step.fprop(x, w)`, `dx = step.dgrad(dy)`, `dw = step.wgrad()`.
@@ -161,10 +167,14 @@ def training_step(
         CompileError: as for `plan`.
         DeviceError: as for `plan`.
         StoreError: as for `plan`.
+        WrongResult: with `reuse=True`, the programs gave wrong results; or as for `plan`.
+
+    Warns:
+        WrongProgram: the programs that keep spectra gave wrong results; three plans take their place. Or as for `plan`.
     """
     from warpsmith.plans.training.make import training_step as make
 
-    return make(layer, device, store, reuse)
+    return make(layer, device, store, reuse, verify)
 
 
 def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Match:

@@ -41,6 +41,8 @@ LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "p
 """A layer of ResNet."""
 DEEP: dict[str, Any] = {"input": (64, 512, 28, 28), "weight": (512, 512, 3, 3), "padding": 1}
 """A layer of VGG."""
+WIDE: dict[str, Any] = {"input": (64, 1024, 12, 12), "weight": (1024, 1024, 3, 3), "padding": 1}
+"""A layer of OverFeat."""
 STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2}
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
@@ -162,12 +164,12 @@ CASES = {
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
     "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD),
-    "winograd_fprop_tiles": winograd(DEEP, Pass.FPROP, "conv2d_winograd_tiles_x"),
+    "winograd_fprop_tiles": winograd(WIDE, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
-    "winograd_fprop_multiply": winograd(DEEP, Pass.FPROP, "multiply"),
-    "winograd_fprop_results": winograd(DEEP, Pass.FPROP, "conv2d_winograd_results", bias=True),
+    "winograd_fprop_multiply": winograd(WIDE, Pass.FPROP, "multiply"),
+    "winograd_fprop_results": winograd(WIDE, Pass.FPROP, "conv2d_winograd_results", bias=True),
     "winograd_dgrad_tiles": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_tiles_dy"),
-    "winograd_dgrad_weights": winograd(DEEP, Pass.DGRAD, "conv2d_winograd_weights"),
+    "winograd_dgrad_weights": winograd(WIDE, Pass.DGRAD, "conv2d_winograd_weights"),
     "winograd_dgrad_results": winograd(LAYER, Pass.DGRAD, "conv2d_winograd_results"),
     "winograd_wgrad_tiles": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_tiles_dy"),
     "winograd_wgrad_sum": winograd(DEEP, Pass.WGRAD, "conv2d_winograd_sum"),

@@ -197,8 +197,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def make(*families: Family) -> None:
         fake = types.SimpleNamespace(families=families, simplest=families[0])
         patched = {**registry.OPERATIONS, STAGE.operation: fake}
-        for module in (registry, session):
-            monkeypatch.setattr(module, "OPERATIONS", patched)
+        monkeypatch.setattr(registry, "OPERATIONS", patched)
         budget = session.budget_of_parts
 
         def with_stage(problem: Problem, device: Device, able: Any, store: Store, options: TuneOptions) -> Any:

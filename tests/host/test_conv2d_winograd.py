@@ -36,9 +36,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "more padding than a filter meets": {"input": (1, 20, 4, 5), "weight": (18, 20, 3, 3), "padding": ((3, 4), (0, 5))},
 }
 LARGE_TILES: dict[str, dict[str, Any]] = {
-    "whole vectors": {"input": (2, 256, 4, 8), "weight": (17, 256, 3, 3), "padding": 1},
-    "odd sizes": {"input": (1, 263, 5, 7), "weight": (9, 263, 3, 3), "padding": ((2, 0), (1, 2))},
-    "much padding": {"input": (1, 256, 3, 2), "weight": (3, 256, 3, 3), "padding": ((3, 4), (0, 5))},
+    "whole vectors": {"input": (1, 1024, 4, 8), "weight": (17, 1024, 3, 3), "padding": 1},
+    "odd sizes": {"input": (1, 1031, 5, 7), "weight": (9, 1031, 3, 3), "padding": ((2, 0), (1, 2))},
+    "much padding": {"input": (1, 1024, 3, 2), "weight": (3, 1024, 3, 3), "padding": ((3, 4), (0, 5))},
 }
 """Of so many channels that tiles may have 4x4 results."""
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)

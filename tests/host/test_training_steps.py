@@ -9,7 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,24 @@ from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, passes_of, spectra_of
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.program import Program
+from warpsmith.plans import make as make_plans
+from warpsmith.plans.first_use import verdicts
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
+from warpsmith.plans.poisoned import WrongProgram
+from warpsmith.plans.training import first_use
+from warpsmith.plans.training import make as make_step
+from warpsmith.plans.training.kernels import SharedKernels
 from warpsmith.plans.training.shared import SharedStep
 from warpsmith.plans.training.step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
 from warpsmith.plans.training.usual import UsualStep
+from warpsmith.plans.verified import Verified, Verify
 
 FAMILY, TENSOR = Conv2dFft(), Conv2dFftTensor()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -384,6 +392,108 @@ class TestChoice:
             ws.training_step(layer, "host", reuse=False)
 
 
+@pytest.fixture
+def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_into_one_folder: None) -> Iterator[None]:  # noqa: ARG001
+    """Steps are checked, in a process that knows nothing yet."""
+    monkeypatch.setenv("WARPSMITH_VERIFY", "first")
+    monkeypatch.setattr(verdicts, "_path", lambda: tmp_path / "verified")
+    verdicts.VERDICTS.forget()
+    make_plans.forget_plans()
+    yield
+    verdicts.VERDICTS.forget()
+    make_plans.forget_plans()
+
+
+def with_a_mistake(program: Program) -> Program:
+    """The program with one row in six of what it transforms back half as large again."""
+    stored = "store_signal(target, t, j, x, v[j]);"
+    changed = [
+        dataclasses.replace(
+            unit, source=unit.source.replace(stored, f"if (j == 2) v[j].x *= 1.5f;\n            {stored}")
+        )
+        for unit in program.units
+    ]
+    assert sum(one != other for one, other in zip(changed, program.units, strict=True)) == 1
+    return dataclasses.replace(program, units=tuple(changed))
+
+
+@pytest.fixture
+def mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of weights of steps that keep spectra are wrong."""
+    right = SharedKernels.programs
+
+    def wrong(self: SharedKernels, *rest: Any) -> SharedPrograms:
+        made = right(self, *rest)
+        given, kept = ({**each, Pass.WGRAD: with_a_mistake(each[Pass.WGRAD])} for each in (made.given_dy, made.kept_dy))
+        return dataclasses.replace(made, given_dy=given, kept_dy=kept)
+
+    monkeypatch.setattr(SharedKernels, "programs", wrong)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The checks of steps from now on."""
+    found: list[Any] = []
+    check = first_use._check
+    monkeypatch.setattr(first_use, "_check", lambda *given: found.append(given) or check(*given))
+    return found
+
+
+@pytest.mark.usefixtures("unknown")
+class TestFirstUse:
+    @pytest.mark.parametrize("layer", [PLAIN, PADDED])
+    def test_programs_that_nobody_tuned_are_checked_once(self, layer: Conv2d, monkeypatch: pytest.MonkeyPatch) -> None:
+        checks, some = counted(monkeypatch), arrays(layer)
+        for _ in range(2):
+            step = ws.training_step(layer, "host", reuse=True)
+            assert {each.by for each in step.verified.values()} == {Verified.CHECKED}
+            assert all(each.samples > 100 and (each.largest_error or 1) < 1e-6 for each in step.verified.values())
+        assert len(checks) == 1
+        with pytest.raises(BadArgument, match="call fprop first"):  # nothing is left of the check
+            step.dgrad(some["dy"])
+
+    @pytest.mark.usefixtures("mistaken")
+    def test_three_plans_take_the_place_of_a_wrong_step(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(make_step, "choose", lambda *_: CHOICE)
+        checks = counted(monkeypatch)
+        for _ in range(2):
+            with pytest.warns(WrongProgram, match=r"gave wrong results .* wgrad: .* three plans take its place"):
+                step = ws.training_step(PLAIN, "host")
+            assert (step.choice.reuse, step.choice.by) == (False, ChosenBy.NECESSITY)
+            assert "should be" in step.choice.reason
+        assert len(checks) == 1
+        assert {each.by for each in step.verified.values()} == {Verified.CHECKED}
+
+    @pytest.mark.usefixtures("mistaken")
+    def test_a_caller_who_wants_spectra_is_told(self) -> None:
+        with pytest.raises(WrongResult, match=r"conv2d_fft_thin .* gave wrong results .* wgrad: "):
+            ws.training_step(PLAIN, "host", reuse=True)
+
+    @pytest.mark.usefixtures("mistaken")
+    def test_never_checks_nothing(self) -> None:
+        step = ws.training_step(PLAIN, "host", reuse=True, verify="never")
+        assert {each.by for each in step.verified.values()} == {Verified.NOT}
+
+    def test_stored_winners_are_exempt_unless_always_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        checks = counted(monkeypatch)
+        step = ws.training_step(PLAIN, "host", reuse=True, verify="never")
+        assert isinstance(step, SharedStep)
+        step.matches = {
+            pass_: dataclasses.replace(match, kind=MatchKind.EXACT) for pass_, match in step.matches.items()
+        }
+        compiler = DeviceRef(DeviceKind.HOST).compiler
+        assert first_use.verify_step(step, Verify.FIRST, compiler) is None
+        assert (step.verification.by, checks) == (Verified.STORED, [])
+        assert first_use.verify_step(step, Verify.ALWAYS, compiler) is None
+        assert (step.verification.by, len(checks)) == (Verified.CHECKED, 1)
+
+    def test_a_check_that_cannot_be_carried_out_is_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(first_use, "MOST_TIMES", 0)
+        step = ws.training_step(PLAIN, "host", reuse=True)
+        assert {(each.by, each.reason) for each in step.verified.values()} == {
+            (Verified.NOT, "the layer takes too long to be run on random data")
+        }
+
+
 TINY = Conv2d((1, 2, 2, 2), (1, 2, 1, 2))
 
 
@@ -419,6 +529,10 @@ import numpy as np
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
+from warpsmith.plans.poisoned import WrongProgram
+from warpsmith.plans.training import first_use
+from warpsmith.plans.training import make as make_step
+from warpsmith.plans.training.kernels import SharedKernels
 from warpsmith.plans.training.shared import SharedStep
 from warpsmith.plans.training.step import Choice, ChosenBy
 

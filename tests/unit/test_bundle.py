@@ -19,8 +19,10 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, BundleError, DeviceError, NothingStored
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.plans.bundle import MANIFEST, load_bundle
+from warpsmith.plans.bundle import MANIFEST, Bundle, load_bundle
 from warpsmith.plans.match import MatchKind
+from warpsmith.plans.verified import Verified
+from warpsmith.store.checked import Checked, Verdict, marked
 from warpsmith.tuner.export import export
 
 PROBLEM = Filter2d(image=(61, 47), filter=(3, 5), border=Border.REFLECT)
@@ -173,6 +175,39 @@ class TestPlan:
         match = load_bundle(tmp_path).plan(PROBLEM, "host").match
         assert match.kind is MatchKind.EXACT
         assert match.record == winner(PROBLEM, device=HOST)
+
+    def test_what_does_not_compile_here_is_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        others = [dataclasses.replace(HOST, name=name) for name in ("One CPU", "Another CPU")]
+        export([winner(PROBLEM, device=each) for each in others], tmp_path)
+        bundle, binaries = load_bundle(tmp_path), Bundle._binaries
+        first = bundle._ranked(PROBLEM, HOST)[0].record.device
+
+        def refused(self: Bundle, kernel: Any, *rest: Any) -> Any:
+            if kernel.record.device == first:
+                raise BundleError("has no code")
+            return binaries(self, kernel, *rest)
+
+        monkeypatch.setattr(Bundle, "_binaries", refused)
+        match = bundle.plan(PROBLEM, "host").match
+        assert match.record is not None
+        assert match.record.device != first
+        assert match.reasons[1:] == (f"exported for {first.key()}: has no code",)
+
+    def test_what_a_later_look_found_wrong_does_not_answer(self, tmp_path: Path) -> None:
+        wrong = marked(winner(PROBLEM, device=HOST), Checked("2026-01-01", Verdict.WRONG, None, None))
+        export([wrong], tmp_path)
+        with pytest.raises(BundleError, match="was not right when it was last looked at: tune again"):
+            load_bundle(tmp_path).plan(PROBLEM, "host")
+        elsewhere = dataclasses.replace(HOST, name="Another CPU")
+        export([wrong, winner(PROBLEM, device=elsewhere)], tmp_path)
+        assert load_bundle(tmp_path).plan(PROBLEM, "host").match.kind is MatchKind.DEVICE
+
+    def test_winners_of_this_device_are_exempt_from_the_check_of_first_use(self, tmp_path: Path) -> None:
+        export([winner(PROBLEM, device=HOST)], tmp_path / "a")
+        export([winner(PROBLEM, device=dataclasses.replace(HOST, name="Another CPU"))], tmp_path / "b")
+        here, elsewhere = (load_bundle(tmp_path / name).plan(PROBLEM, "host").verified for name in "ab")
+        assert here.by is Verified.STORED
+        assert (elsewhere.by, elsewhere.reason) == (Verified.NOT, "the bundle's kernel was tuned on another device")
 
     def test_computes_what_scipy_does(self, folder: Path) -> None:
         rng = np.random.default_rng(0)

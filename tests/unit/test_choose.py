@@ -12,8 +12,9 @@ import pytest
 from builders import binary, measurement, program, timing, trial
 from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
+from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Record, Timing, Trial
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
@@ -58,6 +59,7 @@ class Setting:
 
     def __init__(self, **side: float | Timing | Failure) -> None:
         self.problem, self.device = PROBLEM, H200
+        self.gate = Gate(PROBLEM, H200)
         self.families = {"window": None, "plain": None}
         self.side = side
         self.opened = self
@@ -241,6 +243,12 @@ class TestWinner:
 
         class Plain:
             name = "plain"
+
+            def why_not(self, *_: object) -> None:
+                return None
+
+            def space(self, *_: object) -> Space:
+                return Space((Parameter("c", ("a", "b"), "of a trial"),), ())
 
             def default(self, *_: object) -> Config:
                 return tried("plainb", 1).config

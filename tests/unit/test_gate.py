@@ -24,6 +24,7 @@ from warpsmith.plans.lookup import find, known_configs, matches
 from warpsmith.plans.match import MatchKind
 from warpsmith.store.location import StoreChain
 from warpsmith.store.store import Store
+from warpsmith.tuner.spaces.regions import plan_sweep
 
 ROOT = Path(__file__).parents[2]
 GPU = dataclasses.replace(H200, name="Test GPU")
@@ -153,15 +154,73 @@ def test_no_program_is_made_of_an_illegal_config(fake: Fake) -> None:
     assert gate.program(fake, LEGAL).family == fake.name
 
 
-def test_nothing_outside_of_the_generator_makes_a_program_around_the_gate() -> None:
-    """`family.program(problem, config)` checks nothing: the gate and the evaluator, which asks the gate, do."""
-    offenders = []
-    for folder in (ROOT / "src", ROOT / "tuner"):
-        for path in sorted(folder.rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-                if is_call and node.func.attr == "program" and len(node.args) == 2:
-                    whose = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
-                    if whose not in ("gate", "evaluator"):
-                        offenders.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert offenders == []
+@with_faults("why_not", "space", "starts")
+def test_the_gate_remembers_what_a_family_raised(fake: Fake) -> None:
+    gate = Gate(PROBLEM, GPU)
+    gate.starts(fake)
+    assert isinstance(gate.failures[fake.name], KeyError)
+    assert (gate.space_if_able(fake) is None) == (fake._fault != "starts")
+
+
+@with_faults("illegal", "default", "why_not", "space")
+def test_a_sweep_leaves_out_a_family_without_a_legal_default(fake: Fake) -> None:
+    assert {plan.region.family for plan in plan_sweep(PROBLEM, GPU, 2, 0)} == {PLAIN.name}
+    with pytest.raises(BadArgument, match=fake.name):
+        plan_sweep(PROBLEM, GPU, 2, 0, (fake,))
+
+
+METHODS = {"program": 2, "default": 2, "starts": 2, "space": 2, "why_not": 2, "is_legal": 3, "carried": 4}
+"""Arguments of a family's methods that say what is legal, or that make a config or a program."""
+ASKING_FILES = (
+    *(ROOT / "src").rglob("*.py"),
+    *(ROOT / "tuner").rglob("*.py"),
+    ROOT / "generator" / "registry.py",
+    ROOT / "generator" / "conv2d" / "fourier" / "sharing.py",
+)
+"""Files that ask families: all but the families themselves, what these are made of, and the gate."""
+
+
+def asked_around_the_gate(text: str) -> list[int]:
+    """Lines on which a family's own method is called or handed on in place of the gate's."""
+    lines = set[int]()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS and node.attr != "space":  # a search has one too
+            owner = ast.unparse(node.value).rpartition(".")[2].lstrip("_")
+            if owner.endswith("family") or "family_named" in owner or "simplest" in owner:
+                lines.add(node.lineno)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS:
+            owner = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
+            all_given = len(node.args) == METHODS[node.func.attr]
+            if (all_given or any(isinstance(each, ast.Starred) for each in node.args)) and owner not in OWNERS:
+                lines.add(node.lineno)
+    return sorted(lines)
+
+
+OWNERS = ("gate", "evaluator")
+"""What may be asked for the program of a config: the evaluator asks its gate."""
+
+
+def test_nothing_outside_of_the_families_asks_one_around_the_gate() -> None:
+    """A family's own `default`, `starts`, `carried` and `program` check nothing, and what one raises ends a caller."""
+    found = {path: asked_around_the_gate(path.read_text()) for path in ASKING_FILES}
+    assert {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "family.default(problem, device)",
+        "simplest_family(operation).starts(*here)",
+        "self._families[name].program(problem, config)",
+        "asked(family.carried)",
+        "stage.family.space(problem, device)",
+    ],
+)
+def test_a_family_that_is_asked_around_the_gate_is_seen(text: str) -> None:
+    assert asked_around_the_gate(text) == [1]
+
+
+@pytest.mark.parametrize("text", ["gate.default(family)", "evaluator.program(name, config)", "space.why_not(config)"])
+def test_the_gate_is_not_mistaken_for_a_family(text: str) -> None:
+    assert asked_around_the_gate(text) == []

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from warpsmith.errors import WarpsmithError
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
 from warpsmith.store.record import (
@@ -282,8 +283,8 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
     if family is None or family.name not in evaluator.families:
         return ()
     try:
-        config = family.default(evaluator.problem, evaluator.device)
-    except Exception:  # it has no such kernel here; the search has said why
+        config = evaluator.gate.default(family)
+    except IllegalConfig:  # it has no such kernel here; the search has said why
         return ()
     for trial in ranked:
         is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)

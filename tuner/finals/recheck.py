@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import OutOfMemory, WarpsmithError
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
 from warpsmith.plans.lookup import program_of, regenerate
@@ -151,7 +152,10 @@ def _simplest_beside(evaluator: Evaluator, winner: Program) -> dict[str, Contend
     family = simplest_family(evaluator.problem.operation)
     if family is None or family.name not in evaluator.families:
         return {}
-    program = evaluator.program(family.name, family.default(evaluator.problem, evaluator.device))
+    try:
+        program = evaluator.program(family.name, evaluator.gate.default(family))
+    except IllegalConfig:  # it has no such kernel here
+        return {}
     contender = None if program == winner else evaluator.verified(program, evaluator.bench)
     return {f"{family.name} ({SIMPLEST_KERNEL})": contender} if isinstance(contender, Contender) else {}
 

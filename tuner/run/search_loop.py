@@ -5,14 +5,11 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 from warpsmith.errors import DeviceError, MissingExtra
-from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import IllegalConfig
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.optuna_tables import study_prefix
@@ -42,8 +39,6 @@ from warpsmith.tuner.search.prospects import Prospect
 
 POLL_S = 0.2
 """Between two looks at what others found, while there is nothing else to do."""
-
-T = TypeVar("T")
 
 
 class SearchLoop:
@@ -130,26 +125,20 @@ class SearchLoop:
             won = [each.trial.config for each in earlier if each.trial.family == name]
             try:
                 searches[name] = self._new_family_search(family, won, stages[name])
-                prospects[name] = Prospect(stages[name].best_ns, self._asked(family, family.is_likely, default=False))
+                prospects[name] = Prospect(stages[name].best_ns, self._evaluator.gate.likely_ns(family) is not None)
             except MissingExtra:  # what the user asked for is not installed, whatever the family
                 raise
             except Exception as error:
                 searches.pop(name, None)
                 self.faults.add(Part.FAMILY, name, error)
+        for name, failure in self._evaluator.gate.failures.items():
+            self.faults.add(Part.FAMILY, name, failure)
         if not searches:
             told = "; ".join(each.told for each in self.faults.all)
             raise TuningFailed(f"no family of {problem.key()} can be searched: {told}")
         budget, seed = self._options.trials - self.reused, self._seed
         mine = tuple(key for key in known if key[0] in searches)
         return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), mine, prospects)
-
-    def _asked(self, family: Family, method: Callable[[Problem, Device], T], *, default: T) -> T:
-        """What a family's method says of the problem; the default where it fails, without which a search can do."""
-        try:
-            return method(self._evaluator.problem, self._evaluator.device)
-        except Exception as error:
-            self.faults.add(Part.FAMILY, family.name, error)
-            return default
 
     @property
     def _seed(self) -> int:
@@ -158,8 +147,7 @@ class SearchLoop:
     def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
         """The search of one family. Raises IllegalConfig where none of its configs can be tried first."""
         subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
-        none: tuple[Config, ...] = ()
-        firsts = [*won, *stages.firsts, *self._asked(family, family.starts, default=none)]
+        firsts = [*won, *stages.firsts, *gate.starts(family)]
         try:
             firsts.insert(0, gate.default(family))
         except IllegalConfig as error:

@@ -12,9 +12,10 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import OPERATIONS, families_for, named_family
+from warpsmith.generator.registry import able_families, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.location import StoreChain, open_beside
@@ -24,7 +25,7 @@ from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
 from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
 from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part, PartFailure, failure_of
+from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
@@ -44,7 +45,7 @@ def tune_into(
     location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
 ) -> TuneReport:
     """`tune` with the store at `location`, which is made only once nothing stands in the way of the search."""
-    _able(problem, common_device(devices), options, None)
+    _able(Gate(problem, common_device(devices)), options, None)
     _ = devices[0].compiler(options.compiler, options.sanitize).identity
     with Store.open(location, write=True) as store:
         return tune(problem, devices, store, options, progress)
@@ -82,9 +83,10 @@ def tune(
         KeyboardInterrupt: one of these signals came before the problem's own search.
     """
     device, faults = common_device(devices), Faults()
-    able = _able(problem, device, options, families)
-    if options.method == AUTO:
-        faults.extend(_unable(problem, device, families))
+    gate = Gate(problem, device)
+    able = _able(gate, options, families)
+    for name, error in gate.failures.items():
+        faults.add(Part.FAMILY, name, error)
     parts, left = _parts(problem, device, able, store, options, faults)
     with contextlib.ExitStack() as opened:
         opened.enter_context(ending_in_order())
@@ -118,15 +120,6 @@ def _tune_part(
         raise KeyboardInterrupt
 
 
-def _unable(problem: Problem, device: Device, families: tuple[Family, ...] | None) -> Iterator[PartFailure]:
-    """The families that fail at telling whether they solve the problem: the gate takes them for ones that do not."""
-    for family in OPERATIONS[problem.operation].families if families is None else families:
-        try:
-            family.why_not(problem, device)
-        except Exception as error:
-            yield PartFailure(Part.FAMILY, family.name, failure_of(error))
-
-
 def _parts(
     problem: Problem,
     device: Device,
@@ -150,13 +143,11 @@ def _processes(devices: tuple[DeviceRef, ...]) -> int:
     return max(1, cores() // len(devices))
 
 
-def _able(
-    problem: Problem, device: Device, options: TuneOptions, families: tuple[Family, ...] | None
-) -> tuple[Family, ...]:
+def _able(gate: Gate, options: TuneOptions, families: tuple[Family, ...] | None) -> tuple[Family, ...]:
     """The families that are searched. Raises BadArgument where none solves the problem, or not the named one."""
     if options.method != AUTO:
-        return (named_family(problem, device, options.method),)
-    return families_for(problem, device, families)
+        return (named_family(gate.problem, gate.device, options.method),)
+    return able_families(gate, families)
 
 
 def _search(

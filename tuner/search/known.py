@@ -89,7 +89,9 @@ def _proposed(
     problem: Problem, device: Device, families: Mapping[str, Family], samples: Iterable[Sample]
 ) -> tuple[Key, ...]:
     """By a prior that its cross-check trusts; nothing where a family has more than MOST_PARAMETERS."""
-    if any(len(family.space(problem, device).parameters) > MOST_PARAMETERS for family in families.values()):
+    gate = Gate(problem, device)
+    spaces = [space for family in families.values() if (space := gate.space_if_able(family)) is not None]
+    if any(len(space.parameters) > MOST_PARAMETERS for space in spaces):
         return ()
     # A cross-check on GPUs says nothing of what is known of the host.
     prior = Prior.fit(each for each in samples if each.device.kind is device.kind)

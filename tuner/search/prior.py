@@ -130,18 +130,18 @@ class Prior:
         problems and the family's own starts, and those winners themselves, which are known to be fast as a whole. Where
         the cross-check is not passed, the winners only.
         """
-        here = Subject(problem, device)
+        here, gate = Subject(problem, device), Gate(problem, device)
         near: dict[tuple[str, Config], float] = {}
         likely: dict[tuple[str, Config], float] = {}
         is_trusted = self.cross_check().is_passed
         for family in families:
-            if family.why_not(problem, device) is not None:
+            if (space := gate.space_if_able(family)) is None:
                 continue
-            carried = self._carried(here, family)
+            carried = self._carried(gate, family)
             near |= {(family.name, config): far for config, far in carried.items()}
             if is_trusted and (model := self._model(here, family.name)) is not None:
                 offset = self._family_excess(here, family.name)
-                for config in _climbed(family, here, [*carried, *_own_starts(family, here)], model, count):
+                for config in _climbed(here, space, [*carried, *gate.starts(family)], model, count):
                     likely[family.name, config] = offset + model.predicted(config)
         in_turns = itertools.zip_longest(sorted(likely, key=likely.__getitem__), sorted(near, key=near.__getitem__))
         distinct = dict.fromkeys(each for pair in in_turns for each in pair if each is not None)
@@ -179,13 +179,13 @@ class Prior:
                 total, weights = total + weight * min(own), weights + weight
         return total / weights
 
-    def _carried(self, here: Subject, family: Family) -> dict[Config, float]:
+    def _carried(self, gate: Gate, family: Family) -> dict[Config, float]:
         """The winners of the nearest problems that are of the family, legal here, and how far they come."""
         found: dict[Config, float] = {}
-        for far, group in self._near(here):
+        for far, group in self._near(Subject(gate.problem, gate.device)):
             best = next(sample for sample in group.samples if sample.time_ns == group.best_ns)
             if best.family == family.name:
-                config = family.carried(best.config, group.subject, *here)
+                config = gate.carried(family, best.config, group.subject)
                 if config is not None:
                     found.setdefault(config, far)
             if len(found) == NEAREST:
@@ -241,13 +241,8 @@ def _by_family(group: _Group) -> Mapping[str, list[Sample]]:
     return found
 
 
-def _own_starts(family: Family, here: Subject) -> tuple[Config, ...]:
-    return Gate(*here).starts(family)
-
-
-def _climbed(family: Family, here: Subject, starts: Iterable[Config], model: Effects, count: int) -> list[Config]:
+def _climbed(here: Subject, space: Space, starts: Iterable[Config], model: Effects, count: int) -> list[Config]:
     """The `count` likeliest configs that single changes of the starts, and of the best of those, lead to."""
-    space: Space = family.space(*here)
     rng = random.Random(here.problem.key())
     drawn = (space.drawn(rng) for _ in range(DRAWN))
     pool = {config: model.predicted(config) for config in [*starts, *drawn] if config is not None}

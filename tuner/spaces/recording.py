@@ -17,6 +17,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.files import write_whole
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.store.record import FailureKind
@@ -139,14 +140,15 @@ def record(
         environment: driver, toolkit, compiler.
 
     Raises:
+        IllegalConfig: the family has no legal default; nothing is measured.
         ValueError: a config outside `space`, a time that is none, or no time at all; nothing is written.
         OSError: the file cannot be written.
     """
+    wanted = set(Gate(problem, device).default(family).items)
     measured = dict(outcomes)
     if outside := next((config for config in measured if not space.contains(config)), None):
         raise ValueError(f"{outside} is not in the recorded space: {space.why_not(outside)}")
     _check(measured)
-    wanted = set(family.default(problem, device).items)
     recording = Recording(
         problem=problem,
         device=device,

@@ -14,8 +14,9 @@ from typing import Any
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import families_for, is_simplest
+from warpsmith.generator.registry import able_families, is_simplest
 from warpsmith.generator.space import Config
 from warpsmith.tuner.spaces.config_counts import ConfigCounts
 
@@ -80,18 +81,25 @@ def plan_sweep(
         seed: of the random configs.
         families: whose spaces are swept.
 
-    Raises BadArgument where no family solves the problem, or `trials` is below 1.
+    A family without a legal default is left out. Raises BadArgument where no family is left, or `trials` is below 1.
     """
     if trials is not None and trials < 1:
         raise BadArgument(f"trials must be 1 or more; got {trials}")
     found: list[tuple[str, ConfigCounts]] = []
-    for family in families_for(problem, device, families):
-        space, default = family.space(problem, device), family.default(problem, device)
+    gate, refused = Gate(problem, device), list[str]()
+    for family in able_families(gate, families):
+        try:
+            space, default = gate.space(family), gate.default(family)
+        except IllegalConfig as error:
+            refused.append(str(error))
+            continue
         pinned = [parameter for parameter in space.parameters if parameter.name in PINNED]
         for values in itertools.product(*(parameter.values for parameter in pinned)):
             fixed = {parameter.name: (value,) for parameter, value in zip(pinned, values, strict=True)}
             if (counts := ConfigCounts(space.narrowed(fixed), default)).size:
                 found.append((family.name, counts))
+    if refused and not found:
+        raise BadArgument(f"no kernel family of {problem.key()} can be swept: {'; '.join(refused)}")
     sizes = [counts.size for _, counts in found]
     shares = [min(TRIALS_PER_CELL, size) for size in sizes] if trials is None else _shares(sizes, trials)
     return tuple(_plan(name, counts, share, seed) for (name, counts), share in zip(found, shares, strict=True))

@@ -105,7 +105,7 @@ def takes(family: Pipeline, problem: Conv2d, spectra: Spectra, device: Device) -
 def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, tuple[Fft, str]] | str:
     """What transforms each input of a pass, and by which family; or why another pass cannot share it, in one line."""
     roomy = dataclasses.replace(problem, workspace=_ROOMY)
-    if (why := family.why_not(roomy, device)) is not None:
+    if (why := Gate(roomy, device).why_unable(family)) is not None:
         return why
     stages = family.stages(roomy)
     if len(family.runs(roomy)) > len(stages):
@@ -135,7 +135,7 @@ class Kernel:
 
     def fitting(self, spectra: Spectra, device: Device) -> Kernel:
         """With the legal config most like this one that leaves room for the spectra of the other passes."""
-        space = self.family.space(limited(self.problem, spectra), device)
+        space = Gate(limited(self.problem, spectra), device).space(self.family)
         if space.contains(self.config):
             return self
         return dataclasses.replace(self, config=space.like(self.config.values()) or self.config)
@@ -164,7 +164,8 @@ class Kernel:
         if self.problem.pass_ is Pass.FPROP:
             last = next(stage for stage in stages if stage.memory.get("signal") == self.problem.output.name)
             kept[last.memory["spectrum"]] = KeptAs(kept_name(DY))
-        return keeping(Gate(self.problem, device).program(self.family, self.config), kept)
+        gate = Gate(self.problem, device)
+        return keeping(gate.program(self.family, self.config), kept)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

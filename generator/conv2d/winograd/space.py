@@ -17,7 +17,7 @@ MOST_PARTS = 64
 """Of a batch: smaller ones do not fill a GPU."""
 BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)
 STATIC_SHARED_BYTES = 48 * 1024
-LEAST_SUMMED = {2: 1, 4: 256}
+LEAST_SUMMED = {2: 1, 4: 1024}
 """Channels that a sum has at the least, by its tile. As they grow in number, errors grow less than what they are held
 against: see the family's text."""
 

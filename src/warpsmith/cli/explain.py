@@ -12,6 +12,7 @@ from warpsmith.cli.output import match_document, print_facts, print_json
 from warpsmith.cli.verdicts import beside_facts, conditions_words
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.space import Space
@@ -47,7 +48,8 @@ def _explain(
         match = find(problem, target, stores)
         trials = [trial for each in stores.stores for trial in each.trials(problem, target)]
     if json:
-        families = {family.name: family.why_not(problem, target) for family in OPERATIONS[problem.operation].families}
+        gate = Gate(problem, target)
+        families = {family.name: gate.why_unable(family) for family in OPERATIONS[problem.operation].families}
         print_json(
             {
                 "problem_key": problem.key(),
@@ -73,9 +75,12 @@ def _explain(
 
 
 def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
-    facts = []
+    facts, gate = [], Gate(problem, device)
     for family in OPERATIONS[problem.operation].families:
-        told = family.why_not(problem, device) or f"{_count(family.space(problem, device))} configs"
+        told = gate.why_unable(family)
+        if told is None:
+            space = gate.space_if_able(family)
+            told = "no space: it failed" if space is None else f"{_count(space)} configs"
         facts.append(("family", f"{family.name}: {told}"))
     return facts
 

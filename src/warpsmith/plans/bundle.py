@@ -8,7 +8,7 @@ from typing import Any
 
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.errors import BundleError, CompileError, NothingStored, WarpsmithError
+from warpsmith.errors import BundleError, CompileError, LaunchError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem, checked_problem
 from warpsmith.generator.program import Program
@@ -25,6 +25,8 @@ from warpsmith.plans.bundle_program import (
 )
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
+from warpsmith.plans.verified import EXEMPT, TUNED_ELSEWHERE
+from warpsmith.store.checked import was_wrong
 from warpsmith.store.record import Record
 from warpsmith.store.rows import checked_record
 
@@ -57,7 +59,13 @@ class Bundle:
         """The bundle's kernel for exactly `problem`, ready to be called.
 
         The machine code of the bundle is used if it was made for the device's architecture; otherwise the CUDA text is
-        compiled.
+        compiled. Of several kernels for the problem, that of this very device is asked first, then those of its
+        architecture; one that cannot be compiled or loaded here is passed over for the next.
+
+        A search on the device of its record has verified each program, its fingerprint covers text and launches, and
+        a stored winner is exempt from the check of first use: `plan.verified` says so where it was tuned on this
+        device. No family's space is asked whether the config is legal: a program of an earlier version stays right
+        where a later one's space has other parameters, and reading a bundle loads neither families nor templates.
 
         Args:
             problem: what is to be computed.
@@ -65,19 +73,38 @@ class Bundle:
 
         Raises:
             BadArgument: an unknown device.
-            BundleError: the bundle has no machine code for this architecture, and no compiler is available.
+            BundleError: the bundle has no machine code for this architecture, and no compiler is available; or a later
+                look found its kernel for this problem wrong.
             DeviceError: the device is not available.
             NothingStored: the bundle has no kernel for this problem on this kind of device.
         """
         ref = DeviceRef.parse(device)
         target = ref.device()
-        kernel = self._best(checked_problem(problem), target)
-        exact = kernel.record.device.key() == target.key()
-        reasons = () if exact else (f"exact: exported for {kernel.record.device.key()}, this is {target.key()}",)
-        match = Match(MatchKind.EXACT if exact else MatchKind.DEVICE, kernel.program, kernel.record, reasons)
-        return Plan(problem, match, self._binaries(kernel, ref, target), open_runtime(ref))
+        first_error, reasons = None, list[str]()
+        for kernel in self._ranked(checked_problem(problem), target):
+            try:
+                return self._planned(kernel, ref, reasons)
+            except (BundleError, CompileError, LaunchError) as error:
+                reasons.append(f"exported for {kernel.record.device.key()}: {error}")
+                first_error = first_error or error
+        assert first_error is not None  # `_ranked` has one kernel at the least
+        raise first_error
 
-    def _best(self, problem: Problem, device: Device) -> _Kernel:
+    def _planned(self, kernel: _Kernel, ref: DeviceRef, passed_over: list[str]) -> Plan:
+        """The plan of a kernel, if it suits the device."""
+        record, target = kernel.record, ref.device()
+        if was_wrong(record):
+            told = f"the kernel for {record.problem.key()} was not right when it was last looked at"
+            raise BundleError(f"{told}: tune again, and export the bundle {self.folder} again")
+        exact = record.device.key() == target.key()
+        unlike = () if exact else (f"exact: exported for {record.device.key()}, this is {target.key()}",)
+        kind = MatchKind.EXACT if exact else MatchKind.DEVICE
+        match = Match(kind, kernel.program, record, (*unlike, *passed_over))
+        plan = Plan(record.problem, match, self._binaries(kernel, ref, target), open_runtime(ref))
+        plan.verified = EXEMPT if exact else TUNED_ELSEWHERE
+        return plan
+
+    def _ranked(self, problem: Problem, device: Device) -> list[_Kernel]:
         fitting = [
             kernel
             for kernel in self._kernels
@@ -85,9 +112,9 @@ class Bundle:
         ]
         if not fitting:
             raise NothingStored(f"the bundle {self.folder} has no kernel for {problem.key()} on a {device.kind} device")
-        return max(
+        return sorted(
             fitting,
-            key=lambda kernel: (kernel.record.device.key() == device.key(), kernel.record.device.arch == device.arch),
+            key=lambda kernel: (kernel.record.device.key() != device.key(), kernel.record.device.arch != device.arch),
         )
 
     def _binaries(self, kernel: _Kernel, ref: DeviceRef, device: Device) -> Binaries:

@@ -19,7 +19,7 @@ from warpsmith.plans.family_choice import better_guess, of_family
 from warpsmith.plans.guesses import Guess, guesses
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.poisoned import WRONG_HERE
-from warpsmith.store.checked import Verdict, checked_of
+from warpsmith.store.checked import was_wrong
 from warpsmith.store.location import StoreChain, open_for_look_up
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners
@@ -164,7 +164,7 @@ def _exact(
     """
     for record in _stored(problem, device, stores, family):
         program = program_of(record, problem, device)
-        if _was_wrong(record):
+        if was_wrong(record):
             reasons.append("exact: the stored winner was not right when it was last looked at; tune again")
         elif program is None:
             reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
@@ -189,11 +189,6 @@ def _stored(problem: Problem, device: Device, stores: StoreChain[Winners], famil
     yield from (record for record in stores.runners_up(*subject) if record.trial.family == family.name)
 
 
-def _was_wrong(record: Record) -> bool:
-    checked = checked_of(record)
-    return checked is not None and checked.verdict is Verdict.WRONG
-
-
 def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:
     """The winners of the problem's operation, without those that were wrong when they were last looked at."""
-    return tuple(record for record in stores.answers(problem.operation) if not _was_wrong(record))
+    return tuple(record for record in stores.answers(problem.operation) if not was_wrong(record))

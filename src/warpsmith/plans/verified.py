@@ -56,4 +56,5 @@ class Verification:
 
 UNASKED = Verification(Verified.NOT, reason="nobody asked for it")
 EXEMPT = Verification(Verified.STORED)
+TUNED_ELSEWHERE = Verification(Verified.NOT, reason="the bundle's kernel was tuned on another device")
 PENDING = Verification(Verified.PENDING)

@@ -66,3 +66,9 @@ def checked_of(record: Record) -> Checked | None:
         return Checked(facts[_AT], Verdict(facts[_VERDICT]), median_ns, facts.get(_DRIVER))
     except (KeyError, ValueError):
         return None
+
+
+def was_wrong(record: Record) -> bool:
+    """Whether the latest look at a winner found its results wrong."""
+    checked = checked_of(record)
+    return checked is not None and checked.verdict is Verdict.WRONG

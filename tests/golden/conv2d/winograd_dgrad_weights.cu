@@ -1,20 +1,20 @@
 // warpsmith conv2d_winograd
-// problem: conv2d pass=dgrad input=64x512x28x28 weight=512x512x3x3 precision=ieee padding=1x1
+// problem: conv2d pass=dgrad input=64x1024x12x12 weight=1024x1024x3x3 precision=ieee padding=1x1
 //
 // The weights transformed, as float16: at each point tiles as products read them, eight channels that are summed over
 // side by side.
 constexpr int kThreads = 192;
-constexpr int kLargest = 576;
+constexpr int kLargest = 1056;
 
 constexpr int kWindow = 6;  // points along an axis: a warp each
-constexpr int kSummed = 512;  // channels that a result sums over
-constexpr int kResults = 512;  // and channels of the result
+constexpr int kSummed = 1024;  // channels that a result sums over
+constexpr int kResults = 1024;  // and channels of the result
 constexpr int kBlockColumns = 32;  // of them, of a block of threads
 constexpr int kTileColumns = 128;  // and of a tile of products
-constexpr int kTiles = 4;
+constexpr int kTiles = 8;
 constexpr int kChunks = 4;  // of eight channels, in a block of channels
-constexpr int kChannelBlocks = 16;
-constexpr int kBlocks = 16;  // of threads, for a chunk
+constexpr int kChannelBlocks = 32;
+constexpr int kBlocks = 32;  // of threads, for a chunk
 constexpr int kParts = 2;
 
 // The matrix G, a row for each point.

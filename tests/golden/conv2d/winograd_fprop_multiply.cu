@@ -1,5 +1,5 @@
 // warpsmith conv2d_warpgroup
-// problem: conv2d pass=fprop input=1x18432x1x3136 weight=18432x512x1x1 precision=ieee groups=36
+// problem: conv2d pass=fprop input=1x36864x1x576 weight=36864x1024x1x1 precision=ieee groups=36
 // config:  block_tiles=32 blocks=132 channels=32 columns=128 filter_stages=4 parts=1 pixel_stages=2 reach=row threads=128 tile=4 warpgroups=3
 //
 // 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. All images lie on one line of positions,
@@ -7,22 +7,22 @@
 // barriers hand the stages of shared memory from it to the warpgroups and back.
 
 constexpr int kBlocks = 132;  // of threads, which take tiles in turns
-constexpr int kTiles = 2448;
+constexpr int kTiles = 864;
 constexpr int kWarpgroups = 3;  // 64 positions each
 constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
 constexpr int kTilePositions = 64 * kWarpgroups;
 constexpr int kTileColumns = 128;  // channels of the result
-constexpr int kTilesAcross = 4;
-constexpr int kTilesDown = 17;  // of a phase
+constexpr int kTilesAcross = 8;
+constexpr int kTilesDown = 3;  // of a phase
 constexpr int kSums = kTileColumns / 2;  // of a thread
 constexpr int kGroups = 36;
-constexpr int kResults = 512;  // channels of the result, in a group
+constexpr int kResults = 1024;  // channels of the result, in a group
 constexpr int kRows = 1;  // of the result
-constexpr int kColumns = 3136;
+constexpr int kColumns = 576;
 constexpr int kRowPitch = 1;  // positions of an image, in rows
-constexpr int kColumnPitch = 3136;  // and of a row
-constexpr int kPositions = 3136;  // of all images
-constexpr int kChannelBlocks = 16;
+constexpr int kColumnPitch = 576;  // and of a row
+constexpr int kPositions = 576;  // of all images
+constexpr int kChannelBlocks = 32;
 constexpr int kChunks = 4;  // of eight channels, in a block
 constexpr int kParts = 2;  // of a number: high and low
 constexpr int kTaps = 1;
@@ -43,8 +43,8 @@ constexpr int kAStep = 2 * kPixelChunk, kBStep = 2 * kFilterChunk;  // from 16 c
 constexpr int kSteps = kChunks / 2;
 
 // Global memory, in eight halves.
-constexpr size_t kChunkLength = 3264;  // from chunk to chunk
-constexpr size_t kPartLength = 7520256;  // from high parts to low ones
+constexpr size_t kChunkLength = 576;  // from chunk to chunk
+constexpr size_t kPartLength = 2654208;  // from high parts to low ones
 
 // A tap: where its run of pixels begins within a stage, its place in a filter, and what it has to do with the stage.
 struct Tap {

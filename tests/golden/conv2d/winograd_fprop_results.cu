@@ -1,17 +1,17 @@
 // warpsmith conv2d_winograd
-// problem: conv2d pass=fprop input=64x512x28x28 weight=512x512x3x3 precision=ieee padding=1x1 bias=yes relu=yes
+// problem: conv2d pass=fprop input=64x1024x12x12 weight=1024x1024x3x3 precision=ieee padding=1x1 bias=yes relu=yes
 //
 // Products of each point transformed back to tiles of y.
 constexpr int kThreads = 128;  // a tile each
 constexpr int kTile = 4;  // results along an axis
 constexpr int kWindow = 6;  // and points
-constexpr int kResults = 512;  // channels of y
-constexpr int kRows = 28;
-constexpr int kColumns = 28;
-constexpr int kTilesDown = 7;
-constexpr int kTilesAcross = 7;
+constexpr int kResults = 1024;  // channels of y
+constexpr int kRows = 12;
+constexpr int kColumns = 12;
+constexpr int kTilesDown = 3;
+constexpr int kTilesAcross = 3;
 constexpr int kTiles = 64 * kTilesDown * kTilesAcross;
-constexpr int kBlocks = 25;  // of a channel
+constexpr int kBlocks = 5;  // of a channel
 constexpr size_t kPointLength = kResults * static_cast<size_t>(kTiles);
 
 // One dimension of A^T M A.

@@ -1,29 +1,29 @@
 // warpsmith conv2d_winograd
-// problem: conv2d pass=fprop input=64x512x28x28 weight=512x512x3x3 precision=ieee padding=1x1
+// problem: conv2d pass=fprop input=64x1024x12x12 weight=1024x1024x3x3 precision=ieee padding=1x1
 //
 // Tiles of x transformed, as float16: at each point a line of tiles, eight channels side by side.
 constexpr int kThreads = 256;
 constexpr int kShares = 16;  // of an image, whose largest numbers were found
-constexpr int kBlockImages = 2;  // that a block of threads has positions of, at the most
+constexpr int kBlockImages = 5;  // that a block of threads has positions of, at the most
 
 constexpr int kStep = 4;  // rows, and columns, from tile to tile
 constexpr int kRead = 6;  // that a tile has
 constexpr int kWindow = 6;  // points along an axis
 constexpr int kPoints = kWindow * kWindow;
 constexpr int kBlockTiles = 32;  // of a block, with eight channels each
-constexpr int kChannels = 512;
-constexpr int kChunks = 64;  // of eight channels
-constexpr int kRows = 28;  // of x
-constexpr int kColumns = 28;
+constexpr int kChannels = 1024;
+constexpr int kChunks = 128;  // of eight channels
+constexpr int kRows = 12;  // of x
+constexpr int kColumns = 12;
 constexpr int kAbove = 1;  // rows of zeros
 constexpr int kLeft = 1;
-constexpr int kTilesDown = 7;
-constexpr int kTilesAcross = 7;
+constexpr int kTilesDown = 3;
+constexpr int kTilesAcross = 3;
 constexpr int kImages = 64;
 constexpr int kTiles = 64 * kTilesDown * kTilesAcross;
-constexpr int kLength = 3264;  // positions of a line: tiles, and zeros
-constexpr int kBlocks = 102;  // of threads, for a line
-constexpr size_t kLow = 7520256;  // from high parts to low ones
+constexpr int kLength = 576;  // positions of a line: tiles, and zeros
+constexpr int kBlocks = 18;  // of threads, for a line
+constexpr size_t kLow = 2654208;  // from high parts to low ones
 
 // Eight numbers of 16 bits side by side.
 struct __align__(16) Eight {

@@ -63,7 +63,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
     Raises WarpsmithError where the check cannot be carried out.
     """
     problem, runtime = loaded.problem, loaded.runtime
-    kernels = _kernels(loaded, compiler)
+    kernels = kernels_of(loaded, compiler)
     size = loaded.executable.workspace_bytes
     kept = sum(each.nbytes for each in loaded.executable.workspaces if each.lifetime is Lifetime.KEPT)
     needed = memory_needed(problem) + size + ALIGNMENT
@@ -85,7 +85,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
             work.stream,
             workspace,
         )
-        return _compared(loaded, kernels, work, data, seed, is_random=True)
+        return compared(loaded, kernels, work, data, seed, is_random=True)
 
 
 def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
@@ -93,13 +93,14 @@ def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadC
 
     Raises WarpsmithError where the check cannot be carried out.
     """
-    kernels = _kernels(loaded, compiler)
+    kernels = kernels_of(loaded, compiler)
     with loaded.runtime.work_behind(call.stream) as work:
         work.reserve(SCRATCH_BYTES)
-        return _compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
+        return compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
 
 
-def _kernels(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
+def kernels_of(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
+    """The reference kernels of a program's problem, which has some. Raises as `kernels_for` does."""
     kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
     assert kernels is not None  # `why_not` was asked
     return kernels
@@ -111,9 +112,10 @@ def sample_count(reference: Reference, kind: DeviceKind) -> int:
     return max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))
 
 
-def _compared(
+def compared(
     loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, *, is_random: bool
 ) -> Finding | None:
+    """Compares samples of a result that is computed; None where data are not finite, or too large or small."""
     problem, reference = loaded.problem, kernels.reference
     count = sample_count(reference, loaded.runtime.device.kind)
     samples = samples_of(problem.output, count, reference.groups, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +64,22 @@ def memory_needed(problem: Problem) -> int:
     return sum(operand.allocated_bytes + ALIGNMENT for operand in problem.operands) + SCRATCH_BYTES
 
 
-def random_data(problem: Problem, signature: Signature, kernels: ReferenceKernels, work: Work, seed: int) -> Data:
-    """Random inputs, and a result of NaNs, in new memory. Raises OutOfMemory."""
+def random_data(
+    problem: Problem,
+    signature: Signature,
+    kernels: ReferenceKernels,
+    work: Work,
+    seed: int,
+    there: Mapping[str, int] = MappingProxyType({}),
+) -> Data:
+    """Random inputs, but for those that are `there`, and a result of NaNs, in new memory. Raises OutOfMemory."""
     known = host_inputs(problem, signature, seed)
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
+        if operand.name in there:
+            inputs[operand.name] = there[operand.name]
+            continue
         address = inputs[operand.name] = work.allocate(operand.allocated_bytes).address
         if operand.name in known:
             work.upload(address, np.ascontiguousarray(known[operand.name]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from warpsmith.errors import WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, limited, spectra_of, takes
 from warpsmith.generator.device import Device
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.registry import OPERATIONS, answering
 from warpsmith.plans.lookup import exact, find
@@ -99,8 +101,12 @@ def _of_basis(
     for pass_, problem in problems.items():
         left = limited(problem, spectra)
         takers = (family for family in _pipelines(problem) if takes(family, problem, spectra, device))
-        able = [family for family in takers if family.why_not(left, device) is None]
-        answer = _answer(problem, able, device, stores)
+        gate = Gate(left, device)
+        able = [family for family in takers if gate.why_unable(family) is None]
+        try:
+            answer = _answer(problem, able, device, stores)
+        except WrongResult as wrong:
+            return str(wrong)
         if answer is None:
             return f"no family of {pass_} answers on this basis before a search has chosen it"
         matches[pass_], chosen[pass_] = answer

@@ -8,7 +8,6 @@ from typing import Any
 
 from warpsmith.devices.arrays import empty_like_caller
 from warpsmith.devices.base import Compiler, Runtime
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launches import Launches
 from warpsmith.devices.shared_launching import SharedLaunches, SharedWorkspaces
@@ -21,7 +20,10 @@ from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import Match
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.training.step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
+from warpsmith.plans.verified import UNASKED, Verification
 
+Call = tuple[Pass, bool]
+"""A pass, and whether it makes the spectra of dy."""
 _SAMPLE = Operand("sample", Role.OUTPUT, (1,), DType.FLOAT32)
 
 
@@ -51,20 +53,22 @@ class SharedStep(TrainingStep):
         choice: Choice,
     ) -> None:
         super().__init__(problems, matches, choice)
-        self._runtime = runtime
+        self.runtime = runtime
+        """The device."""
+        self.programs = programs
+        """The programs of the passes."""
         whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
-        binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
-        loaded = {pass_: Executable.load(runtime, program, binaries[pass_]) for pass_, program in whole.items()}
-        self._memory = SharedWorkspaces(runtime, tuple(loaded.values()))
+        self.binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
+        """Machine code of each pass."""
+        loaded = {pass_: Executable.load(runtime, program, self.binaries[pass_]) for pass_, program in whole.items()}
+        self._executables = tuple(loaded.values())
+        self._memory = self.new_memory()
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):
             raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
-        self._parts = {
-            (role.pass_, DY in role.makes): self._part(
-                role, loaded[role.pass_].part(role.program), binaries[role.pass_]
-            )
-            for role in _roles(programs)
-        }
-        """By pass, and by whether the spectra of dy are made."""
+        self._roles = tuple((role, loaded[role.pass_].part(role.program)) for role in _roles(programs))
+        self._parts = {call: Plan.of_part(each) for call, each in self.loaded_on(self._memory).items()}
+        self.verification = UNASKED
+        """What is known of the results of all passes."""
         self._samples: dict[type, Any] = {}
         self._sample: Any = None
         """An array of one number of the library of the latest dy, for results of calls that are given none."""
@@ -72,6 +76,18 @@ class SharedStep(TrainingStep):
     @property
     def workspace_bytes(self) -> int:
         return self._memory.nbytes
+
+    @property
+    def verified(self) -> Mapping[Pass, Verification]:
+        return dict.fromkeys(self.problems, self.verification)
+
+    def new_memory(self) -> SharedWorkspaces:
+        """Memory for the spectra and a call's scratch memory beside the step's own."""
+        return SharedWorkspaces(self.runtime, self._executables)
+
+    def loaded_on(self, memory: SharedWorkspaces) -> dict[Call, LoadedProgram]:
+        """The programs with their spectra in `memory`."""
+        return {(role.pass_, DY in role.makes): self._part(role, each, memory) for role, each in self._roles}
 
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
         arrays = (x, w) if b is None else (x, w, b)
@@ -90,26 +106,25 @@ class SharedStep(TrainingStep):
             return result
         if out is None and self._sample is None:
             raise BadArgument(no_dy(pass_))
-        target = empty_like_caller(self._sample, self.problems[pass_].output, self._runtime) if out is None else out
+        target = empty_like_caller(self._sample, self.problems[pass_].output, self.runtime) if out is None else out
         return self._parts[pass_, False](out=target, stream=stream)
 
     def _remember_library(self, dy: Any) -> None:
         kind = type(dy)
         if kind not in self._samples:
-            self._samples[kind] = empty_like_caller(dy, _SAMPLE, self._runtime)
+            self._samples[kind] = empty_like_caller(dy, _SAMPLE, self.runtime)
         self._sample = self._samples[kind]
 
-    def _part(self, role: _Role, executable: Executable, binaries: Binaries) -> Plan:
-        problem = self.problems[role.pass_]
+    def _part(self, role: _Role, executable: Executable, memory: SharedWorkspaces) -> LoadedProgram:
+        problem, binaries = self.problems[role.pass_], self.binaries[role.pass_]
         makes, outdates = (frozenset(map(kept_name, each)) for each in (role.makes, role.outdates))
 
         def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
-            shared = self._memory, role.needs, makes, outdates
-            return SharedLaunches(executable, self._runtime, buffers, names, *shared)
+            return SharedLaunches(executable, self.runtime, buffers, names, memory, role.needs, makes, outdates)
 
         held = dict.fromkeys(role.needs_of, b"")
         match = self.matches[role.pass_]
-        return Plan.of_part(LoadedProgram.of_part(problem, match, binaries, self._runtime, executable, held, bound))
+        return LoadedProgram.of_part(problem, match, binaries, self.runtime, executable, held, bound)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.plans.match import Match
+from warpsmith.plans.verified import Verification
 
 
 class ChosenBy(enum.StrEnum):
@@ -69,6 +70,11 @@ class TrainingStep(abc.ABC):
     def workspace_bytes(self) -> int:
         """Memory that the step takes on each stream: kept spectra, if any, and the scratch memory of a call; not more
         than the layer's `workspace`. Copies of arrays are not counted."""
+
+    @property
+    @abc.abstractmethod
+    def verified(self) -> Mapping[Pass, Verification]:
+        """Whether results of each pass were compared with float64 sums on this device, and how far off they were."""
 
     @abc.abstractmethod
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:

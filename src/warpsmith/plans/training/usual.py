@@ -11,6 +11,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.training.step import Choice, TrainingStep, no_dy, no_fprop
+from warpsmith.plans.verified import Verification
 
 
 class _Given(NamedTuple):
@@ -55,6 +56,10 @@ class UsualStep(TrainingStep):
     @property
     def workspace_bytes(self) -> int:
         return max(plan.workspace_bytes for plan in self._plans.values())
+
+    @property
+    def verified(self) -> Mapping[Pass, Verification]:
+        return {pass_: plan.verified for pass_, plan in self._plans.items()}
 
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
         arrays = (x, w) if b is None else (x, w, b)
