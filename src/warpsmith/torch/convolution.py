@@ -18,6 +18,7 @@ from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
 from warpsmith.torch.operators import CONV2D
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_traced
+from warpsmith.torch.words import CHOICE
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: the result, the gradients of the input and of the weights."""
@@ -39,6 +40,8 @@ def conv2d(
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
+    accuracy: str = "normwise",
+    nonfinite: str = "any",
 ) -> Tensor:
     """A convolution layer, as `torch.nn.functional.conv2d` computes it, with gradients of any order.
 
@@ -60,18 +63,22 @@ def conv2d(
             no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
         store: as for `warpsmith.plan`.
+        accuracy: of the plans, in each pass: `normwise`, whose errors are relative to an image's own results, or
+            `elementwise`, relative to each result's own terms, which leaves out transforms and split numbers.
+        nonfinite: where a NaN or an infinity in an image may show, by plans: `any` result of that image, or `window`,
+            those alone whose sum has it. Neither word changes what PyTorch computes.
 
     Returns:
         y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.
 
     Raises:
-        BadArgument: an unknown `precision`, `fallback` or `padding_mode`.
+        BadArgument: an unknown `precision`, `fallback`, `accuracy`, `nonfinite` or `padding_mode`.
         RuntimeError: PyTorch's own errors, for shapes that do not fit each other, and the like.
 
     Warns:
         LeftToTorch: PyTorch computes the layer, or a pass of it.
     """
-    words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
+    words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store, accuracy, nonfinite)
     if not goes_direct(input, weight, bias):
         return _elsewhere(input, weight, bias, words, relu)
     return _conv2d(input, weight, bias, words, relu)
@@ -90,6 +97,8 @@ def conv_transpose2d(
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
+    accuracy: str = "normwise",
+    nonfinite: str = "any",
 ) -> Tensor:
     """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it, with gradients of any order.
 
@@ -108,6 +117,8 @@ def conv_transpose2d(
         precision: as for `conv2d`.
         fallback: as for `conv2d`.
         store: as for `conv2d`.
+        accuracy: as for `conv2d`.
+        nonfinite: as for `conv2d`.
 
     Returns:
         (N, C, H, W) or (C, H, W), of the input's dtype and device.
@@ -119,7 +130,7 @@ def conv_transpose2d(
     Warns:
         LeftToTorch: as for `conv2d`.
     """
-    words = (stride, padding, dilation, groups, "zeros", precision, fallback, store)
+    words = (stride, padding, dilation, groups, "zeros", precision, fallback, store, accuracy, nonfinite)
     if not goes_direct(input, weight, bias):
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
     if input.dim() == 3 and weight.dim() == 4:
@@ -165,7 +176,7 @@ def _recorded(
     function: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], choice: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """The call as a node of the graph that torch.fx traces."""
-    options = {**dict(zip(("precision", "fallback", "store"), choice, strict=True)), **options}
+    options = {**dict(zip(CHOICE, choice, strict=True)), **options}
     return torch.overrides.handle_torch_function(function, operands, *operands, *numbers, **options)
 
 
