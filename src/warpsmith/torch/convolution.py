@@ -142,9 +142,11 @@ def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu
     if x.dim() == 3 and w.dim() == 4:
         return _conv2d(x[None], w, b, words, relu)[0]
     layer = found_layer(x, w, b, words)
-    if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
-        result = _ended(_conv2d_of_torch(x, w, b, words), relu)
-        if layer is not None and not layer.is_told:
+    if layer is None:
+        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+    if layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
+        result = _ended(_computed_by_torch(x, w, b, words), relu)
+        if not layer.is_told:
             layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
         return result
     operands = cast(layer.dtype, x, w, b)
@@ -182,9 +184,11 @@ def _recorded(
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
     layer = found_layer(x, w, b, words, (output_padding,))
-    if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
-        result = _transposed_of_torch(x, w, b, output_padding, words)
-        if layer is not None and not layer.is_told:
+    if layer is None:
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    if layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
+        result = _transposed_by_torch(x, w, b, output_padding, words)
+        if not layer.is_told:
             layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
     x, w, b = cast(layer.dtype, x, w, b)
@@ -214,6 +218,12 @@ def _transposed_elsewhere(
 
 
 def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    words_of(words)
+    return _transposed_by_torch(x, w, b, output_padding, words)
+
+
+def _transposed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
     stride, padding, dilation, groups, *_ = words
     return functional.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
 
@@ -228,10 +238,16 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
 
 
 def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    """PyTorch's own, with its errors."""
+    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    words_of(words)
+    member(PaddingMode, words[4], "padding_mode")
+    return _computed_by_torch(x, w, b, words)
+
+
+def _computed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    """PyTorch's own, of words that were looked at before: to look at them takes 3 us."""
     stride, padding, dilation, groups, mode, *_ = words
-    words_of(words)  # an unknown word is refused whoever computes
-    if member(PaddingMode, mode, "padding_mode") is PaddingMode.ZEROS:
+    if str(mode) == "zeros":
         return functional.conv2d(x, w, b, stride, padding, dilation, groups)
     geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
     if geometry is None:

@@ -30,6 +30,8 @@ class Choice:
     store: str | None = None
     accuracy: Accuracy = Accuracy.NORMWISE
     nonfinite: NonFinite = NonFinite.ANY
+    words: tuple[str, str, str | None, str, str] = dataclasses.field(init=False, repr=False, compare=False)
+    """Values of the arguments that `CHOICE` names; each call of a module passes them on."""
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -37,11 +39,8 @@ class Choice:
         set_field(self, "fallback", member(Fallback, self.fallback, "fallback"))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
         set_field(self, "nonfinite", member(NonFinite, self.nonfinite, "nonfinite"))
-
-    @property
-    def words(self) -> tuple[str, str, str | None, str, str]:
-        """Values of the arguments that `CHOICE` names."""
-        return self.precision.value, self.fallback.value, self.store, self.accuracy.value, self.nonfinite.value
+        words = self.precision.value, self.fallback.value, self.store, self.accuracy.value, self.nonfinite.value
+        set_field(self, "words", words)
 
 
 class Conv2d(nn.Conv2d):
