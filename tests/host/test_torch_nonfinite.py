@@ -1,4 +1,4 @@
-"""`nonfinite` and `accuracy` of `warpsmith.torch`'s convolutions by plans on the CPU: where a NaN of one image shows."""
+"""`nonfinite` and `accuracy` of `warpsmith.torch`'s convolutions by plans on the CPU: where a NaN shows."""
 
 from __future__ import annotations
 
