@@ -22,8 +22,8 @@ is seen at once."""
 
 Key = tuple[Problem, str, str | None, str, str | None]
 """The problem; the device and the store as the user named them, the latter by the argument or the environment; the
-method; which answers are checked, by the argument alone. The environment's word for that is read when a plan is made: to
-read it takes 1 us, and a plan that is kept is found in 3.
+method; which answers are checked, by the argument alone. The environment's word for that is read when a plan is made:
+to read it takes 1 us, and a plan that is kept is found in 3.
 """
 
 
