@@ -16,7 +16,6 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.memo import LOOK_EVERY_S, MOST_PLANS, Before, PlanMemo
-from warpsmith.plans.verified import Verify
 from warpsmith.store.changes import state_of
 from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.store.store import Store
@@ -54,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 def kept(memo: PlanMemo, store: str | None, problem: Problem = PROBLEM) -> Any:
     """A plan that is none, put into the memo."""
     plan: Any = SimpleNamespace(problem=problem)
-    memo.put((problem, "host", store, "auto", Verify.NEVER), plan, HOST, Before.of(store))
+    memo.put((problem, "host", store, "auto", None), plan, HOST, Before.of(store))
     return plan
 
 
@@ -70,15 +69,15 @@ def write(path: Path) -> None:
 
 def test_the_same_question_has_the_same_plan(memo: PlanMemo, path: Path) -> None:
     plan = kept(memo, str(path))
-    assert memo.get((Filter2d(image=(9, 9), filter=(3, 3)), "host", str(path), "auto", Verify.NEVER)) is plan
-    assert memo.get((Filter2d(image=(9, 8), filter=(3, 3)), "host", str(path), "auto", Verify.NEVER)) is None
-    assert memo.get((PROBLEM, "auto", str(path), "auto", Verify.NEVER)) is None
-    assert memo.get((PROBLEM, "host", None, "auto", Verify.NEVER)) is None
-    assert memo.get((PROBLEM, "host", str(path), "filter2d_plain", Verify.NEVER)) is None
+    assert memo.get((Filter2d(image=(9, 9), filter=(3, 3)), "host", str(path), "auto", None)) is plan
+    assert memo.get((Filter2d(image=(9, 8), filter=(3, 3)), "host", str(path), "auto", None)) is None
+    assert memo.get((PROBLEM, "auto", str(path), "auto", None)) is None
+    assert memo.get((PROBLEM, "host", None, "auto", None)) is None
+    assert memo.get((PROBLEM, "host", str(path), "filter2d_plain", None)) is None
 
 
 def test_a_change_by_another_process_is_seen_at_the_next_look(memo: PlanMemo, clock: Clock, path: Path) -> None:
-    plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", Verify.NEVER)
+    plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", None)
     clock.now += 2 * LOOK_EVERY_S
     assert memo.get(key) is plan
     write(path)
@@ -91,7 +90,7 @@ def test_a_change_by_another_process_is_seen_at_the_next_look(memo: PlanMemo, cl
 
 
 def test_a_change_by_this_process_is_seen_at_once(memo: PlanMemo, path: Path) -> None:
-    plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", Verify.NEVER)
+    plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", None)
     before = OWN_WRITES.count
     with Store.open(str(path), write=True) as store:
         store.register_tuner("of this process")
@@ -117,7 +116,7 @@ def test_files_that_come_and_go(memo: PlanMemo, clock: Clock, path: Path, own_fo
         other.write_bytes(path.read_bytes())
         other.rename(own)
     clock.now += 2 * LOOK_EVERY_S
-    assert memo.get((PROBLEM, "host", None, "auto", Verify.NEVER)) is None
+    assert memo.get((PROBLEM, "host", None, "auto", None)) is None
 
 
 def test_two_changes_within_one_tick_of_the_file_system_are_two(path: Path) -> None:
@@ -144,7 +143,7 @@ def test_of_what_is_no_file_nothing_is_kept(memo: PlanMemo, store: str) -> None:
 def test_auto_may_come_to_mean_another_device(
     memo: PlanMemo, clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = (PROBLEM, "auto", str(path), "auto", Verify.NEVER)
+    key = (PROBLEM, "auto", str(path), "auto", None)
     plan: Any = SimpleNamespace()
     monkeypatch.setattr(DeviceRef, "parse", lambda _: HOST)
     memo.put(key, plan, HOST, Before.of(str(path)))
@@ -161,11 +160,11 @@ def test_the_one_that_was_not_asked_for_longest_goes(memo: PlanMemo, clock: Cloc
         clock.now += 1
         kept(memo, str(path), problem)
     clock.now += 1
-    assert memo.get((problems[0], "host", str(path), "auto", Verify.NEVER)) is not None
+    assert memo.get((problems[0], "host", str(path), "auto", None)) is not None
     kept(memo, str(path), problems[-1])
     assert len(memo) == MOST_PLANS
-    assert memo.get((problems[1], "host", str(path), "auto", Verify.NEVER)) is None
-    assert memo.get((problems[0], "host", str(path), "auto", Verify.NEVER)) is not None
+    assert memo.get((problems[1], "host", str(path), "auto", None)) is None
+    assert memo.get((problems[0], "host", str(path), "auto", None)) is not None
 
 
 def test_threads_put_and_get(memo: PlanMemo, path: Path) -> None:
@@ -176,7 +175,7 @@ def test_threads_put_and_get(memo: PlanMemo, path: Path) -> None:
             for n in range(60):
                 problem = Filter2d(image=(9 + index, 9 + n), filter=(3, 3))
                 plan = kept(memo, str(path), problem)
-                assert memo.get((problem, "host", str(path), "auto", Verify.NEVER)) in (plan, None)
+                assert memo.get((problem, "host", str(path), "auto", None)) in (plan, None)
         except BaseException as error:
             failed.append(error)
 
@@ -200,6 +199,6 @@ def test_the_api_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     plan: Any = SimpleNamespace()
     monkeypatch.setattr(make, "_made", lambda key: (plan, key))
-    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto", Verify.NEVER))
+    assert ws.plan(PROBLEM, "host", store="a.db") == (plan, (PROBLEM, "host", "a.db", "auto", None))
     monkeypatch.setenv("WARPSMITH_STORE", "b.db")
-    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto", Verify.NEVER))
+    assert ws.plan(PROBLEM, "host") == (plan, (PROBLEM, "host", "b.db", "auto", None))

@@ -19,6 +19,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.plans import family_choice
@@ -219,8 +220,8 @@ class TestModel:
             reach = family_choice.checked(evidence).reach
             assert (how_far(asked, evidence.measured) <= reach) is (asked is near)
         ordinary = dataclasses.replace(best_guess(far, GPU, stores.answers()), family=PLAIN)
-        assert family_choice.better_guess(far, GPU, stores, stores.answers(), ordinary) is None
-        assert family_choice.better_guess(near, GPU, stores, stores.answers(), ordinary) is not None
+        assert family_choice.better_guess(Gate(far, GPU), stores, stores.answers(), ordinary) is None
+        assert family_choice.better_guess(Gate(near, GPU), stores, stores.answers(), ordinary) is not None
 
     def test_the_check_is_made_once_and_only_where_it_disagrees(self) -> None:
         family_choice.checked.cache_clear()

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import families_for
+from warpsmith.generator.registry import able_families
 from warpsmith.plans.family_model import (
     CrossCheck,
     Measured,
@@ -46,9 +47,7 @@ class Evidence:
     """The winners of the operation on all devices, which answer without a model."""
 
 
-def better_guess(
-    problem: Problem, device: Device, stores: StoreChain[Winners], records: tuple[Record, ...], ordinary: Guess
-) -> Guess | None:
+def better_guess(gate: Gate, stores: StoreChain[Winners], records: tuple[Record, ...], ordinary: Guess) -> Guess | None:
     """The answer of another family than the `ordinary` one, where the model expects it to be faster.
 
     None where the model agrees, knows too little, or did not choose better for problems that were left out, and
@@ -56,18 +55,18 @@ def better_guess(
     disagree alone, and once for the same stored times.
 
     Args:
-        problem: the question, of which nothing exact is stored.
-        device: of the question.
+        gate: of the question's problem, of which nothing exact is stored, and of its device.
         stores: for the times of all families.
         records: the winners of the operation that may answer.
         ordinary: the answer without a model.
     """
+    problem, device = gate.problem, gate.device
     beaten = stores.family_times(problem.operation)
     if not beaten:
         return None
     sizes = ordinary.kind is MatchKind.DEFAULT
     evidence = Evidence(device, _alike(problem, measured_on(device, records, beaten)), sizes, records)
-    able = {family.name: family for family in families_for(problem, device)}
+    able = {family.name: family for family in able_families(gate)}
     likely = predicted(problem, evidence.measured, able)
     if ordinary.family.name not in likely or len(likely) < 2:
         return None

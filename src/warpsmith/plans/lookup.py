@@ -149,7 +149,7 @@ def _guesses(
         return
     ordinary = guesses(gate, records)
     first = next(ordinary)
-    better = better_guess(gate.problem, gate.device, stores, records, first)
+    better = better_guess(gate, stores, records, first)
     if better is not None:
         yield better
     yield first

@@ -35,7 +35,7 @@ class StaleTiming(UserWarning):
 
 def plan(problem: Problem, device: str, store: str | None, method: str, which: str | None = None) -> Plan:
     """What `warpsmith.plan` does, which has its arguments and errors."""
-    key = problem, device, named_location(store), method, Verify.of(which)
+    key = problem, device, named_location(store), method, which
     try:
         kept = _PLANS.get(key)
     except TypeError:  # of a list, which has no hash
@@ -58,8 +58,8 @@ def _check(key: Key) -> None:
 
 def _made(key: Key) -> Plan:
     _check(key)
-    problem, device, store, method, which = key
-    ref = DeviceRef.parse(device)
+    problem, device, store, method, word = key
+    ref, which = DeviceRef.parse(device), Verify.of(word)
     while True:
         before = Before.of(store)
         match, binaries = _answer(problem, ref, store, method, before)

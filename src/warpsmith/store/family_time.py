@@ -30,5 +30,5 @@ class FamilyTime(NamedTuple):
     @classmethod
     def readable(cls, found: Iterable[Iterable[Any]]) -> tuple[Self, ...]:
         """Rows of a table; those of a damaged file that have no time are left out."""
-        made = (cls(*row) for row in found)
+        made = map(cls._make, found)
         return tuple(each for each in made if isinstance(each.median_ns, float) and 0 < each.median_ns < math.inf)

@@ -18,6 +18,7 @@ from warpsmith.torch.geometry import Geometry
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
 from warpsmith.torch.operators import CONV2D
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_traced
+from warpsmith.torch.words import CHOICE
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: the result, the gradients of the input and of the weights."""
@@ -39,6 +40,8 @@ def conv2d(
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
+    accuracy: str = "normwise",
+    nonfinite: str = "any",
 ) -> Tensor:
     """A convolution layer, as `torch.nn.functional.conv2d` computes it, with gradients of any order.
 
@@ -60,18 +63,22 @@ def conv2d(
             no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
         store: as for `warpsmith.plan`.
+        accuracy: of the plans, in each pass: `normwise`, whose errors are relative to an image's own results, or
+            `elementwise`, relative to each result's own terms, which leaves out transforms and split numbers.
+        nonfinite: where a NaN or an infinity in an image may show, by plans: `any` result of that image, or `window`,
+            those alone whose sum has it. Neither word changes what PyTorch computes.
 
     Returns:
         y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.
 
     Raises:
-        BadArgument: an unknown `precision`, `fallback` or `padding_mode`.
+        BadArgument: an unknown `precision`, `fallback`, `accuracy`, `nonfinite` or `padding_mode`.
         RuntimeError: PyTorch's own errors, for shapes that do not fit each other, and the like.
 
     Warns:
         LeftToTorch: PyTorch computes the layer, or a pass of it.
     """
-    words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store)
+    words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store, accuracy, nonfinite)
     if not goes_direct(input, weight, bias):
         return _elsewhere(input, weight, bias, words, relu)
     return _conv2d(input, weight, bias, words, relu)
@@ -90,6 +97,8 @@ def conv_transpose2d(
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
+    accuracy: str = "normwise",
+    nonfinite: str = "any",
 ) -> Tensor:
     """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it, with gradients of any order.
 
@@ -108,6 +117,8 @@ def conv_transpose2d(
         precision: as for `conv2d`.
         fallback: as for `conv2d`.
         store: as for `conv2d`.
+        accuracy: as for `conv2d`.
+        nonfinite: as for `conv2d`.
 
     Returns:
         (N, C, H, W) or (C, H, W), of the input's dtype and device.
@@ -119,7 +130,7 @@ def conv_transpose2d(
     Warns:
         LeftToTorch: as for `conv2d`.
     """
-    words = (stride, padding, dilation, groups, "zeros", precision, fallback, store)
+    words = (stride, padding, dilation, groups, "zeros", precision, fallback, store, accuracy, nonfinite)
     if not goes_direct(input, weight, bias):
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
     if input.dim() == 3 and weight.dim() == 4:
@@ -131,9 +142,11 @@ def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu
     if x.dim() == 3 and w.dim() == 4:
         return _conv2d(x[None], w, b, words, relu)[0]
     layer = found_layer(x, w, b, words)
-    if layer is None or layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
-        result = _ended(_conv2d_of_torch(x, w, b, words), relu)
-        if layer is not None and not layer.is_told:
+    if layer is None:
+        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+    if layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
+        result = _ended(_computed_by_torch(x, w, b, words), relu)
+        if not layer.is_told:
             layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
         return result
     operands = cast(layer.dtype, x, w, b)
@@ -165,15 +178,17 @@ def _recorded(
     function: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], choice: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
     """The call as a node of the graph that torch.fx traces."""
-    options = {**dict(zip(("precision", "fallback", "store"), choice, strict=True)), **options}
+    options = {**dict(zip(CHOICE, choice, strict=True)), **options}
     return torch.overrides.handle_torch_function(function, operands, *operands, *numbers, **options)
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
     layer = found_layer(x, w, b, words, (output_padding,))
-    if layer is None or layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
-        result = _transposed_of_torch(x, w, b, output_padding, words)
-        if layer is not None and not layer.is_told:
+    if layer is None:
+        return _transposed_of_torch(x, w, b, output_padding, words)
+    if layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
+        result = _transposed_by_torch(x, w, b, output_padding, words)
+        if not layer.is_told:
             layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
     x, w, b = cast(layer.dtype, x, w, b)
@@ -203,6 +218,12 @@ def _transposed_elsewhere(
 
 
 def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    words_of(words)
+    return _transposed_by_torch(x, w, b, output_padding, words)
+
+
+def _transposed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
     stride, padding, dilation, groups, *_ = words
     return functional.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation)
 
@@ -217,10 +238,16 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
 
 
 def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    """PyTorch's own, with its errors."""
+    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    words_of(words)
+    member(PaddingMode, words[4], "padding_mode")
+    return _computed_by_torch(x, w, b, words)
+
+
+def _computed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
+    """PyTorch's own, of words that were looked at before: to look at them takes 3 us."""
     stride, padding, dilation, groups, mode, *_ = words
-    words_of(words)  # an unknown word is refused whoever computes
-    if member(PaddingMode, mode, "padding_mode") is PaddingMode.ZEROS:
+    if str(mode) == "zeros":
         return functional.conv2d(x, w, b, stride, padding, dilation, groups)
     geometry = Geometry.of(stride, padding, dilation, groups, mode, w.shape[2:])
     if geometry is None:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from warpsmith.generator.conv2d import ImageLayout, Precision
+from warpsmith.generator.conv2d.problem import ACCURACIES
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import member
+from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.torch import integers
 from warpsmith.torch.geometry import Geometry
-from warpsmith.torch.layer_spec import LayerSpec, autocast_dtype
+from warpsmith.torch.layer_spec import LayerSpec, Numerics, autocast_dtype
 from warpsmith.torch.layers import ConvLayer
 from warpsmith.torch.words import Fallback, Source, device_name
 
@@ -42,7 +43,7 @@ def found_layer(
         x: the image, or what is convolved.
         w: the weights.
         b: the bias, or None.
-        words: stride, padding, dilation, groups, padding mode, precision, fallback and store, as the caller gave them.
+        words: stride, padding, dilation, groups, padding mode and those of `CHOICE`, as the caller gave them.
         transposed: the output padding of a transposed convolution; None for any other.
 
     Returns: None where the operands are unlike each other, are empty, or lie where no plans are, and for numbers that
@@ -74,7 +75,7 @@ def _looked_up(
     x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None
 ) -> ConvLayer | None:
     """The layer of a call that nobody made before, or with words such as NumPy's integers."""
-    *given, mode, _, _, _ = words
+    given, mode = words[:4], words[4]
     choice = str(member(PaddingMode, mode, "padding_mode")), *words_of(words)
     more = () if transposed is None else transposed
     numbers = tuple(map(_canonical, (*given, *more)))
@@ -122,17 +123,32 @@ def found_by_operator(
     return found
 
 
-def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None]:
-    """Precision, fallback and store of a call, as arguments of an operator. Raises BadArgument."""
-    *_, precision, fallback, store = words
+def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None, str, str]:
+    """The words of `CHOICE` at the end of a call's, as arguments of an operator. Raises BadArgument."""
+    precision, fallback, store, accuracy, nonfinite = words[-5:]
     location = None if store is None else str(os.fspath(store))
-    return str(member(Precision, precision, "precision")), str(member(Fallback, fallback, "fallback")), location
+    return (
+        str(member(Precision, precision, "precision")),
+        str(member(Fallback, fallback, "fallback")),
+        location,
+        str(member(Accuracy, accuracy, "accuracy", ACCURACIES)),
+        str(member(NonFinite, nonfinite, "nonfinite")),
+    )
 
 
-def _layer(spec: LayerSpec, device: torch.device, precision: str, fallback: str, store: str | None) -> ConvLayer:
+def _layer(
+    spec: LayerSpec,
+    device: torch.device,
+    precision: str,
+    fallback: str,
+    store: str | None,
+    accuracy: str = Accuracy.NORMWISE.value,  # PyTorch passes no argument on that has its default
+    nonfinite: str = NonFinite.ANY.value,
+) -> ConvLayer:
+    numerics = Numerics(Precision(precision), Accuracy(accuracy), NonFinite(nonfinite))
     source = Source.of(device, fallback, store)
-    key = (spec, source, precision)
+    key = (spec, source, numerics)
     found = _LAYERS.get(key)
     if found is None:
-        found = _LAYERS[key] = ConvLayer(spec, Precision(precision), source)
+        found = _LAYERS[key] = ConvLayer(spec, numerics, source)
     return found

@@ -15,12 +15,22 @@ from torch._prims_common import suggest_memory_format
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Precision
 from warpsmith.generator.conv2d.checks import DTYPES, PRECISIONS
+from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.torch.geometry import Geometry
 
 KERNEL_DTYPES = {getattr(torch, str(each)): each for each in DTYPES}
 """Element types of convolution layers that have kernels, by PyTorch's."""
 MEMORY_FORMATS = {ImageLayout.NCHW: torch.contiguous_format, ImageLayout.NHWC: torch.channels_last}
 """PyTorch's words for layouts."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numerics:
+    """What a caller asks of the numbers that plans compute; the fields of `Conv2d` say what each word means."""
+
+    precision: Precision = Precision.IEEE
+    accuracy: Accuracy = Accuracy.NORMWISE
+    nonfinite: NonFinite = NonFinite.ANY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class LayerSpec:
         """As arguments of an operator: those of the geometry, and the layout."""
         return *self.geometry.words, str(self.layout)
 
-    def problem(self, precision: Precision) -> Conv2d:
+    def problem(self, numerics: Numerics) -> Conv2d:
         """The forward pass.
 
         A precision that is not for data of 16 bits, such as `tf32`, is one of float32 numbers; those of 16 bits are
@@ -95,6 +105,7 @@ class LayerSpec:
         if dtype is None:
             raise BadArgument(f"this version computes no {str(self.dtype).removeprefix('torch.')}")
         (n, c, h, w), (k, own, r, s), geometry = self.size, self.weight, self.geometry
+        precision = numerics.precision
         return Conv2d(
             (n, c, h, w),
             (k, own, r, s),
@@ -104,8 +115,10 @@ class LayerSpec:
             groups=geometry.groups,
             precision=precision if precision in PRECISIONS[dtype] else Precision.IEEE,
             layout=self.layout,
+            accuracy=numerics.accuracy,
             padding_mode=geometry.mode,
             dtype=dtype,
+            nonfinite=numerics.nonfinite,
         )
 
 

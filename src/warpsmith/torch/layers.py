@@ -8,11 +8,11 @@ import warnings
 from torch import Tensor
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Conv2d, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.plans.match import MatchKind
 from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.torch.answers import Answer, HeldAnswer
-from warpsmith.torch.layer_spec import MEMORY_FORMATS, LayerSpec
+from warpsmith.torch.layer_spec import MEMORY_FORMATS, LayerSpec, Numerics
 from warpsmith.torch.remedy import tune_command
 from warpsmith.torch.tensors import call, usable
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
@@ -66,7 +66,7 @@ class ConvLayer:
 
     Args:
         spec: what it computes.
-        precision: of the arithmetic.
+        numerics: what the caller asks of its results.
         source: where plans come from; None on a device that has none.
     """
 
@@ -74,7 +74,7 @@ class ConvLayer:
 
     __slots__ = ("_answers", "_left", "_left_at", "dtype", "is_told", "memory_format", "problem", "source", "spec")
 
-    def __init__(self, spec: LayerSpec, precision: Precision, source: Source | None) -> None:
+    def __init__(self, spec: LayerSpec, numerics: Numerics, source: Source | None) -> None:
         self.spec, self.dtype = spec, spec.dtype
         self.memory_format = MEMORY_FORMATS[spec.layout]
         """Memory format of images and weights."""
@@ -89,7 +89,7 @@ class ConvLayer:
         try:
             if source is None:
                 raise BadArgument("this version computes on CUDA GPUs and the CPU")
-            self.problem = problem = spec.problem(precision)
+            self.problem = problem = spec.problem(numerics)
         except BadArgument as error:
             self.problem = str(error)
             return

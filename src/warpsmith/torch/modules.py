@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from warpsmith.generator.conv2d import Precision
-from warpsmith.generator.problem import member
+from warpsmith.generator.conv2d.problem import ACCURACIES
+from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.torch.convolution import conv2d, conv_transpose2d
 from warpsmith.torch.words import Fallback
 
@@ -27,16 +28,19 @@ class Choice:
     precision: Precision = Precision.IEEE
     fallback: Fallback = Fallback.TORCH
     store: str | None = None
+    accuracy: Accuracy = Accuracy.NORMWISE
+    nonfinite: NonFinite = NonFinite.ANY
+    words: tuple[str, str, str | None, str, str] = dataclasses.field(init=False, repr=False, compare=False)
+    """Values of the arguments that `CHOICE` names; each call of a module passes them on."""
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
         set_field(self, "precision", member(Precision, self.precision, "precision"))
         set_field(self, "fallback", member(Fallback, self.fallback, "fallback"))
-
-    @property
-    def words(self) -> tuple[str, str, str | None]:
-        """As arguments of an operator."""
-        return self.precision.value, self.fallback.value, self.store
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        set_field(self, "nonfinite", member(NonFinite, self.nonfinite, "nonfinite"))
+        words = self.precision.value, self.fallback.value, self.store, self.accuracy.value, self.nonfinite.value
+        set_field(self, "words", words)
 
 
 class Conv2d(nn.Conv2d):
@@ -52,7 +56,7 @@ class Conv2d(nn.Conv2d):
                 return functional.conv2d(padded, weight, bias, self.stride, (0, 0), self.dilation, self.groups)
             return functional.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
         else:  # noqa: RET505 - torch.jit.script compiles what is behind the branch too
-            precision, fallback, store = self.choice.words
+            precision, fallback, store, accuracy, nonfinite = self.choice.words
             return conv2d(
                 input,
                 weight,
@@ -65,6 +69,8 @@ class Conv2d(nn.Conv2d):
                 precision=precision,
                 fallback=fallback,
                 store=store,
+                accuracy=accuracy,
+                nonfinite=nonfinite,
             )
 
 
@@ -83,7 +89,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
                 input, self.weight, self.bias, self.stride, self.padding, padding, self.groups, self.dilation
             )
         else:  # noqa: RET505
-            precision, fallback, store = self.choice.words
+            precision, fallback, store, accuracy, nonfinite = self.choice.words
             return conv_transpose2d(
                 input,
                 self.weight,
@@ -96,6 +102,8 @@ class ConvTranspose2d(nn.ConvTranspose2d):
                 precision=precision,
                 fallback=fallback,
                 store=store,
+                accuracy=accuracy,
+                nonfinite=nonfinite,
             )
 
 

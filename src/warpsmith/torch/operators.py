@@ -15,7 +15,7 @@ from warpsmith.torch.layer_spec import MEMORY_FORMATS
 
 _WORDS = (
     "SymInt[2] stride, SymInt[4] pads, SymInt[2] dilation, SymInt groups, str padding_mode, str layout, "
-    "str precision, str fallback, str? store"
+    "str precision, str fallback, str? store, str accuracy='normwise', str nonfinite='any'"
 )
 
 

@@ -31,6 +31,8 @@ def patch(
     precision: str = "ieee",
     fallback: str = "torch",
     store: str | None = None,
+    accuracy: str = "normwise",
+    nonfinite: str = "any",
 ) -> PatchReport:
     """Has warpsmith compute a model's `nn.Conv2d` and `nn.ConvTranspose2d` layers for which winners are stored.
 
@@ -47,16 +49,18 @@ def patch(
         precision: as for `warpsmith.torch.conv2d`.
         fallback: as for `warpsmith.torch.conv2d`; `default` replaces layers for which nothing is stored too.
         store: as for `warpsmith.plan`.
+        accuracy: as for `warpsmith.torch.conv2d`; a stored winner that cannot keep it is none.
+        nonfinite: as for `warpsmith.torch.conv2d`; likewise.
 
     Returns:
         Which layers were replaced, by which kernels, which were left and why, and what tunes these.
 
     Raises:
-        BadArgument: an unknown `precision` or `fallback`.
+        BadArgument: an unknown `precision`, `fallback`, `accuracy` or `nonfinite`.
         Exception: whatever the model raises for the example inputs; no layer is replaced then.
     """
     unpatch(model)
-    choice = Choice(precision, fallback, store)  # type: ignore[arg-type]  # words, which it canonicalises
+    choice = Choice(precision, fallback, store, accuracy, nonfinite)  # type: ignore[arg-type]  # words, which it canonicalises
     reasons = {name: _why_not(module) for name, module in model.named_modules() if _is_convolution(module)}
     suitable = {name: model.get_submodule(name) for name, reason in reasons.items() if reason is None}
     seen = None if example_inputs is None else _seen(model, suitable, example_inputs, choice)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.conv2d.shapes import pads_of
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 _USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))
 """A layer of nothing special."""
@@ -31,6 +31,8 @@ def tune_command(layer: Conv2d, device: str) -> str:
         "--precision": None if layer.precision is Precision.IEEE else str(layer.precision),
         "--dtype": None if layer.dtype is DType.FLOAT32 else str(layer.dtype),
         "--layout": None if layer.layout is ImageLayout.NCHW else str(layer.layout),
+        "--accuracy": None if layer.accuracy is Accuracy.NORMWISE else str(layer.accuracy),
+        "--nonfinite": None if layer.nonfinite is NonFinite.ANY else str(layer.nonfinite),
         "--device": device,
     }
     told = " ".join(f"{name} {value}" for name, value in options.items() if value is not None)

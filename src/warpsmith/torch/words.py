@@ -9,6 +9,13 @@ import torch
 
 from warpsmith.store.location import named_location
 
+CHOICE = ("precision", "fallback", "store", "accuracy", "nonfinite")
+"""Keyword arguments of convolutions behind those of PyTorch, in the order in which they are passed on.
+
+The operators of PyTorch's dispatcher have them in this order too: a graph that was exported before there was one of the
+later ones is still read.
+"""
+
 
 class Fallback(enum.StrEnum):
     """What an operator does where no winner is stored for a problem, neither of its own size nor of a near one."""
