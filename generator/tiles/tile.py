@@ -102,11 +102,11 @@ class Layout:
 @functools.lru_cache(maxsize=4096)
 def fitted(shape: TileShape) -> Layout:
     """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
-    second, points = shape.x.second, shape.y.points
+    first, second, points, room = shape.x.first, shape.x.second, shape.y.points, shape.room
     layouts = sorted(
-        (digit * shape.x.first + beside, digit, rows_first)
+        (digit * first + beside, digit, rows_first)
         for digit, beside, rows_first in itertools.product(range(second, second + _MOST), range(_MOST), (False, True))
-        if (digit * shape.x.first + beside) * points <= shape.room
+        if (digit * first + beside) * points <= room
     )
     best, fewest = Layout(*layouts[0]), math.inf
     for each in layouts:
