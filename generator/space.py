@@ -11,7 +11,7 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from types import FunctionType
 
@@ -291,8 +291,9 @@ class Space:
         for place in self._chosen_in:
             groups.setdefault(find(place), []).append(place)
         rules = dict(zip(self._chosen_in, self._due, strict=True))
+        names = {place: self.parameters[place].name for place in rules}
         return tuple(
-            _Part(tuple(group), tuple(self.parameters[place].name for place in group), [rules[each] for each in group])
+            _Part(tuple(group), _walk_of([names[each] for each in group], [rules[each] for each in group]))
             for group in groups.values()
         )
 
@@ -313,8 +314,8 @@ class Space:
         if not self.parameters:
             yield Config(())
             return
-        names = [self.parameters[place].name for place in self._chosen_in]
-        for chosen in _legal(names, self._due, [orders[place] for place in self._chosen_in]):
+        walk = _walk_of([self.parameters[place].name for place in self._chosen_in], self._due)
+        for chosen in _legal(walk, [orders[place] for place in self._chosen_in]):
             yield Config.of(chosen)
 
 
@@ -324,20 +325,33 @@ class _Part:
 
     places: tuple[int, ...]
     """Their places among the parameters of the space, in the order in which they are chosen."""
-    names: tuple[str, ...]
-    due: list[list[Constraint]]
-    """Rules of each parameter: those of which it is the last that they read."""
+    walk: tuple[_Depth, ...]
 
     def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
         """The first legal values, in MOST_STEPS at most; None where there are none."""
-        return next(_legal(self.names, self.due, orders, MOST_STEPS), None)
+        return next(_legal(self.walk, orders, MOST_STEPS), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Depth:
+    """A parameter in the order in which a walk chooses."""
+
+    name: str
+    rules: tuple[tuple[Callable[[Mapping[str, Value]], bool], int], ...]
+    """What can be checked once it is chosen, each with a bit for each parameter that it reads: 1 for the first one."""
+
+
+def _walk_of(names: Sequence[str], due: Sequence[Sequence[Constraint]]) -> tuple[_Depth, ...]:
+    """The parameters of a walk, where `due` has the rules that can be checked once each is chosen."""
+    bits = {name: 1 << depth for depth, name in enumerate(names)}
+    return tuple(
+        _Depth(name, tuple((rule.accepts, sum(bits[each] for each in {*rule.parameters})) for rule in rules))
+        for name, rules in zip(names, due, strict=True)
+    )
 
 
 def _legal(
-    names: Sequence[str],
-    due: Sequence[Sequence[Constraint]],
-    orders: Sequence[Sequence[Value]],
-    most_steps: int | None = None,
+    walk: Sequence[_Depth], orders: Sequence[Sequence[Value]], most_steps: int | None = None
 ) -> Iterator[dict[str, Value]]:
     """Every legal choice of values, depth first, as one dictionary that changes with each.
 
@@ -346,48 +360,41 @@ def _legal(
     "Hybrid Algorithms for the Constraint Satisfaction Problem"). The choices and their order are the same.
 
     Args:
-        names: of the parameters, in the order in which they are chosen.
-        due: for each, the rules that can be checked once it is chosen.
+        walk: the parameters, in the order in which they are chosen.
         orders: for each, its values in the order in which they are tried.
         most_steps: values that are tried in all before it gives up; None for any number.
     """
-    bits = {name: 1 << depth for depth, name in enumerate(names)}
-    rules = [[(rule.accepts, _bits_of(rule, bits)) for rule in each] for each in due]
     chosen: dict[str, Value] = {}
     steps = 0
     untried = [iter(orders[0])]
-    blamed = [0] * len(names)  # bits of the parameters whose values ruled out values of this one
+    blamed = [0] * len(walk)  # bits of the parameters whose values ruled out values of this one
     while True:
         depth = len(untried) - 1
-        name, here = names[depth], rules[depth]
+        name, rules = walk[depth].name, walk[depth].rules
         for chosen[name] in untried[-1]:
             steps += 1
             if steps == most_steps:
                 return
-            for accepts, read in here:  # all() of a generator takes half as long again
+            for accepts, read in rules:  # all() of a generator takes half as long again
                 if not accepts(chosen):
                     blamed[depth] |= read
                     break
             else:
                 break
         else:
-            earlier = blamed[depth] & (bits[name] - 1)
+            earlier = blamed[depth] & ((1 << depth) - 1)
             if not earlier:
                 return
             back = earlier.bit_length() - 1
             blamed[back] |= earlier
             del untried[back + 1 :]
             continue
-        if len(untried) < len(names):
+        if len(untried) < len(walk):
             untried.append(iter(orders[depth + 1]))
             blamed[depth + 1] = 0
         else:
             yield chosen
-            blamed = [bit - 1 for bit in bits.values()]  # from a legal choice on to the next one, one step at a time
-
-
-def _bits_of(rule: Constraint, bits: Mapping[str, int]) -> int:
-    return sum({bits[name] for name in rule.parameters})
+            blamed = [(1 << place) - 1 for place in range(len(walk))]  # from a legal choice on one step at a time
 
 
 def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
@@ -400,7 +407,8 @@ def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
     return dataclasses.replace(parameter, values=tuple(value for value in parameter.values if value in wanted))
 
 
-def _nearest_first(values: Sequence[Value], wanted: Value) -> Sequence[Value]:
+@lru_cache(maxsize=1024)  # of the few values that parameters have; the configs of a search's start ask for the same
+def _nearest_first(values: tuple[Value, ...], wanted: Value) -> Sequence[Value]:
     if wanted in values:
         here = values.index(wanted)
         return [values[place] for place in sorted(range(len(values)), key=lambda place: abs(place - here))]
