@@ -147,7 +147,6 @@ def test_clean_under_the_sanitizers(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """Images that begin anywhere, of one pixel, and in parts of a batch; sampled or read whole."""
     cases: list[tuple[Conv2d, Program]] = []
     for family, layer, wanted in (
-        (Conv2dMma(), SMALL, {}),
         (Conv2dMma(), PIXELS, {}),
         (Conv2dSlices(), SMALL, {}),
         (Conv2dWinograd(), SMALL, {"parts": 3}),
