@@ -9,8 +9,11 @@ import itertools
 import json
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from operator import itemgetter
+from types import FunctionType
 
 Value = int | str
 
@@ -39,11 +42,24 @@ class Constraint:
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The parameters that the rule reads."""
-        return tuple(inspect.signature(self.holds).parameters) if self.reads is None else self.reads
+        if self.reads is not None:
+            return self.reads
+        if isinstance(self.holds, FunctionType):  # a signature takes 100 us, and a space has up to 60 rules
+            return self.holds.__code__.co_varnames[: self.holds.__code__.co_argcount]
+        return tuple(inspect.signature(self.holds).parameters)
 
-    def accepts(self, values: Mapping[str, Value]) -> bool:
-        # By position: a search asks this tens of times a config, and keywords take half as long again.
-        return self.holds(*map(values.__getitem__, self.parameters))
+    @cached_property
+    def accepts(self) -> Callable[[Mapping[str, Value]], bool]:
+        """Tells whether values keep to the rule. A search asks this tens of times a config: values are passed by
+        position, since keywords take half as long again.
+        """
+        holds = self.holds
+        if not self.parameters:
+            return lambda values: holds()  # noqa: ARG005 - a rule that reads nothing
+        read = itemgetter(*self.parameters)
+        if len(self.parameters) == 1:
+            return lambda values: holds(read(values))
+        return lambda values: holds(*read(values))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,14 +74,14 @@ class Config:
 
     def integer(self, name: str) -> int:
         """The value of an integer parameter."""
-        value = self.values()[name]
+        value = self._value(name)
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
         return value
 
     def text(self, name: str) -> str:
         """The value of a parameter that is a word."""
-        value = self.values()[name]
+        value = self._value(name)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name} is {value!r}, not a word")
         return value
@@ -73,6 +89,13 @@ class Config:
     def values(self) -> dict[str, Value]:
         """The values by name."""
         return dict(self.items)
+
+    def _value(self, name: str) -> Value:
+        """One value: items are sorted by name, and a dictionary of 20 takes four times as long."""
+        place = bisect_left(self.items, (name,))
+        if place < len(self.items) and self.items[place][0] == name:
+            return self.items[place][1]
+        return self.values()[name]
 
     @classmethod
     def joined(cls, stages: Mapping[str, Config]) -> Config:
@@ -102,16 +125,18 @@ class Space:
     def __init__(self, parameters: tuple[Parameter, ...], constraints: tuple[Constraint, ...]) -> None:
         names = {parameter.name for parameter in parameters}
         for constraint in constraints:
-            if unknown := set(constraint.parameters) - names:
-                raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {sorted(unknown)}")
+            if not names.issuperset(constraint.parameters):
+                unknown = sorted(set(constraint.parameters) - names)
+                raise ValueError(f"constraint {constraint.why!r} reads unknown parameters {unknown}")
         self.parameters = parameters
         self.constraints = constraints
+        self._names = names
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:
         """The spaces of several stages as one, each parameter's name behind its stage's; see `Config.joined`."""
         parameters = tuple(
-            dataclasses.replace(each, name=f"{stage}.{each.name}", meaning=f"{stage}: {each.meaning}")
+            Parameter(f"{stage}.{each.name}", each.values, f"{stage}: {each.meaning}")
             for stage, space in spaces.items()
             for each in space.parameters
         )
@@ -125,9 +150,8 @@ class Space:
     def why_not(self, config: Config) -> str | None:
         """Why `config` is not a point of this space, in one line; None where it is one."""
         values = config.values()
-        names = {parameter.name for parameter in self.parameters}
-        if values.keys() != names:
-            return f"parameters {sorted(values.keys() ^ names)} are missing or unknown"
+        if values.keys() != self._names:
+            return f"parameters {sorted(values.keys() ^ self._names)} are missing or unknown"
         for parameter in self.parameters:
             if values[parameter.name] not in parameter.values:
                 return f"{parameter.name}={values[parameter.name]} is not one of {list(parameter.values)}"
@@ -267,8 +291,9 @@ class Space:
         for place in self._chosen_in:
             groups.setdefault(find(place), []).append(place)
         rules = dict(zip(self._chosen_in, self._due, strict=True))
+        names = {place: self.parameters[place].name for place in rules}
         return tuple(
-            _Part(tuple(group), tuple(self.parameters[place].name for place in group), [rules[each] for each in group])
+            _Part(tuple(group), _walk_of([names[each] for each in group], [rules[each] for each in group]))
             for group in groups.values()
         )
 
@@ -289,8 +314,8 @@ class Space:
         if not self.parameters:
             yield Config(())
             return
-        names = [self.parameters[place].name for place in self._chosen_in]
-        for chosen in _legal(names, self._due, [orders[place] for place in self._chosen_in]):
+        walk = _walk_of([self.parameters[place].name for place in self._chosen_in], self._due)
+        for chosen in _legal(walk, [orders[place] for place in self._chosen_in]):
             yield Config.of(chosen)
 
 
@@ -300,51 +325,76 @@ class _Part:
 
     places: tuple[int, ...]
     """Their places among the parameters of the space, in the order in which they are chosen."""
-    names: tuple[str, ...]
-    due: list[list[Constraint]]
-    """Rules of each parameter: those of which it is the last that they read."""
+    walk: tuple[_Depth, ...]
 
     def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
         """The first legal values, in MOST_STEPS at most; None where there are none."""
-        return next(_legal(self.names, self.due, orders, MOST_STEPS), None)
+        return next(_legal(self.walk, orders, MOST_STEPS), None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Depth:
+    """A parameter in the order in which a walk chooses."""
+
+    name: str
+    rules: tuple[tuple[Callable[[Mapping[str, Value]], bool], int], ...]
+    """What can be checked once it is chosen, each with a bit for each parameter that it reads: 1 for the first one."""
+
+
+def _walk_of(names: Sequence[str], due: Sequence[Sequence[Constraint]]) -> tuple[_Depth, ...]:
+    """The parameters of a walk, where `due` has the rules that can be checked once each is chosen."""
+    bits = {name: 1 << depth for depth, name in enumerate(names)}
+    return tuple(
+        _Depth(name, tuple((rule.accepts, sum(bits[each] for each in {*rule.parameters})) for rule in rules))
+        for name, rules in zip(names, due, strict=True)
+    )
 
 
 def _legal(
-    names: Sequence[str],
-    due: Sequence[Sequence[Constraint]],
-    orders: Sequence[Sequence[Value]],
-    most_steps: int | None = None,
+    walk: Sequence[_Depth], orders: Sequence[Sequence[Value]], most_steps: int | None = None
 ) -> Iterator[dict[str, Value]]:
     """Every legal choice of values, depth first, as one dictionary that changes with each.
 
+    Where no value of a parameter is left, the walk goes back to the last parameter that had a part in ruling one out,
+    and not to the one before it, whose other values would fail alike (conflict-directed backjumping: Prosser 1993,
+    "Hybrid Algorithms for the Constraint Satisfaction Problem"). The choices and their order are the same.
+
     Args:
-        names: of the parameters, in the order in which they are chosen.
-        due: for each, the rules that can be checked once it is chosen.
+        walk: the parameters, in the order in which they are chosen.
         orders: for each, its values in the order in which they are tried.
         most_steps: values that are tried in all before it gives up; None for any number.
     """
     chosen: dict[str, Value] = {}
     steps = 0
     untried = [iter(orders[0])]
-    while untried:
+    blamed = [0] * len(walk)  # bits of the parameters whose values ruled out values of this one
+    while True:
         depth = len(untried) - 1
-        name, rules = names[depth], due[depth]
+        name, rules = walk[depth].name, walk[depth].rules
         for chosen[name] in untried[-1]:
             steps += 1
             if steps == most_steps:
                 return
-            for rule in rules:  # all() of a generator takes half as long again
-                if not rule.accepts(chosen):
+            for accepts, read in rules:  # all() of a generator takes half as long again
+                if not accepts(chosen):
+                    blamed[depth] |= read
                     break
             else:
                 break
         else:
-            untried.pop()
+            earlier = blamed[depth] & ((1 << depth) - 1)
+            if not earlier:
+                return
+            back = earlier.bit_length() - 1
+            blamed[back] |= earlier
+            del untried[back + 1 :]
             continue
-        if len(untried) < len(names):
+        if len(untried) < len(walk):
             untried.append(iter(orders[depth + 1]))
+            blamed[depth + 1] = 0
         else:
             yield chosen
+            blamed = [(1 << place) - 1 for place in range(len(walk))]  # from a legal choice on one step at a time
 
 
 def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
@@ -357,10 +407,11 @@ def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
     return dataclasses.replace(parameter, values=tuple(value for value in parameter.values if value in wanted))
 
 
-def _nearest_first(values: Sequence[Value], wanted: Value) -> Sequence[Value]:
+@lru_cache(maxsize=1024)  # of the few values that parameters have; the configs of a search's start ask for the same
+def _nearest_first(values: tuple[Value, ...], wanted: Value) -> Sequence[Value]:
     if wanted in values:
         here = values.index(wanted)
-        return sorted(values, key=lambda value: abs(values.index(value) - here))
+        return [values[place] for place in sorted(range(len(values)), key=lambda place: abs(place - here))]
     if isinstance(wanted, int):
         return sorted(values, key=lambda value: _octaves(value, wanted))
     return values

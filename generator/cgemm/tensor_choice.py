@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import SLICE
 from warpsmith.generator.cgemm.tensor_space import OWN, PRODUCTS, TERMS, tensor_space
@@ -30,6 +32,7 @@ STARTS: tuple[dict[str, Value], ...] = (
 ones, which split fewer numbers, and fewer barriers."""
 
 
+@lru_cache(maxsize=256)
 def tensor_default(problem: Cgemm, device: Device) -> Config:
     """16 by 32 results a warp and 64 by 64 a block, or what fits."""
     rows, block_rows = _shape(problem.m, DEFAULT_ROWS, 4)
@@ -53,6 +56,7 @@ def tensor_default(problem: Cgemm, device: Device) -> Config:
     return tensor_space(problem, device).like(wanted) or Config.of(wanted)
 
 
+@lru_cache(maxsize=256)
 def tensor_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     """The configs that are most like STARTS, each once."""
     return changed(tensor_space(problem, device), tensor_default(problem, device), STARTS)

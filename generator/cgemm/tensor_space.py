@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import FRAGMENT_COLUMNS, FRAGMENT_ROWS, SLICE, TensorGeometry
 from warpsmith.generator.cgemm.tiled_geometry import WARP
@@ -36,6 +38,7 @@ MOST_OBLONG = 2
 """How many times as long as wide a tile may be, where results are not: it reads what its sides have added up."""
 
 
+@functools.lru_cache(maxsize=64)  # the product of a layer is that of several families
 def tensor_space(problem: Cgemm, device: Device) -> Space:
     """The space of `cgemm_tensor` for a problem on a device."""
     return Space(
@@ -115,6 +118,7 @@ def _warp_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     reads = tuple(each for each in tensor_names() if each not in ("splits", "multiplies", "slices"))
 
+    @functools.lru_cache(maxsize=1)  # two rules ask for the same one after the other
     def geometry(*values: int) -> TensorGeometry:
         chosen = dict(zip(reads, values, strict=True))
         return TensorGeometry.of(problem, Config.of({**chosen, "splits": 1, "multiplies": 4, "slices": 1}))

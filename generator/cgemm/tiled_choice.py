@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_space import LEAST_PART, PRODUCTS, SPLITS, TERMS, tiled_space
@@ -25,6 +26,7 @@ STARTS: tuple[dict[str, Value], ...] = (
 """What differs from the default: fewer products, the larger tiles that read less, and longer ones that wait less."""
 
 
+@lru_cache(maxsize=256)
 def tiled_default(problem: Cgemm, device: Device) -> Config:
     """Eight by four results a thread and 64 by 64 a block, or what fits."""
     rows, block_rows = _shape(problem.m, 8, 8)
@@ -50,6 +52,7 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
     return tiled_space(problem, device).like(wanted) or Config.of(wanted)
 
 
+@lru_cache(maxsize=256)
 def tiled_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
     """The configs that are most like STARTS, each once."""
     return changed(tiled_space(problem, device), tiled_default(problem, device), STARTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from warpsmith.generator.cgemm.problem import Cgemm
@@ -47,6 +48,7 @@ FULL_THREADS = 256
 """For each multiprocessor, which hide much of what memory takes."""
 
 
+@functools.lru_cache(maxsize=64)  # the product of a layer is that of several families
 def tiled_space(problem: Cgemm, device: Device) -> Space:
     """The space of `cgemm_tiled` for a problem on a device."""
     return Space(
@@ -237,6 +239,7 @@ def copy_constraints(
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
 
+    @functools.lru_cache(maxsize=1)  # two rules ask for the same one after the other
     def geometry(*values: int) -> Geometry:
         chosen = dict(zip(reads, values, strict=True))
         return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))

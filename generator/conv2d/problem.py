@@ -197,7 +197,7 @@ class Conv2d(Problem):
         rows, columns = (size + sum(pads) for size, pads in zip(self.input[2:], self.padding, strict=True))
         return rows, columns
 
-    @property
+    @functools.cached_property
     def of_padded(self) -> Conv2d:
         """The same layer of images that are padded already; the layer itself where the padding is zeros."""
         if self.padding_mode is PaddingMode.ZEROS:

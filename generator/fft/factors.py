@@ -14,6 +14,7 @@ _LARGEST_OF_MANY = 16
 """Radix of the longer plans: another pass pays where it saves registers."""
 
 
+@functools.lru_cache(4096)
 def prime_factors(n: int) -> tuple[int, ...]:
     """The primes whose product is `n`, ascending."""
     factors, prime = [], 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+from collections.abc import Mapping
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.words import Twiddles
@@ -46,7 +48,8 @@ def tile_parameters(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Pa
     )
 
 
-def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> list[dict[str, Value]]:
+@functools.lru_cache(maxsize=64)
+def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> tuple[Mapping[str, Value], ...]:
     """Of `tile_parameters`, for blocks of so many tiles of these sizes, the likeliest first; not all are legal."""
     blocks = resident(tiles * y.points * x.points, device)
     found, seen = [], set()
@@ -63,7 +66,7 @@ def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> list[dict
             values: dict[str, Value] = {"y_radices": y.text, "x_radices": x.text, "gaps": gaps, "group": group}
             values |= {"warps": warps, "min_blocks": 0, "twiddles": Twiddles.TABLE.value}
             found.append((cost, values))
-    return [values for _, values in sorted(found, key=lambda each: each[0])]
+    return tuple(values for _, values in sorted(found, key=lambda each: each[0]))
 
 
 def unrolled(y: Axis, x: Axis) -> int:

@@ -15,7 +15,6 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
 from math import ceil
 
 BANKS = 16
@@ -103,11 +102,11 @@ class Layout:
 @functools.lru_cache(maxsize=4096)
 def fitted(shape: TileShape) -> Layout:
     """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
-    second, points = shape.x.second, shape.y.points
+    first, second, points, room = shape.x.first, shape.x.second, shape.y.points, shape.room
     layouts = sorted(
-        (digit * shape.x.first + beside, digit, rows_first)
+        (digit * first + beside, digit, rows_first)
         for digit, beside, rows_first in itertools.product(range(second, second + _MOST), range(_MOST), (False, True))
-        if (digit * shape.x.first + beside) * points <= shape.room
+        if (digit * first + beside) * points <= room
     )
     best, fewest = Layout(*layouts[0]), math.inf
     for each in layouts:
@@ -121,25 +120,31 @@ def fitted(shape: TileShape) -> Layout:
 
 def turns(shape: TileShape, layout: Layout) -> float:
     """Turns that an access of half a warp takes on average; 1 where banks never conflict."""
-    halves = list(_accesses(shape, layout))
-    banks = ([place % BANKS for place in set(half)] for half in halves)
-    return sum(max(map(each.count, each)) for each in banks) / len(halves)
+    halves = _accesses(dataclasses.replace(shape, gaps=0), rows_first=layout.rows_first)
+    row, digit = layout.row, layout.digit
+    taken = 0
+    for half in halves:
+        banks = [place % BANKS for place in {row * y + digit * d + j for y, d, j in half}]
+        different = set(banks)
+        taken += 1 if len(different) == len(banks) else max(map(banks.count, different))
+    return taken / len(halves)
 
 
-def _accesses(shape: TileShape, layout: Layout) -> Iterator[list[int]]:
-    """For each pass, and each half of its first two warps, the place of each thread's first element. What lies between
-    a thread's elements is alike for all threads. Every pass reads and writes the whole tile, forward and backward.
+@functools.lru_cache(maxsize=256)
+def _accesses(shape: TileShape, *, rows_first: bool) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+    """For each pass, and each half of its first two warps, row and digits of each thread's first element. What lies
+    between a thread's elements is alike for all threads. Every pass reads and writes the whole tile, forward and
+    backward.
     """
     y, x = shape.y, shape.x
     threads = range(2 * WARP)
     passes = (
         [(each // x.points, each % x.points) for each in threads],
         [(each // x.second % y.first * y.second, each % x.second) for each in threads],
-        [_third(shape, each, rows_first=layout.rows_first) for each in threads],
+        [_third(shape, each, rows_first=rows_first) for each in threads],
     )
-    for step in passes:
-        for start in range(0, len(step), BANKS):
-            yield [layout.place(shape, *at) for at in step[start : start + BANKS]]
+    digits = ([(row, *divmod(column, x.second)) for row, column in step] for step in passes)
+    return tuple(tuple(step[start : start + BANKS]) for step in digits for start in range(0, len(step), BANKS))
 
 
 def _third(shape: TileShape, item: int, *, rows_first: bool) -> tuple[int, int]:

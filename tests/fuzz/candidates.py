@@ -11,6 +11,7 @@ from problems import Question, Scale, random_problem
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.gate import Gate, IllegalConfig
+from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, OPERATIONS, family_named
 from warpsmith.generator.space import Config
@@ -49,11 +50,13 @@ def candidates(
 ) -> Iterator[Candidate]:
     """`count` candidates, about as many of each family: its default, one of its starts, or a config that is drawn.
 
+    Pipelines are a third as often: each takes four or five compilations, of stages that are drawn by themselves too.
     Those that take a compiler long are left out, and illegal ones, which the loop `legality` looks for.
     """
+    weights = [1 / 3 if isinstance(family, Pipeline) else 1.0 for family in families]
     made = 0
     while made < count:
-        family = rng.choice(families)
+        (family,) = rng.choices(families, weights)
         question = _solved_by(family, rng, scale, devices)
         if question is None:
             continue

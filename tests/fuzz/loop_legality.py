@@ -36,11 +36,13 @@ class Case:
 def cases(seed: int, count: int) -> Iterator[Case]:
     """`count` cases, those of one question one after the other."""
     rng = random.Random(seed)
+    homes: dict[str, Question] = {}
     made = 0
     while True:
         problem = random_problem(rng)
         question = Question(problem, rng.choice(DEVICES))
-        home = Question(random_problem(rng, operation=problem.operation), rng.choice(DEVICES))
+        home = homes.get(problem.operation, question)  # the one before it, whose default is known already
+        homes[problem.operation] = question
         for family in (None, *OPERATIONS[problem.operation].families):
             if made == count:
                 return

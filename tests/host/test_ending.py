@@ -101,21 +101,12 @@ def test_sigterm_keeps_the_winner_and_leaves_nothing_behind(tmp_path: Path) -> N
         assert len(opened.records()) == 1
 
 
-def test_sighup_does_too_and_others_that_follow_are_no_second_ctrl_c(tmp_path: Path) -> None:
-    """A terminal that closes sends the one, and whoever watches over the session the other."""
-    store = tmp_path / "a.db"
-    process = started(store)
-    wait_until(process, lambda: trials_in(store) >= 3)
-    code, output, errors = ended(process, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)
-    assert code == 0, errors
-    assert json.loads(output)["record"] is not None
-
-
-def test_a_program_that_calls_tune_gets_its_report(tmp_path: Path) -> None:
+def test_a_program_that_calls_tune_gets_its_report_and_others_that_follow_are_no_second_ctrl_c(tmp_path: Path) -> None:
+    """A terminal that closes sends SIGHUP, and whoever watches over the session SIGTERM."""
     store = tmp_path / "a.db"
     process = started(store, "-c", FROM_PYTHON)
     wait_until(process, lambda: trials_in(store) >= 3)
-    assert ended(process, signal.SIGTERM) == (0, "True True\n", "")
+    assert ended(process, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP) == (0, "True True\n", "")
 
 
 def test_before_the_first_trial_compilers_are_ended_too(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from warpsmith.torch.operators import CONV2D
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 LAYERS: dict[str, dict[str, Any]] = {
     "usual": {"x": (2, 3, 8, 9), "w": (4, 3, 3, 3), "padding": 1},

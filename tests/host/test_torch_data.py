@@ -35,7 +35,7 @@ from warpsmith.torch.remedy import tune_command
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)

@@ -17,7 +17,7 @@ from warpsmith.torch.filters import FILTER2D
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 FILTERS: dict[str, dict[str, Any]] = {
     "valid": {"border": "valid"},

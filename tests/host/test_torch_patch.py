@@ -17,7 +17,7 @@ from warpsmith.plans.match import MatchKind
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 
 class Own(nn.Conv2d):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from torch_layers import LAYOUTS, check, compiled, derivatives, exact, plans_cal
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 
 @pytest.fixture

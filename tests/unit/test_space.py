@@ -99,6 +99,29 @@ def test_a_rule_over_an_unknown_parameter_is_refused_at_once(rule: Callable[...,
         Space(PARAMETERS, (Constraint("fits", rule),))
 
 
+def random_space(rng: random.Random) -> Space:
+    """Five parameters of three values, and rules that forbid pairs and triples of them at random."""
+    parameters = tuple(Parameter(name, (0, 1, 2), name) for name in "abcde")
+    rules = []
+    for number in range(rng.randint(1, 6)):
+        reads = tuple(rng.sample("abcde", rng.randint(1, 3)))
+        legal = {values for values in itertools.product((0, 1, 2), repeat=len(reads)) if rng.random() < 0.5}
+        rules.append(Constraint(f"rule {number}", lambda *values, legal=legal: values in legal, reads))
+    return Space(parameters, tuple(rules))
+
+
+def test_walks_that_jump_back_skip_no_config() -> None:
+    rng = random.Random(3)
+    for _ in range(150):
+        space = random_space(rng)
+        legal = [config for config in every_combination(space) if space.contains(config)]
+        assert list(space.configs()) == legal
+        wanted = {parameter.name: rng.randrange(3) for parameter in space.parameters}
+        near = [sorted((0, 1, 2), key=lambda value, here=here: abs(value - here)) for here in wanted.values()]
+        order = (Config.of(dict(zip(wanted, values, strict=True))) for values in itertools.product(*near))
+        assert space.like(wanted) == next(filter(space.contains, order), None)
+
+
 class TestNarrowed:
     SPACE = Space(PARAMETERS, (DIVIDES, STREAMS))
 

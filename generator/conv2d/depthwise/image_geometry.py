@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 
 from warpsmith.generator.conv2d.axes import Axis, axes_of
 from warpsmith.generator.conv2d.depthwise.tile import Lanes, Tile, round_up, vector_of
@@ -47,7 +48,7 @@ class Stores(enum.StrEnum):
     """Through shared memory, from which neighbouring threads write neighbouring numbers."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class ImageGeometry:
     """Rows and columns count steps of a phase (`axes.Axis`), channels those of one group."""
 
@@ -198,7 +199,7 @@ class ImageGeometry:
         """That a thread reads of a row at the most."""
         return window_of(self.column_axis, self.columns)
 
-    @property
+    @functools.cached_property
     def tile(self) -> Tile:
         """Of a plane of the source."""
         rows = window_of(self.row_axis, self.band_rows)

@@ -10,6 +10,7 @@ the one before has: products of a zero and a pixel beside the line could be NaN.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from functools import lru_cache
 
 from warpsmith.generator.conv2d.depthwise.image_geometry import FLOAT_BYTES, WARP
@@ -38,7 +39,7 @@ WEIGHT_NAMES = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class WeightGeometry:
     """Rows and columns are those of y."""
 
@@ -189,7 +190,7 @@ class WeightGeometry:
         taps = self.tap_rows * self.block_taps
         return self.stride[0] * (self.band_rows - 1) + self.dilation[0] * (taps - 1) + 1
 
-    @property
+    @functools.cached_property
     def tile(self) -> Tile:
         """Of a plane of x."""
         return Tile.of(
@@ -201,7 +202,7 @@ class WeightGeometry:
             scalar=self.repeats,
         )
 
-    @property
+    @functools.cached_property
     def gradients(self) -> Tile:
         """Of a plane of dy: without padding."""
         return Tile.of(self.output_columns, 0, self.band_rows, self.columns, self._lanes((1, 1), 0))

@@ -7,6 +7,7 @@ go from the least one to the next power of two, and have the factors 2, 3, 5 and
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from math import prod
 
@@ -52,6 +53,7 @@ def least_points(problem: Conv2d, axis: int) -> int:
     return max(size + max(problem.of_padded.padding[axis]), taps, problem.output_size[axis], 2)
 
 
+@functools.lru_cache(256)
 def bases(problem: Conv2d, multiples: tuple[int, int] = (1, 1)) -> tuple[Basis, ...]:
     """The ones worth trying, the likeliest first, whose rows and columns are multiples of these powers of two."""
     rows, columns = (_sizes(least_points(problem, axis), multiples[axis]) for axis in (0, 1))

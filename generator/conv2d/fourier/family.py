@@ -12,6 +12,7 @@ is transposed); Mathieu et al. 2014, "Fast Training of Convolutional Networks th
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm
@@ -92,18 +93,13 @@ class Conv2dFft(Pipeline):
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
-        a, b, c = SPECTRA
-        (first, second), (first_transform, second_transform) = parts.factors, parts.forward
-        target = parts.layer.output.name if parts.fold is None else PADDED
-        return (
-            Stage("first", first_transform, self.transform, {"signal": first.name, "spectrum": a}),
-            Stage("second", second_transform, self.transform, {"signal": second.name, "spectrum": b}),
-            Stage("product", self._product(parts), self.product, {"a": a, "b": b, "c": c}),
-            Stage(RESULT, parts.inverse, self.transform, {"spectrum": c, "signal": target}),
-        )
+        return _stages(parts, self._product(parts), self.transform, self.product)
 
     def space(self, problem: Problem, device: Device) -> Space:
         """The stages' spaces, in which a product may only split its sums as far as the workspace goes."""
+        return _space(self, require_conv2d(problem), device)
+
+    def _limited(self, problem: Conv2d, device: Device) -> Space:
         joined, parts = super().space(problem, device), self._parts(problem)
         names = {parameter.name for parameter in joined.parameters}
         if SPLITS not in names:
@@ -219,9 +215,9 @@ class Conv2dFftCublas(Conv2dFft):
     product = CgemmCublas()
     parts = PartsForCublas
 
-    def space(self, problem: Problem, device: Device) -> Space:
+    def _limited(self, problem: Conv2d, device: Device) -> Space:
         """The stages' spaces, in which products are spread over no more streams than the workspace goes round."""
-        joined, parts = super().space(problem, device), self._parts(problem)
+        joined, parts = super()._limited(problem, device), self._parts(problem)
         left = parts.layer.workspace_limit - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to cuBLAS, a share for each stream"
         limit = Constraint(told, lambda calls: STREAMS[calls] <= most_streams(left), (CALLS,))
@@ -229,6 +225,24 @@ class Conv2dFftCublas(Conv2dFft):
 
     def program(self, problem: Problem, config: Config) -> Program:
         return with_room(super().program(problem, config), require_conv2d(problem).workspace_limit)
+
+
+@functools.lru_cache(maxsize=256)
+def _stages(parts: FourierParts, product: Cgemm, transform: Family, multiplies: Family) -> tuple[Stage, ...]:
+    a, b, c = SPECTRA
+    (first, second), (first_transform, second_transform) = parts.factors, parts.forward
+    target = parts.layer.output.name if parts.fold is None else PADDED
+    return (
+        Stage("first", first_transform, transform, {"signal": first.name, "spectrum": a}),
+        Stage("second", second_transform, transform, {"signal": second.name, "spectrum": b}),
+        Stage("product", product, multiplies, {"a": a, "b": b, "c": c}),
+        Stage(RESULT, parts.inverse, transform, {"spectrum": c, "signal": target}),
+    )
+
+
+@functools.lru_cache(maxsize=64)  # a default, its legality and the starts of a search ask for the same one
+def _space(family: Conv2dFft, problem: Conv2d, device: Device) -> Space:
+    return family._limited(problem, device)
 
 
 def _fitting(config: Config, space: Space) -> Config:

@@ -43,8 +43,6 @@ MOST = 72
 class FusedParts(FourierParts):
     """A layer of which no spectra of the result are kept."""
 
-    __slots__ = ()
-
     adds_parts: ClassVar[bool] = False
     """There are no spectra of results to add them up in."""
 
@@ -90,8 +88,6 @@ class FusedParts(FourierParts):
 
 class FusedTiledParts(FusedParts, TiledParts):
     """The same of tiles of planes."""
-
-    __slots__ = ()
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:

@@ -18,7 +18,6 @@ from warpsmith.generator.steps import ALIGNMENT, LibraryCall, Step, aligned
 class PartsForCublas(FourierParts):
     """Parts of a batch that leave cuBLAS what it needs at the least."""
 
-    __slots__ = ()
     beside: ClassVar[int] = LEAST_CUBLAS_BYTES
 
 

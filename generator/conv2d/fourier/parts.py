@@ -28,7 +28,7 @@ OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op
 and DY and filters as rows of W."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)  # without slots: problems of a layer are asked for many times, and made once
 class FourierParts:
     """A layer, its basis, and into how many parts its batch is split.
 
@@ -75,7 +75,7 @@ class FourierParts:
         first, second = self.layer.inputs[:2]  # behind them is a bias
         return (second, first) if self.layer.pass_ is Pass.WGRAD else (first, second)
 
-    @property
+    @functools.cached_property
     def product(self) -> Cgemm:
         """Of each part."""
         (_, channels, _, _), filters, signals = self.layer.input, self.layer.weight[0], self.signals
@@ -86,13 +86,13 @@ class FourierParts:
         }[self.layer.pass_]
         return Cgemm(self.basis.frequencies, m, n, k, *OPS[self.layer.pass_])
 
-    @property
+    @functools.cached_property
     def forward(self) -> tuple[Fft, Fft]:
         """The transforms of both factors; of those that are split, of each part."""
         first, second = (self.transform(each, Kind.R2C) for each in self.factors)
         return self._of_part(first), self._of_part(second) if self.is_sum else second
 
-    @property
+    @functools.cached_property
     def inverse(self) -> Fft:
         """The transforms to the result, or to the gradient of padded images, of each part where it is split."""
         whole = self.transform(self.layer.of_padded.output, Kind.C2R)

@@ -37,8 +37,6 @@ COMPLEX_BYTES = 8
 class TiledParts(FourierParts):
     """The same where a transform has a tile of a plane; `basis` is the size of a tile."""
 
-    __slots__ = ()
-
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
         return tile_bases(layer)

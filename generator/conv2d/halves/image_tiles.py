@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import functools
 import itertools
 from typing import Any, ClassVar, Self
 
@@ -100,22 +101,19 @@ class ImageTiles(abc.ABC):
             own: the fields of the subclass.
         """
         folding, is_fprop = _folding(problem, arithmetic), problem.pass_ is Pass.FPROP
-        lattice, chunks = Lattice.of(problem if folding is None else folding.layer), channels // arithmetic.chunk
-        phases = [_stages(taps, reach) for taps in lattice.phases]
-        span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
-        length = -(-lattice.positions // positions) * positions + lattice.reach + span
-        steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
+        lattice, chunks = _lattice(problem, arithmetic), channels // arithmetic.chunk
+        steps, first_taps, span = _walk(problem, arithmetic, positions, reach)
+        length = _line_length(lattice, positions, span)
         filters = _filters(family, problem, arithmetic, columns, chunks)
-        sources = problem.inputs[0], arithmetic, lattice, filters.blocks * chunks, length
         return cls(
             lattice=lattice,
             positions=positions,
             columns=columns,
             arithmetic=arithmetic,
-            images=Images.of_sources(family, problem, *sources, folding if is_fprop else None),
+            images=_images(family, problem, arithmetic, filters.blocks * chunks, length),
             filters=filters,
-            steps=tuple(itertools.chain.from_iterable(steps)),
-            first_taps=(0, *itertools.accumulate(map(len, steps))),
+            steps=steps,
+            first_taps=first_taps,
             run=positions + span,
             channels_last=problem.layout is ImageLayout.NHWC and (is_fprop or folding is None),
             folding=None if is_fprop else folding,
@@ -206,6 +204,39 @@ def _folding(problem: Conv2d, arithmetic: Arithmetic) -> Folding | None:
     return None if arithmetic.is_sliced else Folding.of(problem)
 
 
+def _lattice(problem: Conv2d, arithmetic: Arithmetic) -> Lattice:
+    folding = _folding(problem, arithmetic)
+    return Lattice.of(problem if folding is None else folding.layer)
+
+
+def _line_length(lattice: Lattice, positions: int, span: int) -> int:
+    """Positions of a line in whole tiles, with those that the last one reads beyond them."""
+    return -(-lattice.positions // positions) * positions + lattice.reach + span
+
+
+# Parts that many configs of one problem share: a model of a family looks at hundreds of them.
+@functools.lru_cache(maxsize=256)
+def _walk(
+    problem: Conv2d, arithmetic: Arithmetic, positions: int, reach: Reach
+) -> tuple[tuple[LineStep, ...], tuple[int, ...], int]:
+    """The steps of all phases, the number of the first one of each, and the largest shift within a stage."""
+    lattice = _lattice(problem, arithmetic)
+    phases = [_stages(taps, reach) for taps in lattice.phases]
+    span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
+    length = _line_length(lattice, positions, span)
+    steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
+    return tuple(itertools.chain.from_iterable(steps)), (0, *itertools.accumulate(map(len, steps))), span
+
+
+@functools.lru_cache(maxsize=256)
+def _images(family: str, problem: Conv2d, arithmetic: Arithmetic, chunks: int, length: int) -> Images:
+    """The images that are summed over, with so many chunks of channels and positions of a plane."""
+    folding = _folding(problem, arithmetic) if problem.pass_ is Pass.FPROP else None
+    lattice = _lattice(problem, arithmetic)
+    return Images.of_sources(family, problem, problem.inputs[0], arithmetic, lattice, chunks, length, folding)
+
+
+@functools.lru_cache(maxsize=256)
 def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int, chunks: int) -> Filters:
     """The weights, in tiles of so many channels of the result and blocks of so many chunks."""
     folding = _folding(problem, arithmetic)

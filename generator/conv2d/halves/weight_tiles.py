@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import itertools
 from typing import Any, ClassVar, Self
 
@@ -87,25 +88,17 @@ class WeightTiles(abc.ABC):
             taps, rows, columns, terms: of the config.
             own: stages, splits, and the fields of the subclass.
         """
-        layer, folding, arithmetic = folded(problem), Folding.of(problem), Arithmetic.of(problem)
-        lattice = Lattice.of(layer)
-        sets = [list(each) for each in _sets(lattice.phases[0], taps)]
-        span = max(each[-1].shift - each[0].shift for each in sets)
-        length = -(-lattice.positions // terms) * terms
-        x_length = length + lattice.reach + span
-        x_chunks = -(-layer.group_channels // CHUNK)
-        dy_chunks = -(-problem.group_filters // columns) * columns // CHUNK
-        x, dy = problem.inputs
+        tap_sets, span = _tap_sets(problem, taps, terms)
         return cls(
-            lattice=lattice,
+            lattice=Lattice.of(folded(problem)),
             taps=taps,
             rows=rows,
             columns=columns,
             terms=terms,
-            arithmetic=arithmetic,
-            x=Images.of_sources(family, problem, x, arithmetic, lattice, x_chunks, x_length, folding),
-            dy=Images.of_results(family, problem, dy, lattice, dy_chunks, length, terms),
-            tap_sets=tuple(_tap_set(each, taps, x_length) for each in sets),
+            arithmetic=Arithmetic.of(problem),
+            x=_x(family, problem, terms, span),
+            dy=_dy(family, problem, terms, columns),
+            tap_sets=tap_sets,
             run=terms + span,
             **own,
         )
@@ -180,7 +173,7 @@ class WeightTiles(abc.ABC):
         """Of all filters."""
         return self.tap_count * self.x.groups * self.x.channels * self.dy.channels
 
-    @property
+    @functools.cached_property
     def tap_count(self) -> int:
         """Of a filter."""
         return sum(weight >= 0 for each in self.tap_sets for weight in each.weights)
@@ -231,6 +224,39 @@ class WeightTiles(abc.ABC):
         """Of all workspaces, as a plan lays them out."""
         nbytes = (*self.x.workspaces(), *self.dy.workspaces())
         return sum(aligned(each.nbytes) for each in nbytes) + aligned(self.sum_bytes)
+
+
+def _length(lattice: Lattice, terms: int) -> int:
+    """Positions of dy, in whole stages."""
+    return -(-lattice.positions // terms) * terms
+
+
+# Parts that many configs of one problem share: a model of a family looks at hundreds of them.
+@functools.lru_cache(maxsize=256)
+def _tap_sets(problem: Conv2d, taps: int, terms: int) -> tuple[tuple[LineTapSet, ...], int]:
+    """The taps that blocks take side by side, and the largest shift within a set."""
+    lattice = Lattice.of(folded(problem))
+    sets = [list(each) for each in _sets(lattice.phases[0], taps)]
+    span = max(each[-1].shift - each[0].shift for each in sets)
+    length = _length(lattice, terms) + lattice.reach + span
+    return tuple(_tap_set(each, taps, length) for each in sets), span
+
+
+@functools.lru_cache(maxsize=256)
+def _x(family: str, problem: Conv2d, terms: int, span: int) -> Images:
+    """The images, with so many positions beyond the last stage."""
+    layer = folded(problem)
+    lattice, chunks = Lattice.of(layer), -(-layer.group_channels // CHUNK)
+    length = _length(lattice, terms) + lattice.reach + span
+    arithmetic, folding = Arithmetic.of(problem), Folding.of(problem)
+    return Images.of_sources(family, problem, problem.inputs[0], arithmetic, lattice, chunks, length, folding)
+
+
+@functools.lru_cache(maxsize=256)
+def _dy(family: str, problem: Conv2d, terms: int, columns: int) -> Images:
+    """The results' gradients, in whole stages and tiles of so many channels."""
+    lattice, chunks = Lattice.of(folded(problem)), -(-problem.group_filters // columns) * columns // CHUNK
+    return Images.of_results(family, problem, problem.inputs[1], lattice, chunks, _length(lattice, terms), terms)
 
 
 def _sets(taps: tuple[Tap, ...], size: int) -> list[tuple[Tap, ...]]:

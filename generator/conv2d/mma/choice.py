@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.choice import Choice, best_split
@@ -50,6 +50,7 @@ WARP_TILES = (
 """Warps below and beside each other, and the tile of each, that are looked at."""
 
 
+@functools.lru_cache(maxsize=256)  # of a device, and of the one by which times are compared
 def choice_of(problem: Conv2d, device: Device) -> Choice:
     """The tile, and for wgrad the parts of its sums, that are expected to take least."""
     is_weight = problem.pass_ is Pass.WGRAD
@@ -69,7 +70,8 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
 def clocks_of(problem: Conv2d, config: Config, device: Device) -> float:
     """What a multiprocessor takes for all its blocks, and the sum of their parts for its share of the parts."""
     if problem.pass_ is Pass.WGRAD:
-        return _weight_clocks(WeightGeometry.of(problem, config), device)
+        geometry = WeightGeometry.of(problem, config)
+        return _weight_clocks(geometry, device)(geometry.splits)
     return _image_clocks(ImageGeometry.of(problem, config), device)
 
 
@@ -82,14 +84,18 @@ def _image_clocks(geometry: ImageGeometry, device: Device) -> float:
     return _block_clocks(geometry.blocks, steps, step, warps, geometry.min_blocks, device)
 
 
-def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int | None = None) -> float:
-    """With other `splits` than the config's."""
-    splits = splits or geometry.splits
+def _weight_clocks(geometry: WeightGeometry, device: Device) -> Callable[[int], float]:
+    """The clocks for each number of parts that sums have."""
     warps, taps = geometry.warps, geometry.taps
     step = _step_clocks(geometry.arithmetic, warps, taps, geometry.terms, geometry.stage_bytes, device)
-    steps, blocks = -(-geometry.steps // splits), geometry.tiles * splits
-    summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
-    return _block_clocks(blocks, steps, step, warps.count * taps, geometry.min_blocks, device) + summed
+    all_steps, tiles, weights = geometry.steps, geometry.tiles, geometry.weights
+
+    def clocks(splits: int) -> float:
+        summed = 2 * 4 * splits * weights / BYTES_A_US * CLOCKS_A_US
+        steps, blocks = -(-all_steps // splits), tiles * splits
+        return _block_clocks(blocks, steps, step, warps.count * taps, geometry.min_blocks, device) + summed
+
+    return clocks
 
 
 def _step_clocks(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nbytes: float, device: Device) -> float:
@@ -131,7 +137,7 @@ def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
             for terms in TERMS[1:]:
                 whole = _most_stages(space, {**tile, "taps": taps, "terms": terms, "splits": 1})
                 if whole is not None:
-                    clocks = functools.partial(_weight_clocks, WeightGeometry.of(problem, whole), device)
+                    clocks = _weight_clocks(WeightGeometry.of(problem, whole), device)
                     yield best_split(space, whole, SPLITS, clocks)
 
 
@@ -144,6 +150,9 @@ def _tiles() -> Iterator[dict[str, Value]]:
 
 
 def _most_stages(space: Space, chosen: dict[str, Value]) -> Config | None:
-    """A config with as many stages as fit; None where none does."""
-    configs = (Config.of({**chosen, "stages": stages}) for stages in (4, 3, 2))
-    return next(filter(space.contains, configs), None)
+    """A config with as many stages as fit; None where two, which take the least memory, do not."""
+    values = {**chosen, "stages": 2}
+    if not space.contains(Config.of(values)):
+        return None
+    more = ({**values, "stages": stages} for stages in (4, 3))
+    return Config.of(next((each for each in more if space.allows(each, ("stages",))), values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
@@ -94,14 +95,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
                 lambda warps_down, warps_across, taps: warps_down * warps_across * taps <= MOST_WARPS,
             ),
             _register_constraint(problem, device, has_taps=True),
-            Constraint(
-                "each part of a sum has stages of its own",
-                lambda taps, terms, splits: (
-                    WeightGeometry.of(
-                        problem, Config.of({**LEAST_WEIGHT, "taps": taps, "terms": terms, "splits": splits})
-                    ).has_steps
-                ),
-            ),
+            _steps_constraint(problem),
             *_memory(problem, device),
         ),
     )
@@ -158,6 +152,16 @@ def _register_constraint(problem: Conv2d, device: Device, *, has_taps: bool = Fa
     )
 
 
+def _steps_constraint(problem: Conv2d) -> Constraint:
+    @functools.cache
+    def has_steps(taps: int, terms: int, splits: int) -> bool:
+        values = {**LEAST_WEIGHT, "taps": taps, "terms": terms, "splits": splits}
+        return WeightGeometry.of(problem, Config.of(values)).has_steps
+
+    reads = ("taps", "terms", "splits")
+    return Constraint("each part of a sum has stages of its own", has_steps, reads)
+
+
 def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Of shared memory and of the workspace."""
     is_weight = problem.pass_ is Pass.WGRAD
@@ -167,6 +171,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     of = WeightGeometry.of if is_weight else ImageGeometry.of
 
     def where(why: str, reads: tuple[str, ...], holds: Callable[[ImageGeometry | WeightGeometry], bool]) -> Constraint:
+        @functools.cache  # some hundred of a model's configs differ in what one of both does not read
         def accepts(*values: Value) -> bool:
             chosen = dict(zip(reads, values, strict=True))
             return holds(of(problem, Config.of({**least, **chosen})))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Iterator
 from math import ceil
 
@@ -87,6 +88,7 @@ class Choice:
         )
 
 
+@functools.lru_cache(maxsize=4096)  # every rule of a space that reads radices asks for them
 def radices_of(text: str) -> tuple[int, ...]:
     """`8x16` as numbers."""
     return tuple(int(radix) for radix in text.split("x"))

@@ -70,18 +70,10 @@ class FftBlock(Family):
         return space_of(fft, device)
 
     def default(self, problem: Problem, device: Device) -> Config:
-        fft = require_fft(problem)
-        guess = _first_guess(fft, device) if len(fft.size) == 1 else _square_guess(fft, device)
-        config = nearest_config(self.space(fft, device), guess.values(fft.batch, device))
-        if config is None:
-            raise ValueError(f"the space of {fft.key()} is empty")
-        return config
+        return _default(require_fft(problem), device)
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        fft = require_fft(problem)
-        space = self.space(fft, device)
-        configs = (nearest_config(space, guess.values(fft.batch, device)) for guess in guesses(fft, device))
-        return tuple(dict.fromkeys(config for config in configs if config is not None))
+        return _starts(require_fft(problem), device)
 
     def program(self, problem: Problem, config: Config) -> Program:
         fft = require_fft(problem)
@@ -96,6 +88,22 @@ def _why_empty(problem: Fft, device: Device) -> str | None:
     if (why := space_of(problem, device).why_empty) is None:
         return None
     return f"has no tile for {device.shared_per_block_bytes} bytes of shared memory in a block: {why}"
+
+
+@lru_cache(maxsize=256)
+def _default(problem: Fft, device: Device) -> Config:
+    guess = _first_guess(problem, device) if len(problem.size) == 1 else _square_guess(problem, device)
+    config = nearest_config(space_of(problem, device), guess.values(problem.batch, device))
+    if config is None:
+        raise ValueError(f"the space of {problem.key()} is empty")
+    return config
+
+
+@lru_cache(maxsize=256)
+def _starts(problem: Fft, device: Device) -> tuple[Config, ...]:
+    space = space_of(problem, device)
+    configs = (nearest_config(space, guess.values(problem.batch, device)) for guess in guesses(problem, device))
+    return tuple(dict.fromkeys(config for config in configs if config is not None))
 
 
 def block_source(text: FftBlockText, config: Config) -> str:

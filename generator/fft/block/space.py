@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from math import prod
 
@@ -34,6 +35,7 @@ LEAST_BUSY = 0.6
 """Of the threads of a tile, in each pass: a radix that leaves more of them without work has them wait for the rest."""
 
 
+@functools.lru_cache(maxsize=64)  # the transforms of a layer are those of a dozen families
 def space_of(problem: Fft, device: Device) -> Space:
     """All configs of `fft_block` for this problem."""
     return Space(_parameters(problem, device), _constraints(problem, device))
@@ -124,14 +126,16 @@ def _known(words: type[Loads] | type[Stores], has_bulk: bool) -> tuple[str, ...]
 
 def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
     radices = ("x_radices", "y_radices") if len(problem.size) == 2 else ("x_radices",)
+    columns = {packing.value: complex_columns(problem, packing) for packing in Packing}
+    signals = {packing.value: packing.transforms for packing in Packing}
     rules = [
         Constraint(
             "radices are those of the columns that the packing leaves",
-            lambda packing, x_radices: prod(radices_of(x_radices)) == complex_columns(problem, Packing(packing)),
+            lambda packing, x_radices: _points(x_radices) == columns[packing],
         ),
         Constraint(
             f"there are {problem.batch} transforms in all",
-            lambda packing, transforms: transforms == 1 or transforms * Packing(packing).transforms <= problem.batch,
+            lambda packing, transforms: transforms == 1 or transforms * signals[packing] <= problem.batch,
         ),
         Constraint(
             f"a thread has {LEAST_ELEMENTS} to {MOST_ELEMENTS} complex numbers of the tile",
@@ -226,7 +230,7 @@ def _row_constraints(rows: int) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"radices are those of {rows} rows, or of the half that a share has",
-            lambda shares, y_radices: shares * prod(radices_of(y_radices)) == rows,
+            lambda shares, y_radices: shares * _points(y_radices) == rows,
         ),
         Constraint(
             "blocks share transforms where one would be too large for a tile: they do not pair them too",
@@ -250,7 +254,12 @@ def _walk_constraint(problem: Fft, name: str, why: str) -> Constraint:
 
 def _elements(transforms: int, words: Iterable[str]) -> int:
     """Complex numbers of a tile with these radices."""
-    return transforms * prod(prod(radices_of(word)) for word in words)
+    return transforms * prod(map(_points, words))
+
+
+@functools.lru_cache(maxsize=4096)
+def _points(word: str) -> int:
+    return prod(radices_of(word))
 
 
 def _has_enough(transforms: int, threads: int, *words: str) -> bool:

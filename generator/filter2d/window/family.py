@@ -8,6 +8,7 @@ the outputs of a thread.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from itertools import product
 
@@ -44,12 +45,23 @@ from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Parameter, Space
+from warpsmith.generator.space import Config, Parameter, Space, Value
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
 """Elements of one access, up to 16 bytes."""
 
 _WEIGHTS = (Weights.ARGUMENT, Weights.CONSTANT, Weights.LITERAL)
+_LEAST: dict[str, tuple[Value, ...]] = {
+    "path": (MemoryPath.GLOBAL.value,),
+    "tail": (Tail.WHOLE.value,),
+    "prefetch": (0,),
+    "block_columns": (32,),
+    "block_strips": (1,),
+    "min_blocks": (0,),
+    "load": (LoadHint.CACHED.value,),
+    "store": (StoreHint.PLAIN.value,),
+}
+"""Values that no rule forbids where it allows any other: without a legal config of these there is none."""
 
 
 class Filter2dWindow(Family):
@@ -63,41 +75,13 @@ class Filter2dWindow(Family):
             return "solves filter2d only"
         if told := too_many_weights(problem):
             return told
-        if next(self.space(problem, device).configs(), None) is None:
+        if _space(problem, device).narrowed(_LEAST).why_empty is not None:
             what = f"{problem.filters} filters" if problem.filters > 1 else "a filter"
             return f"{what} of {problem.filter[0]}x{problem.filter[1]} do not fit the registers of a thread"
         return None
 
     def space(self, problem: Problem, device: Device) -> Space:
-        filter2d = require_filter2d(problem)
-        has = {
-            MemoryPath.TEXTURE: image_texture(filter2d) is not None,
-            MemoryPath.ASYNC: device.why_no_async_copies is None,
-        }
-        paths = words(path for path in MemoryPath if has.get(path, True))
-        weights = words(each for each in _WEIGHTS if filter2d.weights is not None or each is not Weights.LITERAL)
-        widths = (1, 2, 4, 8) if filter2d.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
-        return Space(
-            parameters=(
-                Parameter("path", paths, "how pixels come from the image to a thread"),
-                Parameter("weights", weights, "where a thread finds the filter's values"),
-                Parameter("method", words(methods(filter2d)), "every tap, the passes of a separable filter, or pairs"),
-                Parameter("columns", widths, "adjacent outputs a thread"),
-                Parameter("load_vector", VECTORS[filter2d.dtype], "elements in one load"),
-                Parameter("store_vector", VECTORS[filter2d.output.dtype], "elements in one store"),
-                Parameter("unroll", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20), "input rows in one turn of the loop"),
-                Parameter("order", words(Order), "a turn goes row by row, or tap by tap over its rows"),
-                Parameter("rows", walks(filter2d, device), "output rows a thread walks down"),
-                Parameter("tail", words(Tail), "trimmed leaves out the taps below the end of a walk"),
-                Parameter("prefetch", (0, 1, 2, 3, 5, 7), "rows read ahead, into registers or a ring of shared memory"),
-                Parameter("block_columns", (32, 64, 128, 256), "threads across a block"),
-                Parameter("block_strips", (1, 2, 4, 8), "threads down a block, each with rows of its own"),
-                Parameter("min_blocks", (0, 2, 4, 8, 16), "blocks a multiprocessor must hold; 0 leaves it open"),
-                Parameter("load", words(LoadHint), "streaming marks pixels as evicted first"),
-                Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
-            ),
-            constraints=constraints(filter2d, device),
-        )
+        return _space(require_filter2d(problem), device)
 
     def default(self, problem: Problem, device: Device) -> Config:
         """Aligned vector accesses and the likeliest walk, or the nearest point of the space.
@@ -105,18 +89,10 @@ class Filter2dWindow(Family):
         On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5 and 12 for 6x6 and 7x7, in
         one turn; larger filters did best tap by tap, with turns of 2 or 3 rows and a single wave of walks.
         """
-        filter2d, space = require_filter2d(problem), self.space(problem, device)
-        slow: dict[Config, int] = {}
-        for config in _likely_configs(filter2d, device):
-            length = unrolled(filter2d, config)
-            if length <= MAX_UNROLLED and space.contains(config):
-                return config
-            slow[config] = length
-        # Where all take the compiler long, as for banks of large filters: the one that it takes least.
-        for config in sorted(slow, key=slow.__getitem__):
-            if space.contains(config):
-                return config
-        raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        config = _default(require_filter2d(problem), device)
+        if config is None:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return config
 
     def unrolled(self, problem: Problem, config: Config) -> int:
         return unrolled(require_filter2d(problem), config)
@@ -155,6 +131,52 @@ class Filter2dWindow(Family):
             constants=filter2d_constants(weights),
         )
         return Program.of_source(self.name, config, source, (launch,))
+
+
+@functools.lru_cache(maxsize=64)
+def _space(problem: Filter2d, device: Device) -> Space:
+    has = {
+        MemoryPath.TEXTURE: image_texture(problem) is not None,
+        MemoryPath.ASYNC: device.why_no_async_copies is None,
+    }
+    paths = words(path for path in MemoryPath if has.get(path, True))
+    weights = words(each for each in _WEIGHTS if problem.weights is not None or each is not Weights.LITERAL)
+    widths = (1, 2, 4, 8) if problem.dtype is DType.FLOAT32 else (1, 2, 4, 8, 16)
+    return Space(
+        parameters=(
+            Parameter("path", paths, "how pixels come from the image to a thread"),
+            Parameter("weights", weights, "where a thread finds the filter's values"),
+            Parameter("method", words(methods(problem)), "every tap, the passes of a separable filter, or pairs"),
+            Parameter("columns", widths, "adjacent outputs a thread"),
+            Parameter("load_vector", VECTORS[problem.dtype], "elements in one load"),
+            Parameter("store_vector", VECTORS[problem.output.dtype], "elements in one store"),
+            Parameter("unroll", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20), "input rows in one turn of the loop"),
+            Parameter("order", words(Order), "a turn goes row by row, or tap by tap over its rows"),
+            Parameter("rows", walks(problem, device), "output rows a thread walks down"),
+            Parameter("tail", words(Tail), "trimmed leaves out the taps below the end of a walk"),
+            Parameter("prefetch", (0, 1, 2, 3, 5, 7), "rows read ahead, into registers or a ring of shared memory"),
+            Parameter("block_columns", (32, 64, 128, 256), "threads across a block"),
+            Parameter("block_strips", (1, 2, 4, 8), "threads down a block, each with rows of its own"),
+            Parameter("min_blocks", (0, 2, 4, 8, 16), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("load", words(LoadHint), "streaming marks pixels as evicted first"),
+            Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=constraints(problem, device),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _default(problem: Filter2d, device: Device) -> Config | None:
+    """The likeliest legal config; None where there is none."""
+    space = _space(problem, device)
+    slow: dict[Config, int] = {}
+    for config in _likely_configs(problem, device):
+        length = unrolled(problem, config)
+        if length <= MAX_UNROLLED and space.contains(config):
+            return config
+        slow[config] = length
+    # Where all take the compiler long, as for banks of large filters: the one that it takes least.
+    return next(filter(space.contains, sorted(slow, key=slow.__getitem__)), None)
 
 
 def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
