@@ -5,6 +5,7 @@ in this process a text takes it a third of the time that nvcc takes.
 from __future__ import annotations
 
 import re
+import struct
 from typing import NamedTuple
 
 from cuda.bindings import nvrtc
@@ -23,6 +24,8 @@ class Frame(NamedTuple):
 
 
 NOTHING = Frame(0, 0, 0)
+_HGMMA = 0x9F0
+"""The lowest twelve bits of the instruction, as nvdisasm shows them."""
 
 
 def frames_of(source: str) -> list[Frame]:
@@ -37,6 +40,35 @@ def ptx_of(source: str) -> str:
     return _bytes("PTX", handle)
 
 
+class Products(NamedTuple):
+    """Products of warpgroups: instructions in PTX and in machine code."""
+
+    ptx: int
+    machine_code: int
+
+
+def products_of(source: str) -> Products:
+    """Counts the wgmma instructions that the compiler was given and those that it left."""
+    _, handle = _compiled(source, "sm_90a")
+    words = [
+        word for section in _text_sections(_content("CUBIN", handle)) for word, _ in struct.iter_unpack("<QQ", section)
+    ]
+    return Products(ptx_of(source).count("wgmma.mma_async"), sum(word & 0xFFF == _HGMMA for word in words))
+
+
+def _text_sections(cubin: bytes) -> list[bytes]:
+    """The sections of machine code of an ELF file of 64 bits."""
+    (first,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<3H", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, first + i * size) for i in range(count)]
+    strings = headers[names][4]
+    return [
+        cubin[offset : offset + nbytes]
+        for name, _, _, _, offset, nbytes in headers
+        if cubin.startswith(b".text.", strings + name)
+    ]
+
+
 def _compiled(source: str, target: str, *options: str) -> tuple[str, object]:
     _, handle = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     given = [each.encode() for each in (f"--gpu-architecture={target}", "-std=c++17", NO_CACHE, *options)]
@@ -48,7 +80,11 @@ def _compiled(source: str, target: str, *options: str) -> tuple[str, object]:
 
 
 def _bytes(what: str, handle: object) -> str:
+    return _content(what, handle).decode().rstrip("\0")
+
+
+def _content(what: str, handle: object) -> bytes:
     _, size = getattr(nvrtc, f"nvrtcGet{what}Size")(handle)
     content = bytes(size)  # NVRTC writes into it: cuda-bindings take nothing else
     getattr(nvrtc, f"nvrtcGet{what}")(handle, content)
-    return content.decode().rstrip("\0")
+    return content

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from machine_code import products_of
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
@@ -260,3 +261,27 @@ def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octav
     assert (left <= np.maximum(2.0**-23 * values, 2.0**-39)).all()
     assert bool((left / values <= 2.0**-23).all()) is kept
     assert power == 14
+
+
+@pytest.mark.parametrize("accuracy", [Accuracy.NORMWISE, Accuracy.ROWWISE])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"columns": 32, "terms": 64, "stages": 1},
+        {"columns": 64, "terms": 64},
+        {"columns": 128, "terms": 32, "stages": 1},
+        {"columns": 32, "terms": 64, "stages": 1, "splits": 2},
+        {"columns": 32, "terms": 64, "min_blocks": 2, "dealt_to": 264},
+        {"columns": 32, "terms": 32, "stages": 1},
+    ],
+)
+def test_the_compiler_drops_no_product(accuracy: Accuracy, values: dict[str, int]) -> None:
+    """One did of single tiles whose rows are scaled: all results had the imaginary part twice (H200, NVRTC 13.0)."""
+    others = {"groups": 1, "splits": 1, "stages": 0, "min_blocks": 0, "dealt_to": 0}
+    config = Config.of({**others, **values})
+    splits = config.integer("splits")
+    problem = Cgemm(256 // splits**8, 64, 128, values["terms"] * splits, accuracy=accuracy)
+    assert WARPGROUP.space(problem, H200).why_not(config) is None
+    (unit,) = (each for each in WARPGROUP.program(problem, config).units if "wgmma" in each.source)
+    counted = products_of(unit.source)
+    assert counted.machine_code == counted.ptx > 0
