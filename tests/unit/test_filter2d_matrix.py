@@ -161,3 +161,11 @@ def test_two_rows_make_a_product_where_half_of_its_depth_covers_the_windows() ->
 def test_stores_are_as_wide_as_rows_and_loads_allow(adjacent: int, problem: Filter2d) -> None:
     config = Config.of({**MATRIX.default(problem, H200).values(), "tiles": 2})
     assert Geometry.of(problem, config).adjacent == adjacent
+
+
+@pytest.mark.parametrize(("result_dtype", "is_normal"), [("float32", True), ("float16", True), ("uint8", False)])
+def test_bytes_are_normal_halves_where_results_are_not_bytes(result_dtype: str, is_normal: bool) -> None:
+    """Tensor cores align the products of subnormal halves as if they were 2^-14: sums of dark pixels lose ten bits."""
+    problem = Filter2d(image=(1080, 1920), filter=(6, 9), dtype="uint8", result_dtype=result_dtype)
+    source = MATRIX.program(problem, MATRIX.default(problem, H200)).source
+    assert ("subtract_1024(" in source) == is_normal

@@ -36,6 +36,13 @@ void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsign
 inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<half_to_float>(sums, a, b);
 }
+// Two halves, less 1024 each: sub.rn.f16x2.
+inline unsigned subtract_1024(unsigned halves) {
+    const auto less = [](unsigned half) -> unsigned {
+        return float_to_half(half_to_float(static_cast<unsigned short>(half)) - 1024.0f);
+    };
+    return less(halves >> 16) << 16 | less(halves & 0xffff);
+}
 inline float bits_to_float(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 inline void multiply_add_bfloats(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<bits_to_float>(sums, a, b);
