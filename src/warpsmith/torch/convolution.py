@@ -46,34 +46,28 @@ def conv2d(
     """A convolution layer, as `torch.nn.functional.conv2d` computes it, with gradients of any order.
 
     The forward pass and the gradients of the input and of the weights are three plans of `warpsmith.Conv2d`, looked up
-    when a layer is first called, and never searched for. Each pass for which no winner is stored, neither of this size
-    nor of a near one, is PyTorch's own, and a warning says once for each layer how to tune it. Plans take float32,
-    float16 and bfloat16, in either memory format; where x or w is in `channels_last`, the result and the gradients are.
-    Under `torch.autocast` the layer is that of the dtype to which PyTorch casts. Other dtypes are PyTorch's.
+    when a layer is first called. PyTorch computes a pass for which no winner of its or a near size is stored, and a
+    warning says once for each layer how to tune it. Plans take float32, float16 and bfloat16, as autocast casts them;
+    where x or w is in `channels_last`, the result and the gradients are. Other dtypes are PyTorch's.
 
     Args:
-        input: x, (N, C, H, W) or (C, H, W).
-        weight: w, (K, C/groups, R, S).
-        bias: (K,), or None.
+        input, weight, bias: x, (N, C, H, W) or (C, H, W); w, (K, C/groups, R, S); (K,), or None.
         stride, dilation: input pixels from one output, and from one tap, to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
-        groups, padding_mode: of channels, and what the padding is made of, as in `torch.nn.Conv2d`.
+        groups, padding_mode: as in `torch.nn.Conv2d`.
         relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored; backward it is a mask.
-        precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it, as float16 has
-            no `tf32`. PyTorch's settings for TF32 are not asked: they hold for what PyTorch computes.
+        precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it.
         fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
         store: as for `warpsmith.plan`.
-        accuracy: of the plans, in each pass: `normwise`, whose errors are relative to an image's own results, or
-            `elementwise`, relative to each result's own terms, which leaves out transforms and split numbers.
-        nonfinite: where a NaN or an infinity in an image may show, by plans: `any` result of that image, or `window`,
-            those alone whose sum has it. Neither word changes what PyTorch computes.
+        accuracy: of the plans: `normwise`, relative to an image's results, or `elementwise`, to each result's terms.
+        nonfinite: results that a NaN or an infinity may reach: `any` of its image, or `window`, those whose sum has it.
 
     Returns:
         y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.
 
     Raises:
         BadArgument: an unknown `precision`, `fallback`, `accuracy`, `nonfinite` or `padding_mode`.
-        RuntimeError: PyTorch's own errors, for shapes that do not fit each other, and the like.
+        RuntimeError: PyTorch's own errors.
 
     Warns:
         LeftToTorch: PyTorch computes the layer, or a pass of it.
@@ -114,11 +108,7 @@ def conv_transpose2d(
         output_padding: rows and columns that the result has more, below and right.
         groups: of channels.
         dilation: output pixels from one tap to the next.
-        precision: as for `conv2d`.
-        fallback: as for `conv2d`.
-        store: as for `conv2d`.
-        accuracy: as for `conv2d`.
-        nonfinite: as for `conv2d`.
+        precision, fallback, store, accuracy, nonfinite: as for `conv2d`.
 
     Returns:
         (N, C, H, W) or (C, H, W), of the input's dtype and device.
