@@ -24,8 +24,8 @@ class Frame(NamedTuple):
 
 
 NOTHING = Frame(0, 0, 0)
-_HGMMA = 0x9F0
-"""The lowest twelve bits of the instruction, as nvdisasm shows them."""
+_HGMMA = (0x9F0, 0xDF0)
+"""The lowest twelve bits of the instruction, with its first matrix in shared memory and in registers (nvdisasm)."""
 
 
 def frames_of(source: str) -> list[Frame]:
@@ -53,7 +53,7 @@ def products_of(source: str) -> Products:
     words = [
         word for section in _text_sections(_content("CUBIN", handle)) for word, _ in struct.iter_unpack("<QQ", section)
     ]
-    return Products(ptx_of(source).count("wgmma.mma_async"), sum(word & 0xFFF == _HGMMA for word in words))
+    return Products(ptx_of(source).count("wgmma.mma_async"), sum(word & 0xFFF in _HGMMA for word in words))
 
 
 def _text_sections(cubin: bytes) -> list[bytes]:
