@@ -1,6 +1,6 @@
 """One training step of ResNet-50, patched, beside the same step by PyTorch alone: time, loss, gradients.
 
-    python benchmarks/patched_resnet50.py [--device host] [--batch 2] [--side 64]
+    python benchmarks/patched_resnet50.py [--device cpu] [--batch 2] [--side 64]
 
 On the host device each of some 70 layers' passes is a library of its own, compiled on its first call: what the process
 keeps of them is printed too. He et al. 2016, "Deep Residual Learning for Image Recognition", table 1.

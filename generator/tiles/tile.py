@@ -132,8 +132,8 @@ def turns(shape: TileShape, layout: Layout) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _accesses(shape: TileShape, *, rows_first: bool) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-    """For each pass, and each half of its first two warps, row and digits of each thread's first element. What lies
-    between a thread's elements is alike for all threads. Every pass reads and writes the whole tile, forward and
+    """Row and digits of each thread's first element, for each pass and each half of its first two warps. The distances
+    between a thread's elements are equal for all threads. Every pass reads and writes the whole tile, forward and
     backward.
     """
     y, x = shape.y, shape.x

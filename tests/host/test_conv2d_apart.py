@@ -62,7 +62,7 @@ def is_case(family: Family, layer: Conv2d) -> bool:
         return "fused" in family.name
     if layer.input[1] == EVEN["input"][1]:
         return "warpgroup" in family.name or "halves" in family.name
-    # Of many tiles are other families' too, whose products are the same; those of warps take 8 s here without need.
+    # Other families have layers of many tiles too, with the same products; products of warps take 8 s here.
     return layer.input[1] == ODD["input"][1] or family.name in OF_MANY_TILES
 
 

@@ -272,7 +272,7 @@ def test_elements_go_through_a_buffer_with_gaps(
 def test_images_of_either_layout_go_to_a_buffer_of_either(
     host: HostRuntime, at_once: int, layout: ImageLayout, is_last: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As other libraries give their results; 2 MiB, in two strips of rows."""
+    """Other libraries give results in either layout. An operand of 2 MiB is laid out in two strips of rows."""
     monkeypatch.setattr(buffers, "_AT_ONCE", at_once)
     operand = Conv2d((2, 64, 64, 64), (1, 64, 1, 1), layout=layout).operands[0]
     values = np.random.default_rng(0).standard_normal(operand.shape, np.float32)

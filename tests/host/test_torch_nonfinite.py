@@ -41,7 +41,7 @@ def spoilt(shape: tuple[int, ...], value: float) -> Any:
 
 
 def broken(function: Any, *given: Any) -> list[Any]:
-    """Where the result and its gradients are not finite; the gradient of the result is normal deviates."""
+    """Masks of what is not finite in the result and its gradients; the gradient of the result is normal deviates."""
     leaves = [each.clone().requires_grad_() for each in given]
     y = function(*leaves)
     found = torch.autograd.grad(y, leaves, seeded(*y.shape))

@@ -244,7 +244,7 @@ class TestChoice:
         assert (answering(problem, H200)[0].name == FAMILY.name) == answers
 
     def test_large_tiles_are_for_many_channels(self) -> None:
-        """With fewer channels F(4x4) is off by more than stress data allow; the family's text has figures."""
+        """F(4x4) is off by more than stress data allow where channels are few; the family's text has figures."""
         few, many = (Conv2d(input=(8, channels, 32, 32), weight=(64, channels, 3, 3)) for channels in (1023, 1024))
         assert {each.integer("tile") for each in configs(few, 30)} == {2}
         assert {each.integer("tile") for each in configs(many, 30)} == {2, 4}

@@ -62,12 +62,12 @@ class GuardedBuffer:
         if self._operand.is_in_row_order and values.flags.c_contiguous:
             self._runtime.upload(self.address, values)
             return
+        shaped, strides = values.reshape(self._operand.shape), self._operand.strides
         if not self._is_by_images:
-            self._upload_part(values.reshape(self._operand.shape), self._operand.strides, 0, self.nbytes)
+            self._upload_part(shaped, strides, 0, self.nbytes)
             return
-        step, *strides = self._operand.strides
-        for first, part in zip(range(0, self.nbytes, step), values.reshape(self._operand.shape), strict=True):
-            self._upload_part(part, tuple(strides), first, min(step, self.nbytes - first))
+        for first, image in zip(range(0, self.nbytes, strides[0]), shaped, strict=True):
+            self._upload_part(image, strides[1:], first, min(strides[0], self.nbytes - first))
 
     @property
     def _is_by_images(self) -> bool:

@@ -34,7 +34,7 @@ from warpsmith.tuner.operations.peers import candidates, warm_up
 from warpsmith.tuner.operations.registry import judge_of
 
 NOISE_BYTES = 1 << 26
-"""Random bytes that are drawn for the device's copy, at most: more than any L2 cache compresses or keeps."""
+"""Random bytes that are drawn for the device's copy, at most; larger buffers repeat them."""
 
 
 class Testbed:

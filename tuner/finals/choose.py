@@ -100,10 +100,11 @@ def choose(
 ) -> Choice:
     """The winner of `trials`, with what was measured beside it.
 
-    Those within NEAR of the fastest, and FINALISTS at the least, are verified on the fresh data of `finals`, then
-    timed in turns with each other and with the libraries installed there. What a look-up answers without this search
-    is among them however fast it was, and stays where nothing is faster by KEPT. Of others that tie, the first in a
-    fixed order wins, so that two runs name the same one. What spills registers wins by SPILLED only.
+    Those within NEAR of the fastest, and the first FINALISTS unless they are far behind it, are verified on the fresh
+    data of `finals`, then timed in turns with each other and with the libraries installed there. What a look-up answers
+    without this search is among them however fast it was, and stays where nothing is faster by KEPT. Of others that
+    tie, the first in a fixed order wins, so that two runs name the same one. What spills registers wins by SPILLED
+    only.
 
     Args:
         evaluator: compiles the finalists.

@@ -175,7 +175,7 @@ def _default(problem: Filter2d, device: Device) -> Config | None:
         if length <= MAX_UNROLLED and space.contains(config):
             return config
         slow[config] = length
-    # Where all take the compiler long, as for banks of large filters: the one that it takes least.
+    # The compiler takes long for all of them, as for banks of large filters: the shortest text is the default.
     return next(filter(space.contains, sorted(slow, key=slow.__getitem__)), None)
 
 
