@@ -83,6 +83,20 @@ def test_the_same_command_again_reuses_every_trial(store: Path) -> None:
     assert len({(trial.family, trial.config) for trial in trials}) == 6
 
 
+def test_a_dropped_trial_counts_in_the_next_search(store: Path) -> None:
+    plain, device = Filter2dPlain(), HOST.device()
+    _, trials = run(store, TuneOptions(trials=4), (plain,))
+    tried = {trial.config for trial in trials}
+    config = next(each for each in plain.space(PROBLEM, device).configs() if each not in tried)
+    fingerprint = plain.program(PROBLEM, config).fingerprint
+    dropped = Failure(FailureKind.DROPPED, "its work takes 9 us at the least")
+    with Store.open(str(store), write=True) as opened:
+        trial = dataclasses.replace(trials[0], config=config, fingerprint=fingerprint, outcome=dropped)
+        opened.add_trials(PROBLEM, device, (trial,))
+    report, trials = run(store, TuneOptions(trials=5), (plain,))
+    assert (report.tried, report.reused, len(trials)) == (0, 5, 5)
+
+
 def test_what_is_known_is_tried_first_however_short_the_time(store: Path) -> None:
     """The winner of another size, and the default of a family: no limit ends a search before both have a time."""
     plain = Filter2dPlain()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.basis import Basis
+from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.tiled import (
@@ -157,6 +158,11 @@ class TestSizes:
 
 
 class TestParts:
+    def test_of_spectra_larger_than_an_operand_may_be_fit_nowhere(self) -> None:
+        layer = Conv2d((1, 719, 883, 883), (512, 719, 1, 1), workspace=2**45)
+        told = f"needs more than {2**45} bytes of workspace"
+        assert [each.why_not(layer, H200) for each in (WHOLE, Conv2dCufft())] == [told, told]
+
     def test_are_images_with_all_of_their_tiles(self) -> None:
         layer = Conv2d(**L1)
         parts = TiledParts.of(layer, Basis(50, 50))

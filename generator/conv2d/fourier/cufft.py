@@ -103,7 +103,8 @@ def _basis(word: str) -> Basis:
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     """Those whose memory fits, with that of the libraries, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    return tuple(each.basis for each in parts if _nbytes(each) <= layer.workspace_limit and _is_counted(each))
+    fitting = (each for each in parts if each.fits and _nbytes(each) <= layer.workspace_limit)
+    return tuple(each.basis for each in fitting if _is_counted(each))
 
 
 def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:

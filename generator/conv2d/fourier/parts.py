@@ -7,6 +7,7 @@ import functools
 from math import prod
 from typing import ClassVar
 
+from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d.fold import Fold, folds
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
@@ -52,12 +53,20 @@ class FourierParts:
         images = layer.input[0]
         counts = range(1, min(images, MOST_PARTS if cls.adds_parts or layer.pass_ is not Pass.WGRAD else 1) + 1)
         found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.workspace_bytes + cls.beside <= layer.workspace_limit), None)
+        return next((parts for parts in found if parts.fits), None)
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
         """The ones worth trying, the likeliest first."""
         return bases(layer)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the layer's workspace holds the spectra. It holds none that are larger than an operand may be."""
+        try:
+            return self.workspace_bytes + self.beside <= self.layer.workspace_limit
+        except BadArgument:
+            return False
 
     @property
     def images(self) -> int:
