@@ -15,7 +15,15 @@ import pytest
 from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import H200, DeviceKind
-from warpsmith.tuner.evaluate.timing import LEAST_SAMPLES, MAX_DROPPED, Entrant, measure, measure_in_turns, measured
+from warpsmith.tuner.evaluate.timing import (
+    ENDLESS_S,
+    LEAST_SAMPLES,
+    MAX_DROPPED,
+    Entrant,
+    measure,
+    measure_in_turns,
+    measured,
+)
 from warpsmith.tuner.evaluate.timing_policy import MAX_SETS, Launching, Rotation, TimingPolicy
 
 BARE = TimingPolicy(
@@ -190,6 +198,16 @@ class TestThrottling:
         timing = measure(device.runtime, device.work(itertools.repeat(100.0)), WARM, exactly(3))
         assert (timing.samples, len(device.runs)) == (3, 2 + 3 + MAX_DROPPED * 3)
         assert timing.conditions == "eager, warm caches, throttled"
+
+    def test_by_kernels_that_take_long_is_found_endless_once(
+        self, device: ScriptedDevice, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("warpsmith.tuner.evaluate.timing.COOLING_S", 0)
+        device.runtime.throttled.return_value = True
+        policy = dataclasses.replace(exactly(100), patience_ns=1e12)
+        timing = measure(device.runtime, device.work(itertools.repeat(7e6)), WARM, policy)
+        assert timing.samples == 100
+        assert len(device.runs) == 2 + 100 + math.ceil(ENDLESS_S / 7e-3)
 
 
 class TestGraph:
