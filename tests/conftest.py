@@ -22,6 +22,10 @@ from typing import Any
 
 import pytest
 
+# Before NumPy is imported. References are made by a thread a core, each with products of its own, and OpenBLAS has one
+# set of threads for all callers: a gradient of 80 million multiply-adds took 32 s on two busy cores, and takes 0.4.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from builders import rewritten
 from pairs import covering
 from warpsmith.generator.device import H200, Device

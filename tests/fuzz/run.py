@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import itertools
 import multiprocessing
+import os
 import sys
 import time
 import traceback
@@ -86,6 +87,7 @@ def main() -> int:
         checked = [failures(asked.loop, [loop(asked.loop).parse(asked.again)])]
     else:
         parts = range(asked.processes)
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes, before they import NumPy
         with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
             given = (asked.loop, (asked.seed, asked.cases))
             started = [pool.submit(share, *given, (part, asked.processes), asked.seconds) for part in parts]
