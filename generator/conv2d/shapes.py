@@ -45,9 +45,10 @@ def pair_of(value: Any, name: str, least: int) -> Pair:
 
 def pads_of(value: Any, stride: Pair, dilation: Pair, taps: Iterable[int]) -> tuple[Pads, Pads]:
     """The rows above and below, the columns left and right, that `padding` stands for. Raises BadArgument."""
-    if value == "valid":
+    word = value if isinstance(value, str) else None
+    if word == "valid":
         return (0, 0), (0, 0)
-    if value == "same":
+    if word == "same":
         if stride != (1, 1):
             raise BadArgument("padding same keeps the size of the image, which a stride does not: use numbers")
         totals = [step * (count - 1) for step, count in zip(dilation, taps, strict=True)]

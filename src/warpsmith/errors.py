@@ -12,9 +12,16 @@ class WarpsmithError(Exception):
 
 
 class BadArgument(WarpsmithError, ValueError):
-    """A shape, type or option that cannot be used. Exit code 2."""
+    """A shape, type or option that cannot be used. Exit code 2.
+
+    Args:
+        message: what it is, and how it was given, such as an array that NumPy shows in several lines; it becomes one.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
 
 
 class NothingStored(WarpsmithError, LookupError):

@@ -44,6 +44,28 @@ def test_a_boolean_is_no_number(operation: str, name: str) -> None:
             Problem.from_spec(operation, {**SPECS[operation], **usual, name: value})
 
 
+def test_numbers_may_be_an_array() -> None:
+    given = {"stride": np.array([1, 2]), "padding": np.array([[1, 2], [0, 1]]), "dilation": np.array([2, 1])}
+    layer = ws.Conv2d(input=np.array([1, 2, 8, 8]), weight=np.array([2, 2, 3, 3]), **given)  # type: ignore[arg-type]
+    usual = {"stride": (1, 2), "padding": ((1, 2), (0, 1)), "dilation": (2, 1)}
+    assert layer == ws.Conv2d((1, 2, 8, 8), (2, 2, 3, 3), **usual)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: ws.Conv2d(input=(1, 2, 8, 8), weight=(2, 2, 3, 3), padding=value),
+        lambda value: ws.Conv2d(input=(1, 2, 8, 8), weight=(2, 2, 3, 3), layout=value),
+        lambda value: ws.Filter2d(image=value, filter=(3, 3)),
+        lambda value: ws.Fft(size=16, batch=value),
+    ],
+)
+def test_of_an_array_is_told_in_one_line(make: Any) -> None:
+    with pytest.raises(BadArgument, match=r"array\(\[\[\[0\.5, 0\.5\], \[0\.5, 0\.5\]\], \[\[") as refused:
+        make(np.full((2, 2, 2), 0.5))
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [
