@@ -8,7 +8,7 @@ import run
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.errors import CompileError
 
-CASES = {"legality": 20_000, "compile": 24, "host": 100, "batches": 24}
+CASES = {"legality": 20_000, "compile": 24, "host": 100, "batches": 24, "arguments": 400}
 """Cases of each loop in CI; a loop that is not named here is run by hand."""
 SHARES = 4
 """Tests a loop is cut into, for the workers of pytest."""

@@ -1,0 +1,219 @@
+"""Arguments of every kind, in Python and on the command line: each is taken or refused in one line.
+
+A case is a seed, of which the fields of a problem or the words of a command line are drawn. Nothing may end in Python's
+own error. Nothing is tuned, compiled or timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import decimal
+import enum
+import io
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+import warpsmith as ws
+from warpsmith.cli import app
+from warpsmith.errors import WarpsmithError
+from warpsmith.generator.problem import Problem
+
+PROBLEMS: tuple[type[Problem], ...] = (ws.Filter2d, ws.Fft, ws.Conv2d, ws.Cgemm)
+USUAL: dict[str, Any] = {
+    **{"image": (9, 12), "filter": (3, 3), "input": (2, 3, 9, 9), "weight": (4, 3, 3, 3)},
+    **{"size": (8, 8), "batch": 2, "m": 3, "n": 4, "k": 5},
+}
+"""Fields with which most problems are right, so that the others are looked at."""
+
+
+class Index:
+    """An integer by its `__index__`, as those of other libraries are."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+VALUES: tuple[Callable[[], Any], ...] = (
+    *(lambda value=value: value for value in (None, True, False, 0, -1, 1, 3, 2**31, 2**200, 1.5, 3.0, -0.0, 1e400)),
+    *(lambda value=value: value for value in ("", "x", "same", "3", "3x3", "float32", "ä\0", b"x", 3j, ..., object)),
+    *(lambda value=value: value for value in ((), (3,), (3, 3), (3, 3, 3), (1, 3, 9, 9), ((1, 1), (2, 2)), ((1, 2),))),
+    *(lambda value=value: value for value in ((3.0, 3), (True, 3), ("3", 3), (None, 3), (2**40, 2**40), (-3, 3), [[]])),
+    *(
+        lambda value=value: value
+        for value in ({}, {"a": 1}, {3, 5}, range(2), slice(1, 2), decimal.Decimal(3), Index())
+    ),
+    *(lambda value=value: value for value in (np.int64(3), np.float32(3), np.datetime64("2020"), np.array(["a"]))),
+    *(lambda shape=shape: np.ones(shape, np.int32) for shape in ((), 2, (2, 2), (3, 3), (2, 2, 2))),
+    lambda: np.full((3, 3), np.nan),
+    lambda: iter((3, 3)),
+)
+WORDS = (
+    *("", " ", "0", "-1", "1", "2", "1.5", "1e3", "nan", "3x3", "3,3", "8x8", "16x16x16", "1,3,9,9", "0x0", "-3x3"),
+    *("9" * 20, "2147483648", "1073741824x4", "ü", "a" * 5000, "--", "=", "/dev/null", "/nonexistent/x", "/", "yes"),
+    *(
+        "auto",
+        "host",
+        "cuda:0",
+        "cuda:99",
+        "all",
+        "float16",
+        "same",
+        "wrap",
+        "60s",
+        "0s",
+        "1e9h",
+        "nhwc",
+        "dgrad",
+        "r2c",
+    ),
+    *(
+        "tf32",
+        "sm_90",
+        "sm_1",
+        "[]",
+        "{}",
+        "null",
+        "1:2",
+        "1,2;3,4",
+        "(1, 2)",
+        "tpe",
+        "nvrtc",
+        "sqlite:///x.db",
+        "o.db?x",
+    ),
+    *("deep.json", "list.json", "junk.db", "folder", "new.db", "postgresql://127.0.0.1:1/x"),
+)
+FITTING = {
+    **{"image": ("16x16", "9x31", "1x1"), "filter": ("3x3", "1x5", "7x1"), "input": ("1,3,9,9", "2,4,8,8")},
+    **{"weight": ("4,3,3,3", "2,4,1,1"), "size": ("8", "16x16", "37"), "batch": ("1", "5"), "device": ("host",)},
+    **{"m": ("3",), "n": ("4",), "k": ("5",), "store": ("new.db",)},
+}
+RUNNING = ("tune", "bench", "verify", "export")
+"""Commands that compile or time something where their arguments are right; their line is spoilt."""
+EXIT_CODES = (0, 1, 2, 3)
+BAD_ARGUMENT = 2
+
+
+class Kind(enum.StrEnum):
+    """Where arguments are given."""
+
+    PROBLEM = "problem"
+    LINE = "line"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """Arguments, by the seed that draws them."""
+
+    kind: Kind
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.seed}"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """Seven problems for each command line, which takes a hundred times as long."""
+    for number in range(count):
+        yield Case(Kind.PROBLEM if number % 8 else Kind.LINE, seed * 10_000_000 + number)
+
+
+def parse(text: str) -> Case:
+    """The case that `str` wrote."""
+    kind, seed = text.split()
+    return Case(Kind(kind), int(seed))
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[None]:
+    """A folder with the files that the words name, where nothing of the user's is read."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched, contextlib.chdir(folder):
+        for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+            patched.setenv(name, folder)
+        for name, text in (("deep.json", "[" * 100_000), ("list.json", "[{}]"), ("junk.db", "junk" * 100)):
+            Path(name).write_text(text)
+        Path("folder").mkdir()
+        yield
+
+
+def check(case: Case) -> str | None:
+    """What is wrong with the answer, in one line."""
+    rng = random.Random(case.seed)
+    return _problem(rng) if case.kind is Kind.PROBLEM else _line(rng)
+
+
+def _problem(rng: random.Random) -> str | None:
+    kind = rng.choice(PROBLEMS)
+    given = {}
+    for field in dataclasses.fields(kind):
+        if field.name in USUAL and rng.random() < 0.85:
+            given[field.name] = USUAL[field.name]
+        elif rng.random() < 0.12 or field.name in USUAL:
+            given[field.name] = rng.choice(VALUES)()
+    told = f"{kind.__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    try:
+        made = kind(**given)
+        hash(made)
+        made.key()
+        ws.query(made, device="host")
+    except WarpsmithError as refused:
+        return f"{told}: several lines: {refused}" if "\n" in str(refused) else None
+    except Exception as error:
+        return f"{told}: {type(error).__name__}: {error}"
+    return None
+
+
+def _line(rng: random.Random) -> str | None:
+    words = _drawn_line(rng)
+    output, errors = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            code = app.run(words)
+    except Exception as error:
+        return f"{words}: {type(error).__name__}: {error}"
+    refusals = errors.getvalue().count("warpsmith: error")
+    is_told = refusals == 1 if code == BAD_ARGUMENT else refusals <= 1
+    if code not in EXIT_CODES or not is_told or "Traceback" in errors.getvalue():
+        return f"{words}: exit code {code}: {errors.getvalue()}"
+    return None
+
+
+def _drawn_line(rng: random.Random) -> list[str]:
+    """The words of a command line, most of them fitting."""
+    path, command = rng.choice(_commands())
+    words = list(path)
+    for parameter in command.params:
+        name = parameter.name.strip("_")
+        if "--help" in parameter.opts or rng.random() > (0.9 if name in FITTING else 0.12):
+            continue
+        value = rng.choice(FITTING[name] if name in FITTING and rng.random() < 0.9 else WORDS)
+        if parameter.param_type_name == "argument":
+            words.append(value)
+        elif getattr(parameter, "is_flag", False):
+            words.append(rng.choice((*parameter.opts, *parameter.secondary_opts)))
+        else:
+            words += [rng.choice(parameter.opts), value]
+    if path[0] in RUNNING:
+        words += ["--seed", rng.choice(("x", "-1", ""))]
+    return words
+
+
+def _commands() -> list[tuple[tuple[str, ...], Any]]:
+    """Every command that is no group, with the words that lead to it."""
+
+    def below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        groups = getattr(command, "commands", {})
+        for name, each in groups.items():
+            yield from below(each, (*path, name))
+        if not groups:
+            yield path, command
+
+    return list(below(typer.main.get_command(app.build([])), ()))
