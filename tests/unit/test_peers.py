@@ -21,7 +21,8 @@ from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
-from warpsmith.tuner.operations.peers import Peer, candidates, peers
+from warpsmith.tuner.operations.peer import PeerMaker
+from warpsmith.tuner.operations.peers import Peer, candidates, import_ahead, peers
 
 pytest.importorskip("scipy")
 
@@ -54,6 +55,20 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", find_none)
     monkeypatch.setattr("warpsmith.tuner.operations.filter2d.peers.find_spec", find_none)
     return names
+
+
+def test_libraries_are_imported_ahead_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Libraries(Filter2dJudge):
+        def peers(self, *_: object) -> tuple[PeerMaker, ...]:
+            def make() -> Peer:
+                raise AssertionError
+
+            return tuple(PeerMaker("library", names, make) for names in (("no_such_module", "colorsys"), ("no_such",)))
+
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    import_ahead(PROBLEM, DeviceKind.HOST, Libraries())
+    assert "colorsys" in sys.modules
+    assert "no_such_module" not in sys.modules
 
 
 class TestScipy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from warpsmith.tuner.evaluate.timing import conditions_of
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.peers import import_ahead
 from warpsmith.tuner.workers.job import Job, WorkerState
 
 
@@ -51,13 +53,17 @@ class Open(Job[Opened]):
     lock_file: Path | None = None
     """What stands for the device where another process uses it too; see `DeviceLock`."""
     finals: bool = False
-    """Whether all of its candidates are verified on stress data, however large the problem."""
+    """Whether all of its candidates are verified on stress data, however large the problem, and timed beside other
+    libraries in the end, which are imported meanwhile."""
     judge: Judge[Any] | None = None
     """Of inputs, results and libraries; None for the operation's. Its class is imported in the worker's process."""
 
     def run(self, state: WorkerState) -> Opened:
         state.clear()
         runtime = state.runtime = state.runtime or self.device.open()
+        if self.finals and self.device.kind is DeviceKind.CUDA:
+            needed = self.problem, self.device.kind, self.judge
+            threading.Thread(target=import_ahead, args=needed, daemon=True).start()
         testbed = Testbed(
             runtime,
             self.problem,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+from importlib.util import find_spec
 from typing import Any
 
 from warpsmith.generator.device import DeviceKind
@@ -30,6 +32,18 @@ def peers(
 ) -> tuple[Peer, ...]:
     """Those of `candidates` that are installed and solve the problem."""
     return tuple(each for each in candidates(problem, operands, kind, sets, judge) if isinstance(each, Peer))
+
+
+def import_ahead(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
+    """Imports the libraries for such problems, for a thread beside others: PyTorch takes 3 s, in which a large problem
+    can be laid out. One that fails does so again where it is asked for.
+    """
+    able = judge or judge_of(problem)
+    small = able.smaller(problem)
+    for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
+        installed = (package for package in maker.packages if find_spec(package) is not None)
+        with contextlib.suppress(Exception):
+            importlib.import_module(next(installed))
 
 
 def warm_up(problem: Problem, operands: Operands, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
