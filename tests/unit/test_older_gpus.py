@@ -19,6 +19,15 @@ PROBLEMS = (
     Conv2d(input=(2, 8, 28, 28), weight=(8, 1, 3, 3), padding=1, groups=8),
     Filter2d(image=(96, 128), filter=(3, 5), dtype="uint8", result_dtype="float16"),
     Filter2d(image=(96, 128), filter=(6, 6), dtype="float32"),
+    Conv2d(
+        input=(2, 16, 14, 14),
+        weight=(16, 1, 3, 3),
+        padding=1,
+        groups=16,
+        layout="nhwc",
+        dtype="float16",
+        precision="f16",
+    ),
 )
 
 
@@ -42,7 +51,7 @@ def test_a_family_compiles_or_refuses_in_one_line(problem: Problem) -> None:
 
 
 def test_what_copies_asynchronously_is_for_newer_ones() -> None:
-    cgemm, depthwise, to_halves, plain = PROBLEMS
+    cgemm, depthwise, to_halves, plain, channels_last = PROBLEMS
     for name, problem in (("cgemm_tiled", cgemm), ("conv2d_depthwise", depthwise)):
         family = family_named(name)
         assert family is not None
@@ -54,8 +63,11 @@ def test_what_copies_asynchronously_is_for_newer_ones() -> None:
         {each.name: each.values for each in window.space(plain, device).parameters} for device in (T4, A100)
     )
     assert set(newer["path"]) - set(older["path"]) == {"async"}
-    pairs = {device: "converts no pairs" in _why(window.space(to_halves, device)) for device in (T4, A100)}
-    assert pairs == {T4: True, A100: False}
+    last = family_named("conv2d_depthwise_last")
+    assert last is not None
+    for family, problem in ((window, to_halves), (last, channels_last)):
+        pairs = {device: "converts no pairs" in _why(family.space(problem, device)) for device in (T4, A100)}
+        assert pairs == {T4: True, A100: False}
 
 
 def _why(space: Space) -> str:
