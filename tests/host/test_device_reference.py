@@ -26,7 +26,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.reference import conv2d as conv2d_kernels
 from warpsmith.generator.reference.kernels import ReferenceKernels
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.evaluate import dataset, device_reference
+from warpsmith.tuner.evaluate import dataset, device_reference, testbed
 from warpsmith.tuner.evaluate.buffers import GuardedBuffer
 from warpsmith.tuner.evaluate.device_reference import (
     DeviceReference,
@@ -335,6 +335,23 @@ def test_a_wrong_candidate_leaves_the_next_one_inputs_and_a_reference_that_are_r
         assert isinstance(outcome(bed, quick, plain()), Measurement)
     finally:
         patched.undo()
+
+
+def test_of_stress_data_is_left_to_the_finals_where_it_takes_long(
+    host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[bool] = []
+    compute = DeviceReference.compute
+    monkeypatch.setattr(DeviceReference, "compute", lambda self: computed.append(True) or compute(self))
+    monkeypatch.setattr(dataset, "QUICK_TERMS", 0)
+    terms = LAYER.output.size * judge_of(LAYER).terms(LAYER)
+    for most, datasets in ((terms, 2), (terms - 1, 1)):
+        computed.clear()
+        monkeypatch.setattr(testbed, "STRESS_TERMS_THERE", most)
+        with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quick)) as bed:
+            assert len(computed) == datasets
+            bed.renew(4)
+            assert len(computed) == datasets + 2
 
 
 def test_one_that_is_wrong_is_made_on_the_host(

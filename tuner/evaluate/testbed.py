@@ -36,6 +36,10 @@ from warpsmith.tuner.operations.registry import judge_of
 NOISE_BYTES = 1 << 26
 """Random bytes that are drawn for the device's copy, at most; larger buffers repeat them."""
 
+STRESS_TERMS_THERE = 1 << 39
+"""Terms of all results past which only finalists meet stress data, where the device makes references: it takes 0.2 s
+(10 TFLOP/s on an H100, two sums) and its process as long again to lay out the data. A layer of 2^41 takes 2 s."""
+
 
 class Testbed:
     """Runs candidates of one problem on one device, one at a time.
@@ -105,9 +109,9 @@ class Testbed:
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
-        """None where their reference would keep a search waiting on the host, or where they do not fit beside the
-        others."""
-        if not (finals or self._data.is_made_on_device or is_quick(self._problem)):
+        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
+        most_terms = STRESS_TERMS_THERE if self._data.is_made_on_device else None
+        if not (finals or is_quick(self._problem, most_terms)):
             return None
         draw = functools.partial(stress_operands, self._problem, seed)
         try:
