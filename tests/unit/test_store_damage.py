@@ -93,6 +93,13 @@ class TestDamagedRows:
         assert len(lines) == 11
         assert all("belongs to nothing in warpsmith_problems" in line for line in lines)
 
+    def test_a_merge_of_a_value_that_its_column_cannot_hold_adds_nothing(self, file: Path, tmp_path: Path) -> None:
+        execute(file, "UPDATE warpsmith_winners SET p80_ns = 'crash'")
+        with Store.open(str(file), write=False) as other, Store.open(str(tmp_path / "own.db"), write=True) as own:
+            with pytest.raises(StoreError, match=r"own\.db is damaged \(could not convert string to float: 'crash'\)"):
+                own.merge(other)
+            assert own.subjects() == ()
+
     def test_export_names_the_row_and_the_remedy(self, file: Path) -> None:
         execute(file, "UPDATE warpsmith_trials SET spec = '{' WHERE id = 4")
         with Store.open(str(file), write=False) as store, pytest.raises(StoreError, match="warpsmith db check"):

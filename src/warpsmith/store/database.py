@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, StaticPool
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 
 from warpsmith.errors import StoreError
 from warpsmith.store import postgresql, sqlite
@@ -116,3 +116,6 @@ class Database:
             if postgresql.is_lost(error):
                 raise ServerLost(postgresql.explain(error, self.name)) from error
             raise StoreError(postgresql.explain(error, self.name)) from error
+        except StatementError as error:  # a value of another type than its column, which no server or file has seen
+            told = f"a row to be stored in {self.name} is damaged ({error.orig}): nothing was added; restore its source"
+            raise StoreError(told) from error
