@@ -194,6 +194,16 @@ def test_a_table_that_is_missing_is_one_line(file: Path) -> None:
         reader.records()
 
 
+@pytest.mark.parametrize("name", ["spec", "problem_key", "median_ns"])
+def test_a_column_that_is_missing_is_one_line(file: Path, name: str) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute(f"ALTER TABLE warpsmith_winners RENAME COLUMN {name} TO damaged")
+    connection.commit()
+    connection.close()
+    with StoreReader.open(file) as reader, pytest.raises(StoreError, match=rf"damaged .*no.* column.* {name}"):
+        reader.records()
+
+
 @pytest.mark.parametrize("immutable", [False, True])
 def test_reading_changes_nothing_and_holds_nothing_open(file: Path, immutable: bool) -> None:
     before = file.read_bytes(), file.stat().st_mtime_ns

@@ -20,6 +20,15 @@ under others is another winner."""
 RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family")
 """Those of which it has one runner-up each."""
 
+WINNER_COLUMNS = (
+    *("problem_key", "device_key", "family", "config", "fingerprint", "compiler"),
+    *("median_ns", "p20_ns", "p80_ns", "created_at", "spec"),
+)
+"""Those that winners and runners-up have in every schema."""
+
+POISONED_COLUMNS = ("fingerprint", "failure_kind", "starts", "message")
+"""Those that look-ups read of poisoned programs."""
+
 POISONED_SINCE = 2
 """The schema from which on there are poisoned programs."""
 

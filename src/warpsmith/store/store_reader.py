@@ -13,11 +13,13 @@ from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.layout import (
+    POISONED_COLUMNS,
     POISONED_SINCE,
     POISONED_TABLE,
     PROBLEMS_TABLE,
     RUNNERS_UP_SINCE,
     RUNNERS_UP_TABLE,
+    WINNER_COLUMNS,
     WINNERS_TABLE,
 )
 from warpsmith.store.poison_failure import MAX_STARTS, poison_failure
@@ -124,7 +126,7 @@ class StoreReader:
         if self._schema < POISONED_SINCE:
             return {}
         bad = "device_key = ? AND (failure_kind IS NOT NULL OR starts >= ?)"
-        found = self._found(f"SELECT * FROM {POISONED_TABLE} WHERE {bad}", (device.key(), MAX_STARTS))
+        found = self._found(f"SELECT * FROM {POISONED_TABLE} WHERE {bad}", (device.key(), MAX_STARTS), POISONED_COLUMNS)
         return {row["fingerprint"]: poison_failure(row) for row in found}
 
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
@@ -140,10 +142,16 @@ class StoreReader:
                 self._schema = sqlite.schema_number(connection, self.location)
         return self._schema < RUNNERS_UP_SINCE
 
-    def _found(self, query: str, values: tuple[str | int, ...]) -> tuple[Row, ...]:
+    def _found(
+        self, query: str, values: tuple[str | int, ...], needed: tuple[str, ...] = WINNER_COLUMNS
+    ) -> tuple[Row, ...]:
+        """The rows, with columns of the names that are `needed`: those of a damaged schema are called anything."""
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             found = connection.execute(query, values)
             names = [column[0] for column in found.description]
+            for name in needed:
+                if name not in names:
+                    raise StoreError(f"{self.location} is damaged (a table has no column {name}): {sqlite.RESTORE}")
             return tuple(dict(zip(names, row, strict=True)) for row in found)
 
     def close(self) -> None:
