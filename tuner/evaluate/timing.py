@@ -63,7 +63,9 @@ class _Stopwatch:
             self._captured_from = self._next_set
             self._graph = runtime.captured(self._work) if uncaptured is None else self._foreign_graph(uncaptured)
         self.samples: list[float] = []
-        self._to_drop = MAX_DROPPED * policy.max_samples
+        # They last no longer than samples may.
+        longest = int(policy.patience_ns / (self.once_ns * self.repeats))
+        self._to_drop = MAX_DROPPED * min(policy.max_samples, max(1, longest))
         self.throttled = False
         """Whether a sample was kept although power or temperature held the clocks down."""
 

@@ -36,14 +36,14 @@ def peers(
 
 def import_ahead(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
     """Imports the libraries for such problems, for a thread beside others: PyTorch takes 3 s, in which a large problem
-    can be laid out. One that fails does so again where it is asked for.
+    can be laid out. What fails here fails again where it is asked for, and is told there.
     """
     able = judge or judge_of(problem)
-    small = able.smaller(problem)
-    for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
-        installed = (package for package in maker.packages if find_spec(package) is not None)
-        with contextlib.suppress(Exception):
-            importlib.import_module(next(installed))
+    with contextlib.suppress(Exception):
+        small = able.smaller(problem)
+        for maker in able.peers(small, random_operands(small, seed=0), kind, 1):
+            if package := next(filter(find_spec, maker.packages), None):
+                importlib.import_module(package)
 
 
 def warm_up(problem: Problem, operands: Operands, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:

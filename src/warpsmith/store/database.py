@@ -117,5 +117,6 @@ class Database:
                 raise ServerLost(postgresql.explain(error, self.name)) from error
             raise StoreError(postgresql.explain(error, self.name)) from error
         except StatementError as error:  # a value of another type than its column, which no server or file has seen
-            told = f"a row to be stored in {self.name} is damaged ({error.orig}): nothing was added; restore its source"
+            said = " ".join(str(error.orig).split())
+            told = f"a row to be stored in {self.name} is damaged ({said:.200}): nothing was added; restore its source"
             raise StoreError(told) from error
