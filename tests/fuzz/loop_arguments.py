@@ -10,18 +10,16 @@ import contextlib
 import dataclasses
 import decimal
 import enum
-import io
 import random
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 import typer
 
 import warpsmith as ws
+from command_lines import own_folder, ran
+from seeded_case import SeededCase
 from warpsmith.cli import app
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.problem import Problem
@@ -41,55 +39,22 @@ class Index:
         return 3
 
 
-VALUES: tuple[Callable[[], Any], ...] = (
-    *(lambda value=value: value for value in (None, True, False, 0, -1, 1, 3, 2**31, 2**200, 1.5, 3.0, -0.0, 1e400)),
-    *(lambda value=value: value for value in ("", "x", "same", "3", "3x3", "float32", "ä\0", b"x", 3j, ..., object)),
-    *(lambda value=value: value for value in ((), (3,), (3, 3), (3, 3, 3), (1, 3, 9, 9), ((1, 1), (2, 2)), ((1, 2),))),
-    *(lambda value=value: value for value in ((3.0, 3), (True, 3), ("3", 3), (None, 3), (2**40, 2**40), (-3, 3), [[]])),
-    *(
-        lambda value=value: value
-        for value in ({}, {"a": 1}, {3, 5}, range(2), slice(1, 2), decimal.Decimal(3), Index())
-    ),
-    *(lambda value=value: value for value in (np.int64(3), np.float32(3), np.datetime64("2020"), np.array(["a"]))),
-    *(lambda shape=shape: np.ones(shape, np.int32) for shape in ((), 2, (2, 2), (3, 3), (2, 2, 2))),
-    lambda: np.full((3, 3), np.nan),
-    lambda: iter((3, 3)),
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 3, 2**31, 2**200, 1.5, 3.0, -0.0, 1e400, 3j),
+    *("", "x", "same", "3", "3x3", "float32", "ä\0", b"x", ..., object),
+    *((), (3,), (3, 3), (3, 3, 3), (1, 3, 9, 9), ((1, 1), (2, 2)), ((1, 2),)),
+    *((3.0, 3), (True, 3), ("3", 3), (None, 3), (2**40, 2**40), (-3, 3), [[]]),
+    *({}, {"a": 1}, {3, 5}, range(2), slice(1, 2), decimal.Decimal(3), Index()),
+    *(np.int64(3), np.float32(3), np.datetime64("2020"), np.array(["a"]), np.full((3, 3), np.nan)),
+    *(np.ones(shape, np.int32) for shape in ((), 2, (2, 2), (3, 3), (2, 2, 2))),
 )
+"""Values that fields may be given, beside an iterator, which is used up once."""
 WORDS = (
     *("", " ", "0", "-1", "1", "2", "1.5", "1e3", "nan", "3x3", "3,3", "8x8", "16x16x16", "1,3,9,9", "0x0", "-3x3"),
     *("9" * 20, "2147483648", "1073741824x4", "ü", "a" * 5000, "--", "=", "/dev/null", "/nonexistent/x", "/", "yes"),
-    *(
-        "auto",
-        "host",
-        "cuda:0",
-        "cuda:99",
-        "all",
-        "float16",
-        "same",
-        "wrap",
-        "60s",
-        "0s",
-        "1e9h",
-        "nhwc",
-        "dgrad",
-        "r2c",
-    ),
-    *(
-        "tf32",
-        "sm_90",
-        "sm_1",
-        "[]",
-        "{}",
-        "null",
-        "1:2",
-        "1,2;3,4",
-        "(1, 2)",
-        "tpe",
-        "nvrtc",
-        "sqlite:///x.db",
-        "o.db?x",
-    ),
-    *("deep.json", "list.json", "junk.db", "folder", "new.db", "postgresql://127.0.0.1:1/x"),
+    *("auto", "host", "cuda:0", "cuda:99", "all", "float16", "same", "wrap", "60s", "0s", "1e9h", "nhwc", "dgrad"),
+    *("r2c", "tf32", "sm_90", "sm_1", "[]", "{}", "null", "1:2", "1,2;3,4", "(1, 2)", "tpe", "nvrtc", "deep.json"),
+    *("list.json", "junk.db", "folder", "new.db", "o.db?x", "sqlite:///x.db", "postgresql://127.0.0.1:1/x"),
 )
 FITTING = {
     **{"image": ("16x16", "9x31", "1x1"), "filter": ("3x3", "1x5", "7x1"), "input": ("1,3,9,9", "2,4,8,8")},
@@ -103,21 +68,13 @@ BAD_ARGUMENT = 2
 
 
 class Kind(enum.StrEnum):
-    """Where arguments are given."""
+    """The places where arguments are given."""
 
     PROBLEM = "problem"
     LINE = "line"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """Arguments, by the seed that draws them."""
-
-    kind: Kind
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.seed}"
+Case = SeededCase[Kind]
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
@@ -128,19 +85,16 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 def parse(text: str) -> Case:
     """The case that `str` wrote."""
-    kind, seed = text.split()
-    return Case(Kind(kind), int(seed))
+    return Case.parse(text, Kind)
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
     """A folder with the files that the words name, where nothing of the user's is read."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched, contextlib.chdir(folder):
-        for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
-            patched.setenv(name, folder)
+    with own_folder() as folder:
         for name, text in (("deep.json", "[" * 100_000), ("list.json", "[{}]"), ("junk.db", "junk" * 100)):
-            Path(name).write_text(text)
-        Path("folder").mkdir()
+            (folder / name).write_text(text)
+        (folder / "folder").mkdir()
         yield
 
 
@@ -157,7 +111,7 @@ def _problem(rng: random.Random) -> str | None:
         if field.name in USUAL and rng.random() < 0.85:
             given[field.name] = USUAL[field.name]
         elif rng.random() < 0.12 or field.name in USUAL:
-            given[field.name] = rng.choice(VALUES)()
+            given[field.name] = _value(rng)
     told = f"{kind.__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
     try:
         made = kind(**given)
@@ -171,18 +125,21 @@ def _problem(rng: random.Random) -> str | None:
     return None
 
 
+def _value(rng: random.Random) -> Any:
+    number = rng.randrange(len(VALUES) + 1)
+    return VALUES[number] if number < len(VALUES) else iter((3, 3))
+
+
 def _line(rng: random.Random) -> str | None:
     words = _drawn_line(rng)
-    output, errors = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            code = app.run(words)
+        done = ran(words)
     except Exception as error:
         return f"{words}: {type(error).__name__}: {error}"
-    refusals = errors.getvalue().count("warpsmith: error")
-    is_told = refusals == 1 if code == BAD_ARGUMENT else refusals <= 1
-    if code not in EXIT_CODES or not is_told or "Traceback" in errors.getvalue():
-        return f"{words}: exit code {code}: {errors.getvalue()}"
+    refusals = done.errors.count("warpsmith: error")
+    is_told = refusals == 1 if done.code == BAD_ARGUMENT else refusals <= 1
+    if done.code not in EXIT_CODES or not is_told or "Traceback" in done.errors:
+        return f"{words}: exit code {done.code}: {done.errors}"
     return None
 
 

@@ -8,7 +8,6 @@ version would not generate for the config that it names.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import io
 import json
@@ -16,7 +15,6 @@ import os
 import random
 import shutil
 import sqlite3
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +24,8 @@ import pytest
 
 import warpsmith as ws
 from builders import failure, generated, winner
+from command_lines import own_folder, ran
+from seeded_case import SeededCase
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BundleError
@@ -85,15 +85,7 @@ class Damage(enum.StrEnum):
     """Lines that are imported."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
-    """One damage."""
-
-    damage: Damage
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.damage} {self.seed}"
+Case = SeededCase[Damage]
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
@@ -105,8 +97,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 def parse(text: str) -> Case:
     """The case that `str` wrote."""
-    damage, _, seed = text.partition(" ")
-    return Case(Damage(damage), int(seed))
+    return Case.parse(text, Damage)
 
 
 class Workplace:
@@ -132,22 +123,15 @@ _PLACES: list[Workplace] = []
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
     """Makes the sound files once; the loop works in a folder of its own, with stores of its own."""
-    earlier = Path.cwd()
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        folder = Path(name)
-        patch.setenv("XDG_DATA_HOME", str(folder / "data"))
-        patch.setenv("WARPSMITH_CACHE_DIR", str(folder / "cache"))
-        patch.delenv("WARPSMITH_STORE", raising=False)
-        os.chdir(folder)
+    with own_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        with contextlib.redirect_stdout(io.StringIO()):
+            place = Workplace(folder)
+        patch.setattr(location, "shipped_store", lambda: place.shipped)
+        _PLACES.append(place)
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                place = Workplace(folder)
-            patch.setattr(location, "shipped_store", lambda: place.shipped)
-            _PLACES.append(place)
             yield
         finally:
             _PLACES.clear()
-            os.chdir(earlier)
 
 
 def _fill(path: Path, time_ns: float) -> None:
@@ -179,15 +163,15 @@ def check(case: Case) -> str | None:
         shutil.rmtree(place.folder / name, ignore_errors=True)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        match case.damage:
+        match case.kind:
             case Damage.OWN_BYTES | Damage.OWN_ROWS:
-                wrong = _own(place, case.damage, rng)
+                wrong = _own(place, case.kind, rng)
             case Damage.NAMED_BYTES | Damage.NAMED_ROWS:
-                wrong = _named(place, case.damage, rng)
+                wrong = _named(place, case.kind, rng)
             case Damage.LINES:
                 wrong = _imported(place, rng)
             case _:
-                wrong = _bundle(place, case.damage, rng)
+                wrong = _bundle(place, case.kind, rng)
     lines = [str(each.message) for each in told if "\n" in str(each.message)]
     return wrong or (f"a warning of several lines: {lines[0]!r}" if lines else None)
 
@@ -239,15 +223,15 @@ def _lost(path: Path) -> str | None:
 
 def _one_line(command: list[str]) -> str | None:
     """Runs a command; what is wrong with how it ended."""
-    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
-        code = run(command)
-    lines = [line for line in errors.getvalue().splitlines() if not line.startswith(("warning: ", "generated "))]
+    done = ran(command)
+    code = done.code
+    lines = [line for line in done.errors.splitlines() if not line.startswith(("warning: ", "generated "))]
     if code not in (0, 1, 2, 3):
         return f"{command[:2]} ended with {code}"
     if len(lines) != (code != 0) and command[:2] not in (["db", "check"], ["explain"]):
         return f"{command[:2]} ended with {code} and {len(lines)} lines: {lines[:3]}"
     if "--json" in command and "prune" not in command:
-        json.loads(output.getvalue())
+        json.loads(done.output)
     return None
 
 
