@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, one_line
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.problem import Problem
@@ -141,5 +141,5 @@ class Gate:
             raise
         except Exception as failed:
             self._failures.setdefault(family.name, failed)
-            told = " ".join(str(failed).split())
-            raise IllegalConfig(f"{family.name} failed: {type(failed).__name__}: {told}") from failed
+            told = f"{family.name} failed: {type(failed).__name__}: {one_line(failed)}"
+            raise IllegalConfig(told) from failed

@@ -92,7 +92,7 @@ class SearchLoop:
             likely_ns=min(filter(None, map(evaluator.gate.likely_ns, evaluator.families.values())), default=math.inf),
             faults=self.faults,
         )
-        self._known = known
+        self._known = known  # until the search, which stored trials begin, tells which families it has
         for trial in stored:
             if self._counts(trial) and evaluator.still_holds(trial):
                 self._note(trial)

@@ -12,7 +12,7 @@ from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import MOST_REGISTERS, Device
 from warpsmith.generator.family import MAX_UNROLLED
-from warpsmith.generator.problem import DType
+from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 32
@@ -103,16 +103,5 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             f"the weights of a block's channels fit {device.shared_per_block_bytes} bytes of shared memory",
             lambda vector, lanes: geometry(vector, 1, 1, 1, lanes, 1, 1).shared_bytes <= device.shared_per_block_bytes,
         ),
-        *_conversions(problem, device),
-    )
-
-
-def _conversions(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    if problem.dtype is not DType.FLOAT16 or device.converts_pairs:
-        return ()
-    return (
-        Constraint(
-            "float16 results are stored one by one below compute capability 8.0, which converts no pairs of them",
-            lambda vector: vector == 1,
-        ),
+        *stores_of_halves(problem.dtype, device, "vector"),
     )

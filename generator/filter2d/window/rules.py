@@ -18,7 +18,7 @@ from warpsmith.generator.filter2d.window.geometry import (
     starts_rolled,
     sums,
 )
-from warpsmith.generator.problem import DType
+from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Constraint
 
 MAX_REGISTERS = 255
@@ -34,7 +34,7 @@ def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     """All the rules."""
     return (
         *_alignment(problem),
-        *_conversions(problem, device),
+        *stores_of_halves(problem.output.dtype, device, "store_vector"),
         *_methods(problem),
         *_loop(problem),
         *_paths(problem),
@@ -66,17 +66,6 @@ def _alignment(problem: Filter2d) -> tuple[Constraint, ...]:
         Constraint(
             f"planes of {out_plane} elements must start aligned to a store",
             lambda store_vector: problem.planes * problem.filters == 1 or out_plane % store_vector == 0,
-        ),
-    )
-
-
-def _conversions(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
-    if problem.output.dtype is not DType.FLOAT16 or device.converts_pairs:
-        return ()
-    return (
-        Constraint(
-            "float16 results are stored one by one below compute capability 8.0, which converts no pairs of them",
-            lambda store_vector: store_vector == 1,
         ),
     )
 
