@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def one_line(told: object) -> str:
+    """The text of an error or a warning of somebody else's, with single blanks in place of its line breaks."""
+    return " ".join(str(told).split())
+
+
 class WarpsmithError(Exception):
     """Base of every expected error. The command line prints the message and exits with `exit_code`, by default 1."""
 

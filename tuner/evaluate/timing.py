@@ -63,7 +63,7 @@ class _Stopwatch:
             self._captured_from = self._next_set
             self._graph = runtime.captured(self._work) if uncaptured is None else self._foreign_graph(uncaptured)
         self.samples: list[float] = []
-        # They last no longer than samples may.
+        # Dropped samples last no longer than those that are kept may.
         longest = int(policy.patience_ns / (self.once_ns * self.repeats))
         self._to_drop = MAX_DROPPED * min(policy.max_samples, max(1, longest))
         self.throttled = False

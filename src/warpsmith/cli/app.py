@@ -16,7 +16,7 @@ import typer
 from warpsmith.cli.ordered import ordered_group
 from warpsmith.cli.output import print_error, print_json
 from warpsmith.cli.streams import OutputLost, give_up_output, guarded_streams
-from warpsmith.errors import WarpsmithError
+from warpsmith.errors import WarpsmithError, one_line
 from warpsmith.extras import Extra, missing, require
 from warpsmith.tuner.run.interrupt import ending_in_order
 
@@ -132,7 +132,7 @@ def _invoke(arguments: list[str]) -> int:
 def _short_warnings() -> Iterator[None]:
     """A warning is a line for the user, without the place in our source that it comes from."""
     earlier = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {' '.join(str(message).split())}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {one_line(message)}\n"
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from warpsmith.devices.cuda.compiler import NvccCompiler, find_nvcc
 from warpsmith.devices.cuda.nvrtc_trial import trial_kernel
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.devices.host.toolchain import CompilerTimeout, run_compiler
-from warpsmith.errors import CompileError
+from warpsmith.errors import CompileError, one_line
 from warpsmith.extras import Extra, missing
 
 TRIAL_S = 60.0
@@ -114,4 +114,4 @@ def _same(first: str, second: str) -> bool:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error) or type(error).__name__

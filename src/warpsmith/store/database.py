@@ -14,7 +14,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine, StaticPool
 from sqlalchemy.exc import DBAPIError, StatementError
 
-from warpsmith.errors import StoreError
+from warpsmith.errors import StoreError, one_line
 from warpsmith.store import postgresql, sqlite
 from warpsmith.store.own_writes import OWN_WRITES
 
@@ -117,6 +117,6 @@ class Database:
                 raise ServerLost(postgresql.explain(error, self.name)) from error
             raise StoreError(postgresql.explain(error, self.name)) from error
         except StatementError as error:  # a value of another type than its column, which no server or file has seen
-            said = " ".join(str(error.orig).split())
+            said = one_line(error.orig)
             told = f"a row to be stored in {self.name} is damaged ({said:.200}): nothing was added; restore its source"
             raise StoreError(told) from error

@@ -24,10 +24,10 @@ WINNER_COLUMNS = (
     *("problem_key", "device_key", "family", "config", "fingerprint", "compiler"),
     *("median_ns", "p20_ns", "p80_ns", "created_at", "spec"),
 )
-"""Those that winners and runners-up have in every schema."""
+"""The columns that winners and runners-up have in every schema."""
 
 POISONED_COLUMNS = ("fingerprint", "failure_kind", "starts", "message")
-"""Those that look-ups read of poisoned programs."""
+"""The columns of poisoned programs that look-ups read."""
 
 POISONED_SINCE = 2
 """The schema from which on there are poisoned programs."""

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from warpsmith.errors import StoreError
+from warpsmith.errors import StoreError, one_line
 from warpsmith.store.layout import SCHEMA_VERSION, VERSION_TABLE
 
 APPLICATION_ID = 0x77737031
@@ -94,7 +94,7 @@ def reading(path: Path, access: Access, wait_s: float | None = None) -> Iterator
     except sqlite3.Error as error:
         raise explain(error, str(path), wait_s) from error
     except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
-        raise StoreError(f"{path} is damaged ({' '.join(str(error).split())}): {RESTORE}") from error
+        raise StoreError(f"{path} is damaged ({one_line(error)}): {RESTORE}") from error
 
 
 def reading_access(path: Path) -> Access:
@@ -220,7 +220,7 @@ def check_begun(number: int, name: str) -> int:
 
 def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> StoreError:
     """SQLite's error as the line that a user reads; a StoreBusy after `wait_s` of waiting for a lock."""
-    code, said = getattr(error, "sqlite_errorcode", 0), " ".join(str(error).split())
+    code, said = getattr(error, "sqlite_errorcode", 0), one_line(error)
     if code & 0xFF == sqlite3.SQLITE_BUSY:
         waited_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
         return StoreBusy(f"another process is writing {name} since {waited_s:g} s: try again when it is done")

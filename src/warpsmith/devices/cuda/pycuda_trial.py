@@ -10,7 +10,7 @@ import sys
 
 from warpsmith.devices.cuda.nvrtc_trial import trial_kernel
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
-from warpsmith.errors import CompileError
+from warpsmith.errors import CompileError, one_line
 
 
 def _tried(arch: str) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def _tried(arch: str) -> tuple[str, str]:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error) or type(error).__name__
 
 
 if __name__ == "__main__":
