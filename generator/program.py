@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from warpsmith.generator.fingerprint import VERBATIM_DIGITS, fingerprint, verbatim_fingerprint
 from warpsmith.generator.library import Library
 from warpsmith.generator.program_spec import launch_spec as launch_spec
 from warpsmith.generator.program_spec import step_of, step_spec, workspace_of, workspace_spec
@@ -106,14 +105,18 @@ class Program:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of what runs: the texts and the steps.
+        """The identity of what runs: texts without prose and names of their own, steps and workspaces.
 
         A stored time holds only for the program it was taken of, so a record whose config generates another
         fingerprint today is a miss.
         """
-        texts = self.units[0].source if self._is_one_text else [[unit.name, unit.source] for unit in self.units]
-        text = json.dumps([texts, [step_spec(step) for step in self.steps], self._workspace_spec()])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return fingerprint(self.units, self.steps, self.workspaces)
+
+    def has_fingerprint(self, stored: str) -> bool:
+        """Whether a stored fingerprint is this program's: of today's kind, or a hash of the text as schema 5 has."""
+        if len(stored) == VERBATIM_DIGITS:
+            return stored == verbatim_fingerprint(self.units, self.steps, self.workspaces)
+        return stored == self.fingerprint
 
     @property
     def by_value(self) -> frozenset[str]:

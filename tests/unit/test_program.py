@@ -30,6 +30,8 @@ from warpsmith.generator.program import (
 )
 from warpsmith.generator.space import Config
 
+FIRST, SECOND = (f'extern "C" __global__ void {name}() {{ {name}_one(); }}\n' for name in ("spread", "gather"))
+"""Texts of one kernel each, which call different functions."""
 SPREAD = Launch("spread", (3, 2, 1), (32, 4, 1), (Pointer("image"), Pointer("scratch"), ByValue("weights")), 4096)
 ROWS = Texture("mask", DType.FLOAT16, 40, 30, 128)
 GATHER = Launch(
@@ -74,7 +76,7 @@ CALL = LibraryCall(TRANSFORM, (Pointer("image", 64), Pointer("state")))
 SEVERAL = Program(
     family="several",
     config=Config.of({"parts": 2}),
-    units=(Unit("first", "// first\n"), Unit("second", "// second\n")),
+    units=(Unit("first", FIRST), Unit("second", SECOND)),
     steps=(
         dataclasses.replace(SPREAD, unit="first"),
         CALL,
@@ -91,8 +93,9 @@ def with_call(**changes: object) -> Program:
 
 
 UNIT_STEPS = (dataclasses.replace(SPREAD, unit="u"), dataclasses.replace(GATHER, unit="u"))
+UNITS = (Unit("u", PROGRAM.source), Unit("v", PROGRAM.source))
 CHANGED = {
-    "source": dataclasses.replace(PROGRAM, units=(Unit("", PROGRAM.source + "\n"),)),
+    "source": dataclasses.replace(PROGRAM, units=(Unit("", PROGRAM.source + "__device__ int one() { return 1; }\n"),)),
     "entry": relaunched(entry="spread2"),
     "grid": relaunched(grid=(3, 1, 2)),
     "block": relaunched(block=(4, 32, 1)),
@@ -118,7 +121,7 @@ CHANGED = {
     "workspace name": dataclasses.replace(PROGRAM, workspaces=(Workspace("sums", 1024),)),
     "number of workspaces": dataclasses.replace(PROGRAM, workspaces=()),
     "workspace lifetime": dataclasses.replace(PROGRAM, workspaces=(Workspace("scratch", 1024, Lifetime.KEPT),)),
-    "unit": Program("two_step", PROGRAM.config, (Unit("u", PROGRAM.source),), UNIT_STEPS, PROGRAM.workspaces),
+    "unit": Program("two_step", PROGRAM.config, UNITS, UNIT_STEPS, PROGRAM.workspaces),
     "offset": relaunched(arguments=(Pointer("image", 4), Pointer("scratch"), ByValue("weights"))),
 }
 """PROGRAM with one thing changed."""
@@ -149,14 +152,36 @@ class TestFingerprint:
 
     def test_tells_texts_apart_by_their_units(self) -> None:
         """The same two texts, each under the other's name."""
-        swapped = (Unit("first", "// second\n"), Unit("second", "// first\n"))
+        swapped = (Unit("first", SECOND), Unit("second", FIRST))
         assert dataclasses.replace(SEVERAL, units=swapped).fingerprint != SEVERAL.fingerprint
 
-    def test_of_one_text_is_the_hash_that_stores_have(self) -> None:
-        """Of before there were units: the text, the launches, the workspaces, in these words."""
+    def test_is_blind_to_the_names_of_kernels_units_and_workspaces(self) -> None:
+        def renamed(name: str) -> Program:
+            units = (Unit(f"{name}_unit", f'extern "C" __global__ void {name}(float* out) {{}}\n'),)
+            steps = (Launch(name, (1, 1, 1), (32, 1, 1), (Pointer(f"{name}_scratch"),), unit=f"{name}_unit"),)
+            return Program("one", Config.of({}), units, steps, (Workspace(f"{name}_scratch", 256),))
+
+        assert renamed("first").fingerprint == renamed("second").fingerprint
+
+    def test_tells_which_kernel_and_which_workspace_comes_first(self) -> None:
+        text = "".join(f'extern "C" __global__ void {name}(float* out) {{}}\n' for name in ("one", "two"))
+        workspaces = (Workspace("a", 256), Workspace("b", 256))
+
+        def launched(*entries: tuple[str, str]) -> Program:
+            steps = tuple(Launch(name, (1, 1, 1), (32, 1, 1), (Pointer(buffer),)) for name, buffer in entries)
+            return Program.of_source("two", Config.of({}), text, steps, workspaces)
+
+        orders = [launched(("one", "a"), ("two", "b")), launched(("two", "a"), ("one", "b"))]
+        orders += [launched(("one", "b"), ("two", "a")), launched(("one", "a"), ("one", "b"))]
+        assert len({each.fingerprint for each in orders}) == len(orders)
+
+    def test_of_schema_5_is_still_known(self) -> None:
+        """Bundles and stores of that time have a hash of the text, the launches and the workspaces, in these words."""
         launches = [launch_spec(launch) for launch in PROGRAM.launches]
         text = json.dumps([PROGRAM.source, launches, [{"name": "scratch", "nbytes": 1024}]])
-        assert PROGRAM.fingerprint == hashlib.sha256(text.encode()).hexdigest()[:16]
+        stored = hashlib.sha256(text.encode()).hexdigest()[:16]
+        assert PROGRAM.has_fingerprint(stored)
+        assert not PROGRAM.has_fingerprint(stored[::-1])
         assert not any("unit" in launch for launch in launches)
 
     def test_covers_every_field_of_a_launch(self) -> None:
@@ -220,16 +245,16 @@ class TestSpec:
 class TestUnits:
     def test_are_compiled_with_what_their_own_launches_need(self) -> None:
         assert SEVERAL.compilations() == {
-            "first": Compilation("// first\n", ("spread",), (), 4096),
-            "second": Compilation("// second\n", ("gather",), ("constant_taps",), 0),
+            "first": Compilation(FIRST, ("spread",), (), 4096),
+            "second": Compilation(SECOND, ("gather",), ("constant_taps",), 0),
         }
         assert PROGRAM.compilation() == Compilation(PROGRAM.source, ("spread", "gather"), ("constant_taps",), 4096)
 
     def test_and_calls_are_all_shown(self) -> None:
         shown = SEVERAL.source
         assert shown.startswith("// calls cufft r2c forward, 8x6 points, 5 at once: image -> state\n")
-        assert "// unit first\n// first\n" in shown
-        assert "// unit second\n// second\n" in shown
+        assert f"// unit first\n{FIRST}" in shown
+        assert f"// unit second\n{SECOND}" in shown
 
     def test_that_nothing_is_launched_from_are_refused_where_they_are_missing(self) -> None:
         with pytest.raises(ValueError, match="no unit 'second' to launch from"):

@@ -165,7 +165,7 @@ class Evaluator:
             return False
         family = self.families[trial.family]
         program = self.gate.program_if_legal(family, trial.config)
-        if program is None or program.fingerprint != trial.fingerprint:
+        if program is None or not program.has_fingerprint(trial.fingerprint):
             return False
         return trial.compiler == self.identity_of(program)
 

@@ -84,7 +84,7 @@ def finalists(
             ranked.remove(trial)
             keep(dataclasses.replace(trial, outcome=Failure(FailureKind.INVALID, str(error))))
             continue
-        if program.fingerprint != trial.fingerprint:
+        if not program.has_fingerprint(trial.fingerprint):
             ranked.remove(trial)  # another version of this package tried something else by this name
             continue
         contender = evaluator.verified(program, finals)

@@ -135,7 +135,7 @@ def _measured(record: Record, evaluator: Evaluator, winner: Contender, simplest:
         raise CannotMeasure(f"{beside.kind}: {beside.message}")
     ours, *others = beside.ours
     trial = dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours))
-    if winner.program.fingerprint != trial.fingerprint:  # another text of the same config
+    if not winner.program.has_fingerprint(trial.fingerprint):  # another text of the same config
         identity = evaluator.identity_of(winner.program)
         trial = dataclasses.replace(trial, fingerprint=winner.program.fingerprint, compiler=identity)
     return dataclasses.replace(

@@ -95,7 +95,7 @@ def _prune(
 def _still_generated(problem: Problem, device: Device, family: str, config: Config, fingerprint: str) -> bool:
     known = family_named(family)
     program = None if known is None else Gate(problem, device).program_if_legal(known, config)
-    return program is not None and program.fingerprint == fingerprint
+    return program is not None and program.has_fingerprint(fingerprint)
 
 
 class _Progress:

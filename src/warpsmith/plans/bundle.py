@@ -177,7 +177,7 @@ def _kernel(files: BundleFiles, entry: dict[str, Any]) -> _Kernel:
     program = Program.from_spec(entry["program"], texts)
     check_program(program, record.problem)
     # The launches are in no file with a checksum: with a wrong grid a right kernel writes out of bounds.
-    if program.fingerprint != record.trial.fingerprint:
+    if not program.has_fingerprint(record.trial.fingerprint):
         raise ValueError(f"the launches of {record.problem.key()} are not those that were tuned")
     binaries = tuple(binary_of(spec, files.read(spec), program) for spec in entry["binaries"])
     return _Kernel(record, program, binaries)

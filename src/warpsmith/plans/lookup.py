@@ -129,7 +129,7 @@ def known_configs(
 def regenerate(record: Record) -> Program | None:
     """The program whose time the record holds; None where this version would generate another, or none at all."""
     program = program_of(record, record.problem, record.device)
-    return program if program is not None and program.fingerprint == record.trial.fingerprint else None
+    return program if program is not None and program.has_fingerprint(record.trial.fingerprint) else None
 
 
 def program_of(record: Record, problem: Problem, device: Device) -> Program | None:
@@ -168,7 +168,7 @@ def _exact(
             reasons.append("exact: the stored winner was not right when it was last looked at; tune again")
         elif program is None:
             reasons.append(f"exact: the stored config of {record.trial.family} is not legal in this version")
-        elif program.fingerprint == record.trial.fingerprint:
+        elif program.has_fingerprint(record.trial.fingerprint):
             return Match(MatchKind.EXACT, program, record, ())
         else:
             reasons.append("exact: the stored time is of an older text of this kernel; tune again to renew it")

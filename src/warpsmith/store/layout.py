@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -34,3 +34,6 @@ POISONED_SINCE = 2
 
 RUNNERS_UP_SINCE = 5
 """The schema from which on there are runners-up."""
+
+REKEYED_SINCE = 6
+"""The schema from which on fingerprints leave out comments and names of the generated text."""

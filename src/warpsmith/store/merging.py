@@ -63,6 +63,20 @@ def history_of(connection: Connection, schema: int) -> History:
     )
 
 
+def with_todays_fingerprints(contents: Contents, history: History) -> tuple[Contents, History]:
+    """What another store, or lines of another time, hold, with fingerprints of schema 6 where they were of schema 5.
+
+    They stay as they are where the earlier generator cannot be started: their times are then no longer found.
+    """
+    from warpsmith.store.rekeying import rekeyed  # a process and a pool, of which only old rows have need
+
+    try:
+        contents, poisoned_rows = rekeyed(contents, history.poisoned)
+    except OSError:
+        return contents, history
+    return contents, dataclasses.replace(history, poisoned=poisoned_rows)
+
+
 def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
     """Takes over all rows: trials and runs not here yet, what of winners and runners-up is new or faster, programs not
     to be run.

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, inspect, select
 from sqlalchemy.exc import ArgumentError
 
-from warpsmith.errors import StoreError
+from warpsmith.errors import StoreError, one_line
 from warpsmith.store import postgresql, sqlite, sqlite_engine
 from warpsmith.store.database import Database
-from warpsmith.store.layout import PROBLEMS_TABLE
+from warpsmith.store.layout import PROBLEMS_TABLE, REKEYED_SINCE
 from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, version
 from warpsmith.store.shown import is_url, shown
 from warpsmith.store.url import BadUrl, parse_url
+
+
+class StoreUpgraded(UserWarning):
+    """A store was brought to this version's schema; how many of its winners keep their times."""
 
 
 def open_location(location: str, *, write: bool, immutable: bool) -> Database:
@@ -99,6 +104,24 @@ def _bring_up_to_date(database: Database) -> None:
     with database.writing() as connection:
         from warpsmith.store import migrations  # loads alembic, which a store of today's schema never needs
 
+        before = schema_number(connection, database.name)
         migrations.upgrade(connection)
+        told = _rekeyed(connection, database.name) if 0 < before < REKEYED_SINCE else None
         if connection.dialect.name == "sqlite":
             sqlite_engine.claim(connection)
+    if told is not None:
+        warnings.warn(told, StoreUpgraded, stacklevel=4)  # who opened the store
+
+
+def _rekeyed(connection: Connection, name: str) -> str | None:
+    """Renews fingerprints, and says how many winners keep their times; None where there were none."""
+    try:
+        from warpsmith.store.rekeying import rekey  # loads kernel families' steps, which no other opening needs
+
+        winners, moved = rekey(connection)
+    except OSError as error:
+        return f"{name} is of schema {SCHEMA_VERSION} now; its times keep their old fingerprints: {one_line(error)}"
+    if not winners:
+        return None
+    told = f"{name} is of schema {SCHEMA_VERSION} now: {moved} of {winners} winners keep their times"
+    return told if moved == winners else f"{told}; the others were of an older kernel text already"

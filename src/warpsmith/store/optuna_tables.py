@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import Connection, MetaData, Table, bindparam, inspect, select, update
+from sqlalchemy import Connection, MetaData, Table, Text, bindparam, inspect, select, update
 
 from warpsmith.store.rows import Row
 from warpsmith.store.statements import delete_all, found
@@ -54,6 +54,18 @@ def without_trial(connection: Connection, kept: Mapping[tuple[str, str], frozens
         )
         gone += (row for row in found(connection, query) if json.loads(row["value_json"]) not in fingerprints)
     return tuple(gone)
+
+
+def replace_fingerprints(connection: Connection, renewed: Mapping[str, str]) -> None:
+    """Replaces the fingerprints that Optuna's trials carry; does nothing where the database has no studies."""
+    if not renewed or (tables := _known_tables(connection)) is None:
+        return
+    attributes = tables["trial_user_attributes"]
+    replaced = update(attributes).where(
+        attributes.c.key == FINGERPRINT, attributes.c.value_json == bindparam("old", type_=Text)
+    )
+    texts = [{"old": json.dumps(before), "new": json.dumps(after)} for before, after in renewed.items()]
+    connection.execute(replaced.values(value_json=bindparam("new", type_=Text)), texts)
 
 
 def remove(connection: Connection, gone: Sequence[Row]) -> None:

@@ -15,7 +15,7 @@ from warpsmith.store import claims, integrity, merging, opening, poison, prune, 
 from warpsmith.store.database import Database
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.fleet import Fleet
-from warpsmith.store.merging import History
+from warpsmith.store.merging import History, with_todays_fingerprints
 from warpsmith.store.merging import MergeReport as MergeReport  # what `absorb` and `merge` return
 from warpsmith.store.poison import Started
 from warpsmith.store.prune import Pruned, Unwanted
@@ -233,7 +233,8 @@ class Store(Fleet):
 
     def absorb(self, contents: Contents) -> MergeReport:
         """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
-        return self._database.write(lambda connection: merging.absorb(connection, contents, History()))
+        renewed, _ = with_todays_fingerprints(contents, History())
+        return self._database.write(lambda connection: merging.absorb(connection, renewed, History()))
 
     def merge(self, other: Store) -> MergeReport:
         """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
@@ -245,7 +246,8 @@ class Store(Fleet):
         contents, history = other._database.read(
             lambda connection: (merging.contents_of(connection, number), merging.history_of(connection, number))
         )
-        return self._database.write(lambda connection: merging.absorb(connection, contents, history))
+        renewed = with_todays_fingerprints(contents, history)
+        return self._database.write(lambda connection: merging.absorb(connection, *renewed))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
         """Problems and devices that have a trial, a winner or a run, ordered by problem key, then device key."""

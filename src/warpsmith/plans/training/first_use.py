@@ -10,6 +10,7 @@ from warpsmith.generator.conv2d import Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, W, X
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.verdicts import VERDICTS, verdict_name
+from warpsmith.plans.first_use.verify import seed_of
 from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import MatchKind
 from warpsmith.plans.training.shared import Call, SharedStep
@@ -93,7 +94,7 @@ def _check(step: SharedStep, compiler: Compiler) -> Finding:
     memory = step.new_memory()
     try:
         with runtime.work_beside() as work:
-            return _found(step.loaded_on(memory), compiler, work, int(step.programs.fprop.fingerprint, 16) >> 1)
+            return _found(step.loaded_on(memory), compiler, work, seed_of(step.programs.fprop))
     finally:
         memory.close()
 

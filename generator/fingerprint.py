@@ -1,0 +1,67 @@
+"""Fingerprints of programs: what a stored time, a claim and a verdict belong to."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.generator.identity import canonical
+from warpsmith.generator.program_spec import step_spec, workspace_spec
+from warpsmith.generator.steps import Argument, InMemory, Launch, LibraryCall, Pointer, Step, Unit, Workspace
+
+DIGITS = 20
+"""Hexadecimal digits of a fingerprint."""
+VERBATIM_DIGITS = 16
+"""Hexadecimal digits of a fingerprint of schema 5 and older, which tells the two kinds apart."""
+
+
+def fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequence[Workspace]) -> str:
+    """The identity of what runs: equal for programs that differ in prose and in names of their own alone.
+
+    Covers the canonical text of each unit (`identity.canonical`), all that a launch or a library is given, and the
+    workspaces. Kernels, `__constant__` variables, units and workspaces count by their order and not by their names.
+    """
+    texts = {unit.name: canonical(unit.source) for unit in units}
+    places = {unit.name: str(place) if place else "" for place, unit in enumerate(units)}
+    buffers = {each.name: f"@{place}" for place, each in enumerate(workspaces)}
+
+    def renamed(step: Step) -> Step:
+        match step:
+            case Launch():
+                names = texts[step.unit].names
+                return dataclasses.replace(
+                    step,
+                    entry=names.get(step.entry, step.entry),
+                    unit=places[step.unit],
+                    arguments=tuple(_renamed(each, buffers) for each in step.arguments),
+                    constants=tuple(
+                        dataclasses.replace(each, symbol=names.get(each.symbol, each.symbol)) for each in step.constants
+                    ),
+                )
+            case LibraryCall():
+                pointers = (Pointer(buffers.get(each.buffer, each.buffer), each.offset) for each in step.arguments)
+                return dataclasses.replace(step, arguments=tuple(pointers))
+
+    kept = [dataclasses.replace(each, name=buffers[each.name]) for each in workspaces]
+    return _hash([each.text for each in texts.values()], [renamed(step) for step in steps], kept, DIGITS)
+
+
+def verbatim_fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequence[Workspace]) -> str:
+    """The identity that stores of schema 5 and bundles of that time have: comments and names of the text included."""
+    is_one_text = [unit.name for unit in units] == [""] and all(isinstance(step, Launch) for step in steps)
+    texts = units[0].source if is_one_text else [[unit.name, unit.source] for unit in units]
+    return _hash(texts, steps, workspaces, VERBATIM_DIGITS)
+
+
+def _renamed(argument: Argument, buffers: Mapping[str, str]) -> Argument:
+    if isinstance(argument, InMemory) and argument.buffer in buffers:
+        return dataclasses.replace(argument, buffer=buffers[argument.buffer])
+    return argument
+
+
+def _hash(texts: Any, steps: Sequence[Step], workspaces: Sequence[Workspace], digits: int) -> str:
+    described = [texts, [step_spec(step) for step in steps], [workspace_spec(each) for each in workspaces]]
+    return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:digits]

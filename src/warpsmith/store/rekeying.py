@@ -1,0 +1,210 @@
+"""Fingerprints of schema 5 become those of schema 6, which comments and names in the generated text do not change.
+
+A fingerprint of schema 5 is a hash of the text as it stood, so that text is generated once more, by the generator of
+that time. Where it has the stored fingerprint, the stored time is of this text, and gets the fingerprint that the text
+has today. Every other fingerprint stays: it belongs to no program of this version, as before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, TableClause, Text, bindparam, column, delete, func, insert, select, table, update
+
+from warpsmith.generator.fingerprint import VERBATIM_DIGITS
+from warpsmith.store import optuna_tables
+from warpsmith.store.earlier_generator import EarlierGenerator, StoredProgram
+from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
+from warpsmith.store.rows import Contents, Row, Unreadable, from_json, to_json
+from warpsmith.store.statements import found
+
+MOST_PROCESSES = 8
+"""Earlier generators that work side by side; each takes 60 MB."""
+PROGRAMS_PER_PROCESS = 100
+"""Programs for which another process is worth its start: 0.5 s, against 20 ms for each program."""
+
+_PROGRAM = ("problem_key", "family", "config", "fingerprint", "spec")
+_IDENTITIES = {
+    WINNERS_TABLE: ("problem_key", "device_key", "conditions"),
+    RUNNERS_UP_TABLE: ("problem_key", "device_key", "conditions", "family"),
+    "warpsmith_trials": ("id",),
+}
+"""The tables whose rows name a program, in columns and in their JSON; what tells two of their rows apart."""
+_POISONED = table(
+    POISONED_TABLE,
+    *map(column, ("device_key", "fingerprint", "family", "config", "starts", "failure_kind", "message", "created_at")),
+)
+
+Renewed = Mapping[str, str]
+"""Fingerprints of schema 6 by those of schema 5."""
+
+
+class Rekeyed(NamedTuple):
+    """Winners that had a fingerprint of schema 5, and how many of them have one of schema 6 now."""
+
+    winners: int
+    moved: int
+
+
+class _Named(NamedTuple):
+    """A stored program, and the fingerprint under which it is stored."""
+
+    fingerprint: str
+    program: StoredProgram
+
+
+def rekey(connection: Connection) -> Rekeyed:
+    """Gives the rows of a store, and Optuna's trials beside them, fingerprints of schema 6.
+
+    Raises OSError where the earlier generator cannot be started; nothing is changed then.
+    """
+    problems = found(connection, select(table(PROBLEMS_TABLE, column("key"), column("operation"), column("spec"))))
+    tables = {_table(name): _of_schema_5(connection, _table(name)) for name in _IDENTITIES}
+    outlaws = _of_schema_5(connection, _POISONED)
+    programs = itertools.chain.from_iterable(tables.values())
+    renewed = _renewed(_named(problems, programs), _suspects(problems, outlaws))
+    for each, rows in tables.items():
+        _replace(connection, each, rows, renewed)
+    _replace_poisoned(connection, outlaws, renewed)
+    optuna_tables.replace_fingerprints(connection, renewed)
+    won = [row["fingerprint"] for each, rows in tables.items() if each.name == WINNERS_TABLE for row in rows]
+    return Rekeyed(len(won), sum(each in renewed for each in won))
+
+
+def rekeyed(contents: Contents, outlaws: tuple[Row, ...]) -> tuple[Contents, tuple[Row, ...]]:
+    """Another store's rows, and its poison list, with fingerprints of schema 6. Raises OSError as `rekey` does."""
+    recorded = (*contents.winners, *contents.runners_up, *contents.trials)
+    programs, suspects = ([row for row in rows if _is_of_schema_5(row["fingerprint"])] for rows in (recorded, outlaws))
+    if not programs and not suspects:
+        return contents, outlaws
+    renewed = _renewed(_named(contents.problems, programs), _suspects(contents.problems, suspects))
+
+    def changed(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(_with_fingerprint(row, renewed) for row in rows)
+
+    contents = dataclasses.replace(
+        contents,
+        trials=changed(contents.trials),
+        winners=changed(contents.winners),
+        runners_up=changed(contents.runners_up),
+    )
+    return contents, tuple(_merged(changed(outlaws)))
+
+
+def _is_of_schema_5(fingerprint: object) -> bool:
+    return isinstance(fingerprint, str) and len(fingerprint) == VERBATIM_DIGITS
+
+
+def _table(name: str) -> TableClause:
+    return table(name, *map(column, dict.fromkeys((*_IDENTITIES[name], *_PROGRAM))))
+
+
+def _of_schema_5(connection: Connection, of: TableClause) -> tuple[Row, ...]:
+    return found(connection, select(of).where(func.length(of.c.fingerprint) == VERBATIM_DIGITS))
+
+
+def _named(problems: Iterable[Row], programs: Iterable[Row]) -> list[_Named]:
+    """The programs of rows, each fingerprint once. Rows that cannot be read are left out."""
+    specs = {row["key"]: row for row in problems}
+    named: dict[str, _Named] = {}
+    for row in programs:
+        problem = specs.get(row["problem_key"])
+        if row["fingerprint"] in named or problem is None:
+            continue
+        if (program := _stored_program(problem, row)) is not None:
+            named[row["fingerprint"]] = _Named(row["fingerprint"], program)
+    return list(named.values())
+
+
+def _suspects(problems: Collection[Row], outlaws: Iterable[Row]) -> list[_Named]:
+    """What poisoned programs may be: their rows name no problem, so that each problem of the store is tried."""
+    pairs = itertools.product(outlaws, problems)
+    programs = ((row["fingerprint"], _stored_program(problem, row)) for row, problem in pairs)
+    return [_Named(fingerprint, program) for fingerprint, program in programs if program is not None]
+
+
+def _stored_program(problem: Row, row: Row) -> StoredProgram | None:
+    try:
+        return StoredProgram(problem["operation"], from_json(problem["spec"]), row["family"], from_json(row["config"]))
+    except Unreadable:
+        return None
+
+
+def _renewed(named: Sequence[_Named], suspects: Sequence[_Named]) -> Renewed:
+    """The fingerprints of the programs whose text the earlier generator still makes. Raises OSError as `rekey` does."""
+    renewed = _generated(named)
+    return renewed | _generated([each for each in suspects if each.fingerprint not in renewed])
+
+
+def _generated(named: Sequence[_Named]) -> dict[str, str]:
+    if not named:
+        return {}
+    processes = min(MOST_PROCESSES, os.cpu_count() or 1, -(-len(named) // PROGRAMS_PER_PROCESS))
+    parts = [named[first::processes] for first in range(processes)]
+    with ThreadPoolExecutor(processes) as pool:
+        return dict(itertools.chain.from_iterable(pool.map(_generated_by_one, parts)))
+
+
+def _generated_by_one(named: Sequence[_Named]) -> list[tuple[str, str]]:
+    renewed = []
+    with EarlierGenerator() as generator:
+        for fingerprint, stored in named:
+            made = generator.program(stored)
+            if made is not None and made[0] == fingerprint:
+                renewed.append((fingerprint, made[1].fingerprint))
+    return renewed
+
+
+def _with_fingerprint(row: Row, renewed: Renewed) -> Row:
+    """The row with its new fingerprint, in its JSON too; as it is where it has none, or cannot be read."""
+    fingerprint = renewed.get(row["fingerprint"])
+    if fingerprint is None:
+        return row
+    changed: dict[str, Any] = {**row, "fingerprint": fingerprint}
+    if "spec" in row:
+        try:
+            spec = from_json(row["spec"])
+            spec.get("trial", spec)["fingerprint"] = fingerprint
+        except (Unreadable, AttributeError, TypeError):
+            return row
+        changed["spec"] = to_json(spec)
+    return changed
+
+
+def _replace(connection: Connection, of: TableClause, rows: Sequence[Row], renewed: Renewed) -> None:
+    identity = _IDENTITIES[of.name]
+    changed = [
+        {
+            "new_fingerprint": new["fingerprint"],
+            "new_spec": new["spec"],
+            **{f"its_{name}": row[name] for name in identity},
+        }
+        for row in rows
+        if (new := _with_fingerprint(row, renewed)) is not row
+    ]
+    if changed:
+        same = (of.c[name] == bindparam(f"its_{name}") for name in identity)
+        new = {name: bindparam(f"new_{name}", type_=Text) for name in ("fingerprint", "spec")}
+        connection.execute(update(of).where(*same).values(new), changed)
+
+
+def _replace_poisoned(connection: Connection, outlaws: Sequence[Row], renewed: Renewed) -> None:
+    moved = [row for row in outlaws if row["fingerprint"] in renewed]
+    if moved:
+        same = (_POISONED.c[name] == bindparam(f"its_{name}") for name in ("device_key", "fingerprint"))
+        gone = [{f"its_{name}": row[name] for name in ("device_key", "fingerprint")} for row in moved]
+        connection.execute(delete(_POISONED).where(*same), gone)
+        connection.execute(insert(_POISONED), _merged(_with_fingerprint(row, renewed) for row in moved))
+
+
+def _merged(outlaws: Iterable[Row]) -> list[dict[str, Any]]:
+    """One row for each device and fingerprint: texts that differed in prose alone are one program now."""
+    merged: dict[tuple[str, str], Row] = {}
+    for row in sorted(outlaws, key=lambda row: (row["failure_kind"] is None, -row["starts"])):
+        merged.setdefault((row["device_key"], row["fingerprint"]), row)
+    return [dict(row) for row in merged.values()]

@@ -1,0 +1,141 @@
+"""Canonical text: blind to prose and to names of the text's own, and to nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from warpsmith.generator.identity import EXTERNAL, canonical, names_of
+
+TEXT = """\
+// Adds two rows. The filter's taps lie in constant memory.
+#define kTaps 3
+constexpr int kRows = 4, kColumns = 8;
+struct __align__(8) Pair { float re, im; };
+template <int kStep> __device__ __forceinline__ void add(float (&sums)[kStep], const float* const row) {
+    float first = row[0], second = fmaf(row[1], 2.0f, first);  // both at once
+    asm volatile("fence.proxy.async;" ::: "memory");
+    sums[0] += first * second - threadIdx.x;
+}
+extern "C" __global__ void __launch_bounds__(64) kernel(const float* __restrict__ image, float2* out) {
+    float sums[2]{};
+    add<2>(sums, image);
+    out[blockIdx.x] = make_float2(sums[0], sums[1]);
+}
+"""
+SAME = {
+    "a comment": ("// both at once", "/* one after\n the other */"),
+    "no comment": ("  // both at once", ""),
+    "blanks": (r"sums\[0\] \+= first \* second", "sums [ 0 ]\n        +=   first*second"),
+    "a variable": (r"\bfirst\b", "one"),
+    "a parameter": (r"\bsums\b", "accumulators"),
+    "a template parameter": ("kStep", "kStages"),
+    "a constant": ("kColumns", "kWidth"),
+    "a macro": ("kTaps", "TAPS"),
+    "a function": (r"\badd\b", "accumulate"),
+    "a type": ("Pair", "Complex"),
+    "a member": (r"\bim\b", "imaginary"),
+    "a kernel": ("kernel", "filter2d"),
+    "a directive's blanks": ("#define kTaps 3", "#  define   kTaps 3"),
+}
+OTHER = {
+    "an operation": ("first \\* second -", "first * second +"),
+    "an order": ("first \\* second - threadIdx.x", "threadIdx.x - first * second"),
+    "a number": ("2.0f", "2.5f"),
+    "a function of CUDA": ("fmaf", "fmaxf"),
+    "a member of CUDA": ("threadIdx.x", "threadIdx.y"),
+    "another variable's use": ("first \\* second", "second * second"),
+    "an attribute": ("__restrict__ ", ""),
+    "a bound": ("__launch_bounds__\\(64\\)", "__launch_bounds__(64, 2)"),
+    "an instruction": ("fence.proxy.async;", "fence.proxy.async.global;"),
+    "a type of CUDA": ("float2\\*", "float4*"),
+    "a directive": ("#define kTaps 3", "#define kTaps 4"),
+    "a minus": ("- threadIdx", "- -threadIdx"),
+    "a decrement": ("- threadIdx", "-- threadIdx"),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_stays_where_prose_or_a_name_of_its_own_changes(what: str) -> None:
+    pattern, other = SAME[what]
+    changed = re.sub(pattern, other, TEXT)
+    assert changed != TEXT
+    assert canonical(changed).text == canonical(TEXT).text
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_changes_with_everything_else(what: str) -> None:
+    pattern, other = OTHER[what]
+    changed = re.sub(pattern, other, TEXT)
+    assert changed != TEXT
+    assert canonical(changed).text != canonical(TEXT).text
+
+
+def test_two_variables_in_one_anothers_place_are_another_text() -> None:
+    swapped = TEXT.replace("first * second", "second * first")
+    assert canonical(swapped).text != canonical(TEXT).text
+
+
+def test_a_variable_that_is_called_as_a_member_of_cuda_keeps_its_name() -> None:
+    """With numbered names, `x = threadIdx.x` and `y = threadIdx.y` would be one text."""
+    x, y = (f"__global__ void kernel() {{ int {name} = threadIdx.{name}; use({name}); }}" for name in "xy")
+    assert canonical(x).text != canonical(y).text
+
+
+def test_a_function_of_cuda_is_never_the_texts_own() -> None:
+    calls = [f"__device__ float run(float a) {{ return {name}(a, a); }}" for name in ("fminf", "fmaxf", "__fdiv_rn")]
+    assert len({canonical(text).text for text in calls}) == len(calls)
+    unknown = [f"__device__ float run(float a) {{ return {name}(a, a); }}" for name in ("cuda_new", "cuda_old")]
+    assert len({canonical(text).text for text in unknown}) == len(unknown)
+
+
+def test_launches_learn_what_their_kernels_are_called_now() -> None:
+    assert canonical(TEXT).names["kernel"] != canonical(TEXT).names["add"]
+    assert canonical(TEXT).names["kernel"] in canonical(TEXT).text
+
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden").rglob("*.cu"))
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_every_name_of_generated_text_is_declared_there_or_known(path: Path) -> None:
+    """Fails where a template uses a name of CUDA that EXTERNAL lacks, or declares one in a way that is not recognised:
+    a stored time would then be lost with the name."""
+    text = path.read_text()
+    own = canonical(text).names.keys()
+    assert {name for name in names_of(text) - own - EXTERNAL if not name.startswith("__")} == set()
+
+
+@pytest.mark.parametrize("path", GOLDEN[::7], ids=lambda path: path.stem)
+def test_generated_text_with_other_names_is_the_same(path: Path) -> None:
+    text = path.read_text()
+    own = canonical(text).names
+    renamed = re.sub(r"//[^\n]*|\"[^\"\n]*\"|\b[A-Za-z_]\w*", lambda found: _renamed(found[0], own), text)
+    assert renamed != text
+    assert canonical(renamed).text == canonical(text).text
+
+
+def _renamed(token: str, own: dict[str, str]) -> str:
+    return f"{token}_of_its_own" if token in own else token
+
+
+@pytest.mark.parametrize("path", GOLDEN[::7], ids=lambda path: path.stem)
+def test_generated_text_with_one_operation_changed_is_another(path: Path) -> None:
+    text = path.read_text()
+    changes = [
+        (" + ", " - "),
+        (" * ", " / "),
+        (" < ", " <= "),
+        ("fmaf(", "fmaxf("),
+        ("__syncthreads()", "__syncwarp()"),
+    ]
+    changed = [text.replace(old, new, 1) for old, new in changes if old in _code(text)]
+    assert changed
+    for other in changed:
+        assert _code(other) == _code(text) or canonical(other).text != canonical(text).text
+
+
+def _code(text: str) -> str:
+    return re.sub(r"//[^\n]*", "", text)
