@@ -41,8 +41,8 @@ class Fft(Problem):
         valid: size of the part of the signal that exists, from its start; None for all of it. A forward transform
             takes the rest as zeros (`numpy.fft` with an `s` larger than the array); an inverse one leaves it out of the
             result.
-        start: point at which the valid part begins along each axis, counted cyclically: the part that does not fit behind
-            it goes on from the first point. None for the first point.
+        start: point at which the valid part begins along each axis, counted cyclically: the part that does not fit
+            behind it goes on from the first point. None for the first point.
         norm: which direction is scaled.
         layout: memory layout of the spectrum.
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
@@ -53,9 +53,9 @@ class Fft(Problem):
         product: two spectra a and b whose product is the spectrum; they are the inputs in place of the spectrum itself.
             Each is (rows, columns, ...): the frequencies, then a matrix as `Product` says. A product may add an offset.
             Only `c2r` in frequency layout and natural order has one.
-        together: number of consecutive signals of the batch that form a group; groups divide the batch evenly. Errors are
-            bounded relative to a group's results, and a NaN or an infinity stays in its group. 1 keeps each signal to
-            itself, as NumPy does. None, the default, makes the whole batch one group, so that two real signals may be
+        together: number of consecutive signals of the batch that form a group; groups divide the batch evenly. Errors
+            are bounded relative to a group's results, and a NaN or an infinity stays in its group. 1 keeps each signal
+            to itself, as NumPy does. None, the default, makes the whole batch one group, so that two real signals may be
             transformed as one complex signal.
 
     Raises:
