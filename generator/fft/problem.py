@@ -55,7 +55,7 @@ class Fft(Problem):
             Only `c2r` in frequency layout and natural order has one.
         together: number of consecutive signals of the batch that form a group; groups divide the batch evenly. Errors
             are bounded relative to a group's results, and a NaN or an infinity stays in its group. 1 keeps each signal
-            to itself, as NumPy does. None, the default, makes the whole batch one group, so that two real signals may be
+            to itself, as NumPy does. None, the default, makes the whole batch one group: two real signals may be
             transformed as one complex signal.
 
     Raises:
