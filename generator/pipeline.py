@@ -56,7 +56,7 @@ class Pipeline(Family):
 
     @abc.abstractmethod
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
-        """Stages of a problem that this family solves, in order; all problems have the same number and names of them."""
+        """Stages for a problem that this family solves, in order; all problems have the same stage names."""
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
         """Executions of stages, in order: every stage once, unless a family takes its work in parts."""
