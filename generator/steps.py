@@ -158,8 +158,7 @@ class Lifetime(enum.StrEnum):
     CALL = "call"
     """Until the program's last step: contents are undefined at each start, and calls may not share the workspace."""
     KEPT = "kept"
-    """From call to call of one bound program; undefined at the first call. Holds spectra of weights, or a signal's
-    state."""
+    """For all calls of one bound program, undefined at the first one: spectra of weights, or the state of a signal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

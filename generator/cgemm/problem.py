@@ -128,8 +128,7 @@ class Cgemm(Problem):
             "m": self.m,
             "n": self.n,
             "k": self.k,
-            # From here on only fields that differ from the default, so that a key says what is special about its
-            # problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "a": None if self.a is Op.N else self.a,
             "b": None if self.b is Op.N else self.b,
             "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,

@@ -20,9 +20,9 @@ class CgemmText:
     n: int
     k: int
     a_transposed: bool
-    """True if a lies transposed: a row in memory has a number for each term of k."""
+    """True if a is (k, m) in memory."""
     b_transposed: bool
-    """True if b lies transposed: a row in memory has a number for each column of n."""
+    """True if b is (n, k) in memory."""
     a_sign: str
     """Sign of op(a)'s imaginary part relative to a in memory: `` or `-`."""
     b_sign: str

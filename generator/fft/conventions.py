@@ -6,7 +6,7 @@ import enum
 
 
 class Kind(enum.StrEnum):
-    """Which side of a transform is real."""
+    """Types of a transform's two sides: the signal and its spectrum."""
 
     R2C = "r2c"
     """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""

@@ -268,7 +268,7 @@ class Fft(Problem):
         return isinstance(other, Fft) and other.of_two() == self.of_two()
 
     def of_two(self) -> Fft:
-        """The same problem with a batch of two, each tile in a plane of its own; for odd groups the two are apart."""
+        """The same problem with a batch of two, each tile in a plane of its own; odd groups become groups of one."""
         tiling, product = self.tiling, self.product
         return dataclasses.replace(
             self,
@@ -303,8 +303,7 @@ class Fft(Problem):
             "size": dimensions(self.size),
             "batch": self.batch,
             "kind": self.kind,
-            # From here on only fields that differ from the default, so that a key says what is special about its
-            # problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
             "valid": dimensions(self.valid) if self.valid else None,
             "start": dimensions(self.start) if self.start else None,

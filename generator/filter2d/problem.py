@@ -259,8 +259,7 @@ class Filter2d(Problem):
             "planes": self.planes,
             "dtype": self.dtype,
             "border": self.border,
-            # From here on only fields that differ from the default, so that a key says what is special about its
-            # problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "cval": repr(self.cval) if self.border is Border.CONSTANT else None,
             "channels": self.channels if self.channels > 1 else None,
             "filters": self.filters if self.filters > 1 else None,

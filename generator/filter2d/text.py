@@ -36,7 +36,7 @@ class MemoryPath(enum.StrEnum):
     GLOBAL = "global"
     """Straight from global memory."""
     SHUFFLE = "shuffle"
-    """From global memory once per warp; lanes exchange pixels by shuffles."""
+    """A warp loads pixels from global memory once, and its lanes exchange them by shuffles."""
     TEXTURE = "texture"
     """Through a texture object."""
     SHARED = "shared"

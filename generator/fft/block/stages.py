@@ -28,7 +28,7 @@ from warpsmith.generator.fft.words import Packing
 
 
 class Mirror(enum.StrEnum):
-    """Which columns of a stage are their own mirror images."""
+    """Share of a stage's columns that are their own mirror images."""
 
     NONE = "none"
     SOME = "some"
@@ -62,7 +62,7 @@ class Stage:
     """Transform, y and x of the element j that a pass writes."""
     mirrored_address: str = ""
     mirror: str = ""
-    """Which columns are their own mirror images, in a stage that works on mirrored frequencies."""
+    """Value of `Mirror`, in a stage that works on mirrored frequencies."""
     within: tuple[Stage, ...] = ()
     """Stages between its reads and its writes."""
     is_followed: bool = False

@@ -62,7 +62,7 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
     transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
-    # With few blocks the last round is long. The shorter of both times is not hidden in a single block.
+    # With few blocks the last round is long. Only one block's part of the shorter time is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
     rounds = (ceil(waves) + waves) / 2
     alone = _SINGLE if blocks == 1 else 1.0
