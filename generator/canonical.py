@@ -90,9 +90,7 @@ def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int
 
 
 def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
-    """Canonical row pitch in bytes; None if the rows of `elements` elements have no gap between them. Raises
-    BadArgument.
-    """
+    """Canonical row pitch in bytes; None if rows of `elements` elements have no gaps. Raises BadArgument."""
     if pitch is None:
         return None
     dense, step = elements * dtype.itemsize, dtype.itemsize

@@ -19,8 +19,8 @@ TYPE_CHANGED = 3.0
 RULE_CHANGED = 2.0
 """Octaves for another error bound, kind of transform, layout or order of a spectrum."""
 SIDE_CHANGED = 0.25
-"""Octaves for a change of an index or a factor, not of the loads: anchor, convolution, value outside, scale,
-direction."""
+"""Octaves for a change of an index or a factor: anchor, convolution, value outside, scale, direction. Loads stay
+equal."""
 
 OTHER_DEVICE = 5.0
 """Octaves for a winner from another device: one for an image 32 times as large, tuned on this device, is as near."""

@@ -6,6 +6,8 @@ import enum
 
 
 class Library(enum.StrEnum):
+    """NVIDIA library that a step of a program may call."""
+
     CUFFT = "cufft"
     """NVIDIA's Fourier transforms. On the host, NumPy's stand in for them."""
     CUBLAS = "cublas"

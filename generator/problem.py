@@ -260,8 +260,8 @@ class Problem(abc.ABC):
         return self == other
 
     def is_answered_by(self, other: Problem) -> bool:
-        """True if the winner of `other` answers this problem when it was not tuned: `other` has another size, not too
-        far off.
+        """True if the winner of `other`, of another size and not too far off, answers this problem when it was not
+        tuned.
         """
         far = self.distance(other)
         return far is not None and far <= self.near_reach and self.is_resized(other)
@@ -310,7 +310,7 @@ class Problem(abc.ABC):
 
     @property
     def error_bound(self) -> float:
-        """Largest error of a result, relative to the quantity of its accuracy (`Accuracy`), besides the result's
+        """Largest error of a result relative to the quantity of its accuracy (`Accuracy`), besides the result's
         rounding.
         """
         return FLOAT32_BOUND

@@ -13,6 +13,7 @@ COUNTER_BYTES = 4
 
 
 def counter_bytes(counters: int) -> int:
+    """Bytes of `counters` counters."""
     return COUNTER_BYTES * counters
 
 

@@ -179,9 +179,7 @@ class Space:
         return Space(tuple(narrowed), self.constraints)
 
     def due(self) -> list[list[Constraint]]:
-        """For each parameter in order, the rules whose other parameters come before it, so that they can be checked
-        then.
-        """
+        """For each parameter in order, the rules that can be checked then: it is the last one that they read."""
         return self._due_in([parameter.name for parameter in self.parameters])
 
     def configs(self) -> Iterator[Config]:

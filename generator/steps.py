@@ -163,9 +163,7 @@ class Lifetime(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workspace:
-    """Scratch memory that a program's steps share, aligned to ALIGNMENT bytes; `lifetime` says how long it keeps
-    contents.
-    """
+    """Scratch memory that a program's steps share, aligned to ALIGNMENT bytes; contents last as `lifetime` says."""
 
     name: str
     nbytes: int

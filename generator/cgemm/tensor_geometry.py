@@ -18,9 +18,7 @@ CHAIN = 256 * SLICE
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSide(Side):
-    """Tiles of one operand: `own` rows or columns belong to a warp, and `threads` counts a block's warps along the
-    side.
-    """
+    """Tiles of one operand: `own` rows or columns belong to a warp, `threads` counts a block's warps on the side."""
 
     @property
     def pitch(self) -> int:

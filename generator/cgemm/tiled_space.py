@@ -38,8 +38,7 @@ LEAST_PART = 64
 MOST_OBLONG = 4
 """Largest ratio of a tile's sides: a tile reads the sum of its sides, and computes their product."""
 MIN_SUMS = 16
-"""Least accumulators of a thread, if there is enough work: a number is used as often as the tile's other side is
-long."""
+"""Least accumulators of a thread, if there is enough work: a number is used as often as the other side is long."""
 MAX_COPIES = 16
 """Most copies of a thread for a tile of both operands: where rows are checked, each has an address in two registers."""
 THIN_COPIES = 32

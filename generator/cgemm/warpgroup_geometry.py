@@ -30,9 +30,7 @@ line."""
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarpgroupSide(OperandTiles):
-    """Tiles of one operand: `own` rows or columns belong to a warpgroup, `threads` counts a block's warpgroups on the
-    side.
-    """
+    """Tiles of one operand: `own` rows or columns belong to a warpgroup, `threads` counts the block's warpgroups."""
 
     warps: int
     """Warps per block."""

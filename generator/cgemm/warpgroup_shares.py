@@ -1,5 +1,4 @@
-"""Stream-K scheduling: tiles shared evenly by as many persistent blocks as a device holds, if rounds of blocks are
-uneven.
+"""Stream-K scheduling: as many persistent blocks as a device holds share all tiles evenly if rounds are uneven.
 
 A block first computes some whole tiles of its own, one in each round, as without shares: blocks that read the same
 numbers read them at the same time. The tiles of the last whole round and the leftover tiles are shared out by steps.

@@ -42,9 +42,7 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
 
 
 def _between_tilings(one: Fft, other: Fft) -> float:
-    """Octaves between tilings: whole signals against tiles count as another layout, other tile origins as a small
-    change.
-    """
+    """Octaves between tilings: whole signals against tiles count as another layout, other origins as a small change."""
     if one.tiling is None or other.tiling is None:
         return RULE_CHANGED * (one.tiling is not other.tiling)
     return SIDE_CHANGED * ((one.tiling.alike() != other.tiling.alike()) + 0.5 * (one.tiling != other.tiling))

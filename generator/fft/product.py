@@ -22,8 +22,7 @@ MOST_TERMS = 4
 cache: with more terms that takes longer than to store the product and to read it once."""
 
 ROWS_OF_A_TILE, COLUMNS_OF_A_TILE = (1, 2, 4), (2, 4, 6, 8, 12, 16)
-"""Rows and columns of results that a block transforms together: a row of them shares a row of a, a column a column of
-b."""
+"""Rows and columns of results that a block transforms together; they share rows of a and columns of b."""
 NUMBERS_OF_A_SECTOR = 4
 """Complex numbers in a 32-byte sector of memory."""
 

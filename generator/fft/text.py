@@ -32,9 +32,7 @@ class Power:
 
 
 def text_key(problem: Fft) -> str:
-    """Key that a kernel's text begins with, without `together`: no text depends on the groups, only the choice of
-    config.
-    """
+    """Key that a kernel's text begins with, without `together`: no text depends on the groups, only configs do."""
     return problem.key() if problem.together is None else dataclasses.replace(problem, together=None).key()
 
 

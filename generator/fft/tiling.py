@@ -16,8 +16,7 @@ from warpsmith.generator.canonical import count, integer
 from warpsmith.generator.fft.shapes import dimensions
 
 MOST = 2**31 - 1
-"""Most tiles of a batch, elements of a plane, and points up to the farthest end of a tile: kernels count them in
-int."""
+"""Most tiles of a batch, elements of a plane, and points up to a tile's farthest end: kernels count them in int."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ class Packing(enum.StrEnum):
     PAIR = "pair"
     """Two consecutive transforms are one complex transform."""
     ALONE = "alone"
-    """Each signal is both the real and the imaginary part: it may be paired with no other, nor are its columns
-    packed."""
+    """Each signal is both the real and the imaginary part: it may not be paired, and its columns are not packed."""
 
     @property
     def pairs(self) -> bool:

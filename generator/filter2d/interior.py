@@ -24,11 +24,10 @@ def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 
 
 
 def last_column(problem: Filter2d, first: int, columns: int, lead: int, loaded: int, aligned: int) -> int:
-    """Column where the last thread or warpgroup begins that computes `columns` elements of a row; left of `first` if
-    none.
+    """Column where the last thread or warpgroup begins that computes `columns` elements of a row.
 
-    It lies a multiple of `aligned` right of `first`, where the first one begins. Its `loaded` elements, which begin
-    `lead` before its windows, lie within a row of the image.
+    It is left of `first` if there is none. It lies a multiple of `aligned` right of `first`, where the first one
+    begins. Its `loaded` elements, which begin `lead` before its windows, lie within a row of the image.
     """
     start = first - problem.before[1] * problem.channels - lead
     image_end = problem.image[1] * problem.channels - loaded - start

@@ -222,9 +222,7 @@ class Filter2d(Problem):
         }
 
     def distance(self, other: Problem) -> float | None:
-        """Octaves of image size, planes and row gaps; other differences count as fixed numbers of octaves, up to a
-        limit.
-        """
+        """Octaves of image size, planes and row gaps; other differences count as fixed octaves, up to a limit."""
         return between_filters(self, other) if isinstance(other, Filter2d) else None
 
     def is_resized(self, other: Problem) -> bool:

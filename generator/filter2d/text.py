@@ -110,7 +110,7 @@ PIXEL = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter2dText:
-    """Template values of a problem. Sizes are in pixels, offsets in elements (a pixel has `channels`), literals CUDA
+    """Template values of a problem: sizes in pixels, offsets in elements (a pixel has `channels`), literals as CUDA
     text.
     """
 

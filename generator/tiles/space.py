@@ -70,8 +70,9 @@ def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> tuple[Map
 
 
 def unrolled(y: Axis, x: Axis) -> int:
-    """Unrolled multiply-adds of one copy of a tile's passes, forward and backward; other instructions count by the time
-    that they take the compiler.
+    """Unrolled multiply-adds of one copy of a tile's passes, forward and backward.
+
+    Other instructions count by the time that they take the compiler.
     """
     corners = x.first * INSTRUCTIONS[y.second] + y.second * (INSTRUCTIONS[x.first] + 4 * x.first)
     return INSTRUCTIONS[y.first] + 4 * y.first + corners + INSTRUCTIONS[x.second]

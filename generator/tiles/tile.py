@@ -83,15 +83,15 @@ class TileShape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """Placement in shared memory, in complex numbers: column `second * i + j` of row y lies at `row * y + digit * i +
-    j`.
+    """Placement in shared memory, in complex numbers.
+
+    Column `second * i + j` of row y lies at `row * y + digit * i + j`.
     """
 
     row: int
     digit: int
     rows_first: bool
-    """True if neighbouring lanes take neighbouring rows in the third pass, False if they take neighbouring digits of a
-    row."""
+    """True if neighbouring lanes take neighbouring rows in the third pass, False if neighbouring digits of a row."""
 
     def elements(self, shape: TileShape) -> int:
         """Complex numbers that the tile takes, gaps included."""
@@ -135,8 +135,7 @@ def turns(shape: TileShape, layout: Layout) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _accesses(shape: TileShape, *, rows_first: bool) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-    """(row, first digit, second digit) of each thread's first element, for each pass and each half of the first two
-    warps.
+    """Row and two digits of each thread's first element, for each pass and each half of the first two warps.
 
     The distances between a thread's elements are equal for all threads. Every pass reads and writes the whole tile,
     forward and backward.

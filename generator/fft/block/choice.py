@@ -143,7 +143,7 @@ def signal_pool(shape: TileShape) -> Pool:
 
 
 def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
-    """Pool over the spectrum, neighbours in memory first. In a half spectrum one item is a frequency and its mirror
+    """Pool over the spectrum, neighbours in memory first; an item of a half spectrum is a frequency and its mirror
     image.
     """
     x = shape.x // 2 + 1 if problem.is_real else shape.x

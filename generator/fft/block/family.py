@@ -135,10 +135,10 @@ def _first_guess(problem: Fft, device: Device) -> Guess:
 
 
 def _square_guess(problem: Fft, device: Device) -> Guess:
-    """Guess for a 2-D transform: mirrored sets of frequencies if possible, else two small real signals as a complex
-    one.
+    """Guess for a 2-D transform.
 
-    A tile has one transform, or a few small ones.
+    It uses mirrored sets of frequencies if possible, else two small real signals as a complex one. A tile has one
+    transform, or a few small ones.
     """
     if (by_sets := next(guesses_by_sets(problem), None)) is not None:
         return by_sets

@@ -18,8 +18,7 @@ import math
 from warpsmith.generator.fft.problem import Fft
 
 RUN = 32
-"""fp16 numbers of a run of high parts, which the low parts follow: 64 bytes each, a line of the copy engine's
-swizzle."""
+"""fp16 numbers in a run of high parts, followed by their low parts: 64 bytes each, a line of the TMA's swizzle."""
 PARTS = 4
 """fp16 numbers per complex number."""
 HEADROOM = 2
@@ -31,8 +30,7 @@ class HalvesOrder(enum.StrEnum):
     """Order of the fp16 parts of all spectra: those of real parts come first, then those of imaginary parts."""
 
     TURNS = "turns"
-    """Runs of RUN high parts alternate with runs of their low parts: numbers that a product sums over lie side by
-    side."""
+    """Runs of RUN high parts alternate with runs of their low parts: the terms of a product's sum lie side by side."""
     APART = "apart"
     """All high parts, then all low ones: numbers that a product sums over lie a row apart."""
 

@@ -10,9 +10,7 @@ from warpsmith.generator.fft.words import Packing
 
 
 def inside_of(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
-    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if they always
-    do.
-    """
+    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if always."""
     conditions = []
     if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
         conditions.append(f"{row} < {problem.signal_size[0]}")

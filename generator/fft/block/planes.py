@@ -58,9 +58,7 @@ class Planes:
 
     @property
     def is_vector(self) -> bool:
-        """True if two packed columns always lie at a multiple of 8 bytes, both of them inside the plane or both
-        outside.
-        """
+        """True if two packed columns always lie at a multiple of 8 bytes, both inside the plane or both outside."""
         numbers = (self.columns, self.tiling.step[-1], self.tiling.origin[-1], self.problem.signal_size[-1])
         return self.packing is Packing.HALF and not any(number % 2 for number in numbers)
 
@@ -81,9 +79,7 @@ class Planes:
         return " && ".join(each for axis, (own, at) in enumerate(names) for each in self._conditions(axis, own, at))
 
     def _conditions(self, axis: int, own: str, at: str) -> tuple[str, ...]:
-        """Conditions of one axis: the tile's valid part, and the plane. A negative place is large as an unsigned
-        number.
-        """
+        """Conditions of one axis: the tile's valid part, and the plane. A negative place is a large unsigned number."""
         there, points, plane = self.problem.signal_size[axis], self.problem.size[axis], self.tiling.plane[axis]
         first, end = self.tiling.reach(axis, there)
         found = [f"{own} < {there}"] if there < points else []

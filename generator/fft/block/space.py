@@ -32,8 +32,7 @@ AHEAD = (1, 2, 4)
 SHARED_BYTES = 48 * 1024
 """Bytes of a tile from which on two blocks may share a transform: an SM has room for four such tiles."""
 LEAST_BUSY = 0.6
-"""Least share of a tile's threads with work in each pass; under a radix that leaves more idle, they wait for the
-rest."""
+"""Least share of a tile's threads with work in each pass: idle threads would wait for the others."""
 
 
 @functools.lru_cache(maxsize=64)  # a dozen families of a layer have the same transforms
@@ -270,9 +269,7 @@ def _has_enough(transforms: int, threads: int, *words: str) -> bool:
 
 
 def _is_busy(transforms: int, threads: int, *words: str) -> bool:
-    """True if every pass over a tile keeps LEAST_BUSY of the threads busy, or the tile has one warp, the least
-    possible.
-    """
+    """True if each pass over a tile keeps LEAST_BUSY of the threads busy, or the tile has only one warp."""
     elements = _elements(transforms, words)
     for radix in (radix for word in words for radix in radices_of(word)):
         items = elements // radix

@@ -76,9 +76,7 @@ class SpectraProduct:
 
     @property
     def offset_scale(self) -> str:
-        """Literal factor of an offset that is added to frequency 0 before the results are scaled; empty without an
-        offset.
-        """
+        """Literal factor of an offset that is added to frequency 0 before scaling; empty without an offset."""
         return float_literal(1 / self.problem.scale) if self.product.offset else ""
 
     @property

@@ -14,9 +14,7 @@ BANKS = 16
 
 
 def room(elements: int, gaps: int) -> int:
-    """Complex numbers that a tile of `elements` may take with gaps of `gaps` percent; a small tile may take 8 KB in
-    all.
-    """
+    """Complex numbers that a tile of `elements` may take with gaps of `gaps` percent, at least 1024 (8 KB)."""
     return max(elements + elements * gaps // 100, 1024)
 
 
@@ -143,12 +141,11 @@ class TileShape:
     y_first: bool
     """True if the passes over y come first."""
     is_global: tuple[bool, bool] = (False, False)
-    """True if the first pass reads from global memory, and if the last one writes there; lanes are then neighbours in
-    x."""
+    """True if the first pass reads global memory, and if the last one writes it; lanes are then neighbours in x."""
     gaps: int = 25
     """Percent of the tile that may be left out between its rows."""
     is_mirrored: tuple[bool, bool] = (False, False)
-    """True if the first pass reads two mirrored sets of frequencies at once, and if the last one writes such sets: see
+    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them: see
     `mirrored.py`."""
 
     present: tuple[int, int] = (0, 0)

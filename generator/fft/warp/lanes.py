@@ -97,8 +97,7 @@ class LaneStep:
 
     distance: int
     turns: bool
-    """True if a quarter turn (a multiplication by i or -i) follows in lanes that are upper in this step and in the
-    next."""
+    """True if a quarter turn (times i or -i) follows in lanes that are upper in this step and in the next."""
     span: int
     """Order of the roots of the twiddles that follow, in lanes; 0 if none follow."""
     radix: int
@@ -134,7 +133,8 @@ def lane_steps(lanes: int) -> tuple[LaneStep, ...]:
 
 
 def twiddle_exponent(first: First, lanes: int, lane: int) -> int:
-    """Exponent of the root, of the order of the points, whose j-th power multiplies register j between registers and
-    lanes.
+    """Exponent of the root whose j-th power multiplies register j between registers and lanes.
+
+    The order of the root is the number of points.
     """
     return lane if first is First.REGISTERS else reversed_bits(lane, lanes)

@@ -167,9 +167,7 @@ def _summary(g: FftWarpText) -> tuple[str, ...]:
 
 
 def _inside(problem: Fft, packing: Packing, spread: Spread) -> tuple[str, str]:
-    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if they always
-    do.
-    """
+    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if always."""
     rows = []
     if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
         rows.append(f"j < {problem.signal_size[0]}")

@@ -38,9 +38,7 @@ class Factors:
 
     @property
     def twiddles(self) -> tuple[tuple[int, str], ...]:
-        """Registers and CUDA expressions of their twiddles: a table's entry, a root, or a product of two earlier
-        twiddles.
-        """
+        """Registers and CUDA expressions of their twiddles: a table's entry, a root, or a product of two."""
         found = list[tuple[int, str]]()
         for power in self._powers:
             if power.row >= 0:

@@ -1,6 +1,4 @@
-"""Geometry of one config of `filter2d_fft` on one problem: tiles, chunks of pairs, and the work of each launch's
-blocks.
-"""
+"""Geometry of one config of `filter2d_fft` on one problem: tiles, chunks of pairs, and the blocks of each launch."""
 
 from __future__ import annotations
 

@@ -79,6 +79,7 @@ def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
 
 
 def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    """Constraints of the family for a problem on a device."""
     return (
         Constraint(
             f"a workspace has at most {MOST_WORK} complex numbers, all spectra {MOST_SPECTRA}; there are at most "

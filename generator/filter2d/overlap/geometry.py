@@ -38,9 +38,7 @@ class PairedTiles:
 
     @property
     def pairs(self) -> int:
-        """Pairs of a plane. Errors of a tile are relative to its partner's pixels too, so a pair never spans two
-        planes.
-        """
+        """Pairs of a plane. A tile's errors are relative to its partner's pixels too, so a pair stays in one plane."""
         return ceil(self.tiles / 2)
 
     def partners_of(self, pair: int) -> tuple[int, int]:

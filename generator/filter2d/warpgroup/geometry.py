@@ -1,6 +1,4 @@
-"""Geometry of `filter2d_warpgroup`: the place of its warpgroups in an image, and the widths of copies, loads and
-stores.
-"""
+"""Geometry of `filter2d_warpgroup`: its warpgroups' places in an image, and the widths of copies, loads and stores."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ PART_REGISTERS = 8
 MOST_SHARED_BYTES = 227 * 1024
 """Most bytes of shared memory per block on compute capability 9.0."""
 SPILLED = 12
-"""Registers that a thread may lack: values unused within the loop are spilled, which one more warpgroup can be
-worth."""
+"""Registers that a thread may lack: values unused in the loop are spilled, which one more warpgroup can be worth."""
 LEAST_REGISTERS = 64
 """Least registers of a thread: with 56 ptxas serialises the products of small filters, with 40 it finds too few."""
 LEAST_REGISTERS_AHEAD = 112
