@@ -209,7 +209,10 @@ class Space:
 
     @cached_property
     def why_empty(self) -> str | None:
-        """Parameters that have no legal values together, in one line; None if the space is not empty."""
+        """Parameters that have no legal values together, in one line; None if the space is not empty.
+
+        Parameters for which MOST_STEPS values find no legal ones count as such, too.
+        """
         for part in self._parts:
             orders = [self.parameters[place].values for place in part.places]
             if part.first(orders) is None:

@@ -42,7 +42,7 @@ class PairedTiles:
         return ceil(self.tiles / 2)
 
     def partners_of(self, pair: int) -> tuple[int, int]:
-        """Numbers of the two tiles of a pair; the second one equals `tiles` or more if it does not exist."""
+        """Numbers of the two tiles of a pair; the second one is `tiles` if it does not exist."""
         return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
 
 
