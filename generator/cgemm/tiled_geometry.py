@@ -105,8 +105,8 @@ class Side(OperandTiles):
     def in_pairs(self) -> bool:
         """True if a thread's results lie in pairs.
 
-        They do if results lie side by side, so that one read brings two. Columns always do, so that one store takes
-        two.
+        An even number of them does if results lie side by side, so that one read brings two. An even number of columns
+        always does, so that one store takes two.
         """
         return self.own % PAIR == 0 and (self.name == "b" or not self.terms_inner)
 

@@ -196,6 +196,7 @@ class Fft(Problem):
 
     @property
     def points(self) -> int:
+        """Points of one transform."""
         return math.prod(self.size)
 
     @property

@@ -53,6 +53,7 @@ class FftWarpText:
 
     @property
     def columns(self) -> int:
+        """Complex numbers of a row, after packing."""
         return complex_columns(self.problem, self.choice.packing)
 
     @property
