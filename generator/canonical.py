@@ -1,4 +1,4 @@
-"""Arguments of problems in canonical form, so that equal problems have equal keys."""
+"""Canonical form of problems' arguments, so that equal problems have equal keys."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def integer(value: Any) -> int:
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or False; NumPy's booleans, 0 and 1 too. Raises BadArgument for anything else, such as "no", which Python
-    takes for True.
+    """True or False from a boolean of Python or NumPy, 0 or 1. Raises BadArgument for anything else.
+
+    The text "no", for example, is refused, because Python takes it for True.
     """
     try:
         if value == 0 or value == 1:
             return bool(value)
-    except (TypeError, ValueError, RuntimeError):  # of an array
+    except (TypeError, ValueError, RuntimeError):  # raised by arrays
         pass
     raise BadArgument(f"{name} must be True or False; got {value!r}")
 
@@ -50,7 +51,7 @@ def as_float32(value: float, name: str) -> float:
 
 
 def extent(value: Any, name: str) -> tuple[int, int]:
-    """Rows and columns. Raises BadArgument."""
+    """Rows and columns. Raises BadArgument unless both are 1 to 2^30 - 1."""
     try:
         rows, columns = (integer(n) for n in value)
         # From 2^30 on, a column and the width of a thread could overflow the kernels' int.
@@ -63,7 +64,7 @@ def extent(value: Any, name: str) -> tuple[int, int]:
 
 
 def sizes(value: Any, name: str) -> tuple[int, ...]:
-    """One or two positive sizes; a single number is one. Raises BadArgument."""
+    """One or two sizes below 2^15; a single number is one size. Raises BadArgument for anything else."""
     try:
         given = tuple(value) if hasattr(value, "__iter__") else (value,)
         found = tuple(integer(n) for n in given)
@@ -78,7 +79,7 @@ def sizes(value: Any, name: str) -> tuple[int, ...]:
 
 
 def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int:
-    """A number of things, from `least` on, NumPy's integers too. Raises BadArgument."""
+    """Integer from `least` to `most`; NumPy's integers too. Raises BadArgument for anything else."""
     try:
         number = integer(value)
         if number < least or (most is not None and number > most):
@@ -89,7 +90,7 @@ def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int
 
 
 def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
-    """A canonical row pitch in bytes: None where the rows, of `elements` each, have no gap between them."""
+    """Canonical row pitch in bytes; None if rows of `elements` elements have no gaps. Raises BadArgument."""
     if pitch is None:
         return None
     dense, step = elements * dtype.itemsize, dtype.itemsize
@@ -104,14 +105,14 @@ def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
 
 
 def flattened(values: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """The numbers of a list, of rows, or of filters of rows, in order; with the shape, empty where it is ragged."""
+    """Numbers of a flat list, of rows, or of filters of rows, in order, and the shape; the shape is () if ragged."""
     if isinstance(values, str | bytes):  # a letter is a string of letters
         return [values], ()
     if isinstance(values, list | tuple) and set(map(type, values)) <= {int, float}:  # as canonical weights are
         return list(values), (len(values),)
     try:
         inner = [flattened(value) for value in list(values)]
-    except TypeError:  # a number; or an array without dimensions, which has __iter__ and cannot iterate
+    except TypeError:  # a number, or an array without dimensions: it has __iter__ and cannot iterate
         return [values], ()
     shapes = {shape for _, shape in inner}
     shape = (len(inner), *shapes.pop()) if len(shapes) == 1 else ()
@@ -119,5 +120,5 @@ def flattened(values: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def digest(weights: tuple[float, ...]) -> str:
-    """Sixteen letters that stand for these values."""
+    """Sixteen hexadecimal digits of a hash of these values."""
     return hashlib.sha256(struct.pack(f"<{len(weights)}f", *weights)).hexdigest()[:16]

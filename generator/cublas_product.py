@@ -1,6 +1,6 @@
-"""A call of cuBLAS, as a step of a program: which products, and what scratch memory and streams they have.
+"""Call of cuBLAS as a step of a program: its products, scratch memory and streams.
 
-Pure values: what carries a call out is a device's business (`warpsmith.devices.library`).
+These are pure values; a device carries the call out (`warpsmith.devices.library`).
 """
 
 from __future__ import annotations
@@ -12,50 +12,49 @@ from typing import Any, ClassVar
 from warpsmith.generator.library import Library
 
 LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES = 16 << 10, 32 << 20
-"""Of workspace: with less some functions fail; and what cuBLAS takes itself on compute capability 9.0, where nobody
-gives it any (cuBLAS documentation, cublasSetWorkspace)."""
+"""Bytes of workspace: with less than the first some functions fail; the second is what cuBLAS allocates itself on
+compute capability 9.0 if nobody sets a workspace (cuBLAS documentation, cublasSetWorkspace)."""
 CUBLAS_ALIGNMENT, MOST_STREAMS = 256, 8
-"""Bytes, at a multiple of which a workspace begins (same place); and over which calls are spread, each with its own."""
+"""Bytes to whose multiples a workspace is aligned (same place), and the most streams of a looped call."""
 
 
 class Transpose(enum.StrEnum):
-    """What cuBLAS does with a factor's matrices, which lie column by column."""
+    """Operation of cuBLAS on a factor's matrices, which lie column by column."""
 
     N = "n"
-    """Nothing."""
+    """The matrices are taken as they are."""
     T = "t"
-    """It transposes them."""
+    """The matrices are transposed."""
     C = "c"
-    """It transposes and conjugates them."""
+    """The matrices are transposed and conjugated."""
 
 
 class ProductFunction(enum.StrEnum):
-    """Which of cuBLAS's products of single precision complex matrices."""
+    """cuBLAS function for products of single-precision complex matrices."""
 
     CGEMM = "cgemm"
     """Four real products for each complex one."""
     CGEMM3M = "cgemm3m"
-    """Three, by sums of real and imaginary parts (Gauss)."""
+    """Three real products for each complex one, from sums of real and imaginary parts (Gauss)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CublasProduct:
-    """Products of dense complex64 matrices that lie column by column, c[i] = op(a[i]) op(b[i]): what
-    `cublasCgemmStridedBatched` is told.
+    """Products of dense complex64 matrices that lie column by column, c[i] = op(a[i]) op(b[i]).
 
-    The arguments of the call are a, b and c.
+    The fields are arguments of `cublasCgemmStridedBatched`. The arguments of the call are a, b and c.
 
     Args:
-        function: which one.
+        function: cuBLAS function.
         m: rows of c.
         n: columns of c.
         k: terms of each sum.
         batch: number of products.
-        first: what is done with a.
-        second: what is done with b.
+        first: operation on a.
+        second: operation on b.
         is_looped: whether each product has a call of its own.
-        workspace_bytes: scratch memory, on each stream. What it computes by depends on it.
-        streams: over how many the calls of a loop are spread, number i on stream i % streams. The first of them is the
+        workspace_bytes: scratch memory on each stream. cuBLAS's choice of algorithm depends on it.
+        streams: number of streams of a looped call; product i runs on stream i % streams. The first stream is the
             caller's, which waits for the others before its next step.
 
     Raises:
@@ -90,32 +89,32 @@ class CublasProduct:
 
     @property
     def leads(self) -> tuple[int, int, int]:
-        """Elements from column to column of a, b and c."""
+        """Leading dimensions of a, b and c: elements from one column to the next."""
         first = self.m if self.first is Transpose.N else self.k
         return first, self.k if self.second is Transpose.N else self.n, self.m
 
     @property
     def distances(self) -> tuple[int, int, int]:
-        """Elements from one matrix to the next, of a, b and c."""
+        """Elements from one matrix to the next, in a, b and c."""
         return self.m * self.k, self.k * self.n, self.m * self.n
 
     @property
     def reaches(self) -> tuple[int, ...]:
-        """Bytes of each argument of the call, from where it points to."""
+        """Bytes of a, b and c from the address that the call gets."""
         return tuple(8 * self.batch * distance for distance in self.distances)
 
     @property
     def workspace_pitch_bytes(self) -> int:
-        """From the workspace of one stream to that of the next."""
+        """Bytes from the workspace of one stream to that of the next."""
         return -(-self.workspace_bytes // CUBLAS_ALIGNMENT) * CUBLAS_ALIGNMENT
 
     @property
     def all_workspace_bytes(self) -> int:
-        """Of the workspaces of all streams."""
+        """Bytes of the workspaces of all streams."""
         return (self.streams - 1) * self.workspace_pitch_bytes + self.workspace_bytes
 
     def told(self) -> str:
-        """In a few words, for people."""
+        """Short description for people."""
         many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
         if self.streams > 1:
             many += f" over {self.streams} streams"
@@ -124,22 +123,22 @@ class CublasProduct:
 
     @property
     def _is_usual(self) -> bool:
-        """Whether it has as much workspace as all had once, whose fingerprints do not tell it."""
+        """True if the workspace has the size that all calls once had; stored fingerprints contain no such size."""
         return self.workspace_bytes == USUAL_CUBLAS_BYTES
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values; `of` reads them back."""
+        """JSON values of the fields; `of` reads them back."""
         words = {name: str(getattr(self, name)) for name in ("function", "first", "second")}
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self._is_usual:
             del fields["workspace_bytes"]
-        if self.streams == 1:  # as all had once
+        if self.streams == 1:  # stored calls from before there were streams have no such field
             del fields["streams"]
         return {**fields, **words}
 
     @classmethod
     def of(cls, spec: dict[str, Any]) -> CublasProduct:
-        """What `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
+        """Product from what `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
         if not isinstance(spec["is_looped"], bool):
             raise TypeError("is_looped is true or false")
         words = {"function": ProductFunction(spec["function"])}

@@ -1,6 +1,6 @@
-"""A call of cuFFT, as a step of a program: what is transformed, and how both sides lie in memory.
+"""Call of cuFFT as a step of a program: the transforms, and the memory layout of both sides.
 
-Pure values: what carries a call out is a device's business (`warpsmith.devices.library`).
+These are pure values; a device carries the call out (`warpsmith.devices.library`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from warpsmith.generator.library import Library
 
 MOST_AXES = 3
-"""That cuFFT transforms at once (cuFFT documentation, cufftPlanMany)."""
+"""Most dimensions of one cuFFT transform (cuFFT documentation, cufftPlanMany)."""
 
 
 class TransformKind(enum.StrEnum):
-    """The numbers that a transform of cuFFT takes and gives, in single precision."""
+    """Types of a cuFFT transform's input and output, in single precision."""
 
     R2C = "r2c"
     """Real to half spectrum; forward."""
@@ -29,7 +29,7 @@ class TransformKind(enum.StrEnum):
 
 
 class Direction(enum.StrEnum):
-    """The sign of the exponent: minus for forward. Nothing is scaled."""
+    """Sign of the exponent: minus for forward. Nothing is scaled."""
 
     FORWARD = "forward"
     INVERSE = "inverse"
@@ -37,39 +37,39 @@ class Direction(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Strided:
-    """How one side of batched transforms lies in memory, in elements of that side, as cuFFT's advanced layout has it.
+    """Memory layout of one side of batched transforms, in elements of that side: cuFFT's advanced layout.
 
     Element (b, i, j) lies at `b * distance + (i * embed[-1] + j) * stride`.
     """
 
     embed: tuple[int, ...]
-    """Extents that the axes are embedded in, the slowest first; the first one is not read."""
+    """Extents of the array that the axes are embedded in, the slowest first; the first one is not read."""
     stride: int
-    """Between two elements of the last axis."""
+    """Elements between neighbours of the last axis."""
     distance: int
-    """Between two transforms."""
+    """Elements between two transforms."""
 
     def strides(self) -> tuple[int, ...]:
-        """Of each axis, the slowest first."""
+        """Elements between neighbours of each axis, the slowest first."""
         return tuple(self.stride * prod(self.embed[axis + 1 :]) for axis in range(len(self.embed)))
 
     def reach(self, batch: int, extents: Sequence[int]) -> int:
-        """Elements from the first to behind the last one that is used, of `batch` transforms of such extents."""
+        """Elements from the first to behind the last one used by `batch` transforms of these extents."""
         last = sum(stride * (extent - 1) for stride, extent in zip(self.strides(), extents, strict=True))
         return (batch - 1) * self.distance + last + 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CufftTransform:
-    """Batched transforms of one to three dimensions: what `cufftMakePlanMany` is told, and the direction.
+    """Batched transforms of one to three dimensions: the arguments of `cufftMakePlanMany`, and the direction.
 
     Args:
-        kind: the numbers on both sides.
+        kind: types of both sides.
         sizes: points along each axis, the slowest first; those of the real side for `r2c` and `c2r`.
         batch: number of transforms.
         direction: FORWARD for `r2c`, INVERSE for `c2r`.
-        source: the layout of what is read.
-        target: that of what is written.
+        source: layout of the input.
+        target: layout of the output.
 
     Raises:
         ValueError: no size, one that is no positive whole number, or a direction that the kind does not have.
@@ -97,33 +97,33 @@ class CufftTransform:
 
     @property
     def half(self) -> tuple[int, ...]:
-        """Extents of the spectrum's axes; half as many and one along the last one where a side is real."""
+        """Extents of the spectrum's axes; the last one is n // 2 + 1 if a side is real."""
         *slow, last = self.sizes
         return (*slow, last if self.kind is TransformKind.C2C else last // 2 + 1)
 
     @property
     def source_bytes(self) -> int:
-        """From the first element that is read to behind the last one."""
+        """Bytes from the first element that is read to behind the last one."""
         is_real = self.kind is TransformKind.R2C
         return self.source.reach(self.batch, self.sizes if is_real else self.half) * (4 if is_real else 8)
 
     @property
     def target_bytes(self) -> int:
-        """From the first element that is written to behind the last one."""
+        """Bytes from the first element that is written to behind the last one."""
         is_real = self.kind is TransformKind.C2R
         return self.target.reach(self.batch, self.sizes if is_real else self.half) * (4 if is_real else 8)
 
     @property
     def reaches(self) -> tuple[int, ...]:
-        """Bytes of each argument of the call, from where it points to."""
+        """Bytes of each argument of the call from the address that the call gets."""
         return self.source_bytes, self.target_bytes
 
     def told(self) -> str:
-        """In a few words, for people."""
+        """Short description for people."""
         return f"{self.kind} {self.direction}, {'x'.join(map(str, self.sizes))} points, {self.batch} at once"
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values; `of` reads them back."""
+        """JSON values of the fields; `of` reads them back."""
         return {
             "kind": str(self.kind),
             "sizes": list(self.sizes),
@@ -135,7 +135,7 @@ class CufftTransform:
 
     @classmethod
     def of(cls, spec: dict[str, Any]) -> CufftTransform:
-        """What `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
+        """Transform from what `spec` wrote. Raises ValueError, TypeError or LookupError for anything else."""
         sides = (Strided(tuple(side["embed"]), side["stride"], side["distance"]) for side in _sides(spec))
         return cls(
             TransformKind(spec["kind"]), tuple(spec["sizes"]), spec["batch"], Direction(spec["direction"]), *sides

@@ -1,8 +1,8 @@
-"""The gate between configs and programs: a program is made of a config that is legal for its problem and device.
+"""The gate between configs and programs: a program is made only from a config that is legal for its problem and device.
 
 Defaults, starts, configs carried over from another problem, guesses and stored winners all pass it. A search verifies
-each candidate before it is believed; an answer without a search has this check alone before its kernel is compiled.
-An exception inside a family is that family's refusal, so that another one may answer.
+each candidate before it counts; an answer without a search has only this check before its kernel is compiled. An
+exception inside a family counts as that family's refusal, so that another one may answer.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from warpsmith.generator.space import Config, Space
 
 
 class IllegalConfig(BadArgument):
-    """A config that its family's space does not contain, or of which the family makes no program."""
+    """A config that its family's space does not contain, or from which the family makes no program."""
 
 
 class Gate:
-    """Tells which configs of which families are legal for one problem on one device. Not thread-safe.
+    """Decides which configs of which families are legal for one problem on one device. Not thread-safe.
 
     Args:
-        problem: what is to be computed.
-        device: where.
+        problem: the problem to solve.
+        device: the device to solve it on.
     """
 
     def __init__(self, problem: Problem, device: Device) -> None:
@@ -43,7 +43,7 @@ class Gate:
         return self._failures
 
     def why_unable(self, family: Family) -> str | None:
-        """The reason why a family cannot solve the problem, in one line; None where it can."""
+        """Reason why a family cannot solve the problem, in one line; None if it can."""
         if family.name not in self._reasons:
             try:
                 with self._contained(family):
@@ -53,21 +53,21 @@ class Gate:
         return self._reasons[family.name]
 
     def space(self, family: Family) -> Space:
-        """The space of a family that can solve the problem, made once. Raises IllegalConfig where that fails."""
+        """Space of a family that can solve the problem, made once. Raises IllegalConfig if the family fails."""
         if family.name not in self._spaces:
             with self._contained(family):
                 self._spaces[family.name] = family.space(self.problem, self.device)
         return self._spaces[family.name]
 
     def space_if_able(self, family: Family) -> Space | None:
-        """The space of a family; None where it cannot solve the problem, or has none."""
+        """Space of a family; None if the family cannot solve the problem, or fails."""
         try:
             return self.space(family) if self.why_unable(family) is None else None
         except IllegalConfig:
             return None
 
     def why_not(self, family: Family, config: Config) -> str | None:
-        """The reason why `config` is not legal, in one line; None where it is."""
+        """Reason why `config` is not legal, in one line; None if it is."""
         if (why := self.why_unable(family)) is not None:
             return why
         try:
@@ -78,8 +78,9 @@ class Gate:
             return str(failed)
 
     def likely_ns(self, family: Family) -> float | None:
-        """The time in ns that is expected of a likely family, 0 where it has no model; None where it is not likely, or
-        where its model fails.
+        """Nanoseconds that a likely family is expected to take, 0 without a model.
+
+        None if the family is not likely or its model fails.
         """
         try:
             with self._contained(family):
@@ -90,14 +91,14 @@ class Gate:
         return None
 
     def default(self, family: Family) -> Config:
-        """The family's default. Raises IllegalConfig, in one line, where that is not legal or cannot be made."""
+        """The family's default. Raises IllegalConfig, in one line, if it is not legal or cannot be made."""
         with self._contained(family):
             config = family.default(self.problem, self.device)
         self._require(family, config, "the default")
         return config
 
     def starts(self, family: Family) -> tuple[Config, ...]:
-        """The legal ones of the configs that a search of the family begins with, the default first."""
+        """Legal configs that a search of the family begins with, the default first."""
         found: list[Config] = []
         with suppress(IllegalConfig):
             found.append(self.default(family))
@@ -107,7 +108,7 @@ class Gate:
         return tuple(dict.fromkeys(found))
 
     def carried(self, family: Family, config: Config, home: Subject) -> Config | None:
-        """The legal config here that is most like `config` of `home`; None where the family has none."""
+        """Legal config here that is most like `config` of `home`; None if the family has none."""
         try:
             with self._contained(family):
                 carried = family.carried(config, home, self.problem, self.device)
@@ -116,13 +117,13 @@ class Gate:
         return carried if carried is not None and self.why_not(family, carried) is None else None
 
     def program(self, family: Family, config: Config) -> Program:
-        """The program of a legal config. Raises IllegalConfig for any other, in one line."""
+        """Program of a legal config. Raises IllegalConfig for any other, in one line."""
         self._require(family, config, "the config")
         with self._contained(family):
             return family.program(self.problem, config)
 
     def program_if_legal(self, family: Family, config: Config) -> Program | None:
-        """The program of a config from elsewhere, such as a store; None where it is not legal here."""
+        """Program of a config from elsewhere, such as a store; None if the config is not legal here."""
         try:
             return self.program(family, config)
         except IllegalConfig:
@@ -134,7 +135,7 @@ class Gate:
 
     @contextmanager
     def _contained(self, family: Family) -> Iterator[None]:
-        """Turns whatever a family raises into its refusal: one family's fault must not end a look-up or a search."""
+        """Turns any exception of a family into its refusal: one family's fault must not end a look-up or a search."""
         try:
             yield
         except IllegalConfig:

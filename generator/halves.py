@@ -1,4 +1,4 @@
-"""What devices cannot do with float16 numbers, as constraints of spaces."""
+"""Constraints on float16 results: what older devices cannot do."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from warpsmith.generator.space import Constraint
 
 
 def stores_of_halves(dtype: DType, device: Device, vector: str) -> tuple[Constraint, ...]:
-    """The constraint on results of a device that converts no two numbers at once; none for other results and devices.
+    """Constraint to scalar float16 stores on a device without paired conversion; none for other results and devices.
 
     Args:
-        dtype: of the results.
-        device: where they are stored.
-        vector: the parameter that says how many a thread stores at once.
+        dtype: element type of the results.
+        device: device that stores them.
+        vector: name of the parameter for the number of results that a thread stores at once.
     """
     if dtype is not DType.FLOAT16 or device.converts_pairs:
         return ()

@@ -1,6 +1,6 @@
-"""Programs in two parts: what depends on some inputs alone, such as the spectra of weights, and the rest.
+"""Programs split in two: steps that depend on some inputs alone, such as the spectra of weights, and the other steps.
 
-And programs that have such a part in common: one keeps what it has made for the others to read.
+Several programs may also share the first part: one program keeps its workspaces, and the others read them.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from warpsmith.generator.steps import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Held:
-    """A program whose inputs `names` stay the same from call to call."""
+    """A program split for inputs `names` that stay the same from call to call."""
 
     names: frozenset[str]
     first: Program
-    """The steps that read these inputs alone, to be done once."""
+    """Steps that read these inputs alone; they run once."""
     rest: Program
-    """The other steps, to be done in each call; what `first` has made is there, in workspaces that are KEPT."""
+    """Other steps, which run in each call and read what `first` left in workspaces with lifetime KEPT."""
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        """Those that are made once."""
+        """Workspaces that `first` fills once."""
         return tuple(each for each in self.rest.workspaces if each.lifetime is Lifetime.KEPT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptAs:
-    """What a workspace is to several programs."""
+    """Role of one workspace in several programs that share it."""
 
     name: str
-    """By which all of them know it."""
+    """Name of the workspace in all these programs."""
     made_of: tuple[str, ...] = ()
-    """The inputs that it is made of alone, as `Workspace.holds` has them."""
+    """Inputs that alone determine the workspace's contents, as in `Workspace.holds`."""
 
 
 def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
-    """A program some of whose workspaces outlive a call, so that other programs may read them; `held` takes it apart.
+    """Program with some workspaces that outlive a call, so that other programs may read them; `held` splits it.
 
     Args:
-        program: as its family has it.
-        kept: by the name that a workspace has in it.
+        program: program as its family makes it.
+        kept: shared workspaces, by their names in `program`.
     """
     names = {old: new.name for old, new in kept.items()}
     holds = {new.name: new.made_of for new in kept.values()}
@@ -73,8 +73,9 @@ def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
 
 
 def held(program: Program, names: Collection[str]) -> Held | None:
-    """A program in two parts; None where nothing of it depends on these inputs alone, or where each call wants their
-    memory all the same.
+    """Program split for the inputs `names`.
+
+    None if no step depends on these inputs alone, or if the other steps still need the inputs' memory in each call.
     """
     wanted = frozenset(names)
     made = {each.name for each in program.workspaces if each.holds and wanted >= set(each.holds)}
@@ -119,12 +120,12 @@ def _renamed(step: Step, names: Mapping[str, str]) -> Step:
 
 
 def _pointed(step: Step) -> frozenset[str]:
-    """The memory that a step takes the address of."""
+    """Buffers whose memory a step takes the address of."""
     return frozenset(each.buffer for each in step.arguments if isinstance(each, InMemory))
 
 
 def _used(step: Step) -> frozenset[str]:
-    """Operands and workspaces."""
+    """Operands and workspaces that a step uses."""
     values = {each.operand for each in step.arguments if isinstance(each, ByValue | Transformed)}
     constants: tuple[Constant, ...] = step.constants if isinstance(step, Launch) else ()
     return _pointed(step) | values | {each.operand for each in constants}

@@ -1,4 +1,4 @@
-"""Libraries of the vendor whose functions a step of a program may call."""
+"""NVIDIA libraries whose functions a step of a program may call."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import enum
 
 
 class Library(enum.StrEnum):
-    """A library that a step of a program may call."""
+    """NVIDIA library that a step of a program may call."""
 
     CUFFT = "cufft"
-    """NVIDIA's Fourier transforms. On the host NumPy's stand in for them."""
+    """NVIDIA's Fourier transforms. On the host, NumPy's stand in for them."""
     CUBLAS = "cublas"
-    """NVIDIA's matrix products. On the host NumPy's stand in for them."""
+    """NVIDIA's matrix products. On the host, NumPy's stand in for them."""

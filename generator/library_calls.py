@@ -1,4 +1,4 @@
-"""Calls of the vendor's libraries, as steps of a program: which one, and with what numbers."""
+"""Parameters of library calls: one type for each function that a step of a program may call."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from warpsmith.generator.cufft_transform import CufftTransform
 from warpsmith.generator.library import Library
 
 Parameters = CufftTransform | CublasProduct
-"""What a library is told beside the memory; one type for each function of each library."""
+"""Arguments of a library call besides memory; one type for each function of each library."""
 
 
 def parameters_of(library: Library, spec: dict[str, Any]) -> Parameters:
-    """The parameters of a call, from their JSON values. Raises ValueError, TypeError or LookupError."""
+    """Parameters of a call from their JSON values. Raises ValueError, TypeError or LookupError."""
     match library:
         case Library.CUFFT:
             return CufftTransform.of(spec)

@@ -1,4 +1,4 @@
-"""Operations: a kind of problem, and the kernel families that solve it."""
+"""Operations: a class of problems, and the kernel families that solve it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from warpsmith.generator.problem import Problem
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """What the generator knows of an operation. To add one, name it in `registry.py` (docs/adding-an-operation.md)."""
+    """An operation as the generator knows it. To add one, name it in `registry.py` (docs/adding-an-operation.md)."""
 
     problem: type[Problem]
     families: tuple[Family, ...]
-    """Those that compete, in the order of preference where nothing is measured. Their names begin with the operation's,
-    which is how stores tell to which operation a program belongs that is known by its text alone."""
+    """Families that compete, in the order of preference without measurements. Their names begin with the operation's
+    name, from which stores tell the operation of a program that is known by its text alone."""
     simplest: Family
-    """The one whose default config, which nobody has searched for, is the simplest kernel: what winners are set beside.
-    It is the family with the fewest conditions; a problem that it does not solve has no such default."""
+    """Family whose default config is the simplest kernel, found without a search; winners are compared with it. It has
+    the fewest conditions of all families. A problem that it does not solve has no such comparison."""
 
     def __post_init__(self) -> None:
         if self.simplest not in self.families:
@@ -28,5 +28,5 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Its name in keys, stores and on the command line."""
+        """Name in keys, stores and on the command line."""
         return self.problem.operation

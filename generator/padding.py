@@ -1,15 +1,15 @@
-"""What stands outside of an image or a signal: PyTorch's words, and how much of it there may be."""
+"""Padding of images and signals by PyTorch's names, and how much of it there may be."""
 
 from __future__ import annotations
 
 import enum
 
 Pads = tuple[int, int]
-"""Elements before and after an axis."""
+"""Elements before and after a signal along one axis."""
 
 
 class PaddingMode(enum.StrEnum):
-    """What padding is made of, by the names of torch.nn.Conv2d. `filter2d` has SciPy's names (`Border`)."""
+    """Contents of padding, by the names of torch.nn.Conv2d. `filter2d` has SciPy's names (`Border`)."""
 
     ZEROS = "zeros"
     """0 0 | a b c d | 0 0."""
@@ -21,10 +21,10 @@ class PaddingMode(enum.StrEnum):
     """c d | a b c d | a b (NumPy's and SciPy's wrap)."""
 
     def most(self, size: int) -> int | None:
-        """How many elements may stand on one side of so many: PyTorch's rule. None for any number."""
+        """Most elements on one side of an axis of `size` elements, by PyTorch's rule; None without a limit."""
         return {PaddingMode.REFLECT: size - 1, PaddingMode.CIRCULAR: size}.get(self)
 
 
 def told_pads(pads: Pads) -> str:
-    """Elements on both sides of an axis: `1`, or `0+1` where the sides differ."""
+    """Text of both pads of an axis: `1`, or `0+1` if they differ."""
     return str(pads[0]) if pads[0] == pads[1] else f"{pads[0]}+{pads[1]}"

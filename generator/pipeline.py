@@ -1,4 +1,4 @@
-"""Pipelines: families whose programs are those of several problems, one after the other."""
+"""Pipelines: families that solve a problem in stages, each of which is a problem of its own."""
 
 from __future__ import annotations
 
@@ -28,46 +28,46 @@ from warpsmith.generator.work import Work
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of a pipeline: a problem that is tuned by itself too, and the family that solves it here."""
+    """One stage of a pipeline: a problem that is also tuned alone, and the family that solves it here."""
 
     name: str
-    """Of its units and workspaces, and before the dot of its parameters."""
+    """Name of the stage: prefix of its units and workspaces, and of its parameters, before the dot."""
     problem: Problem
     family: Family
     memory: Mapping[str, str]
-    """For each operand of `problem` the operand of the whole problem, or the workspace, that it is."""
+    """Buffer of each operand of `problem`: an operand of the whole problem, or a workspace."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """A stage that is carried out once, on a part of its memory."""
+    """One execution of a stage, on a part of its memory."""
 
     stage: Stage
     offsets: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Bytes from the start of an operand's memory to the part, for those of which it is not the start."""
+    """Bytes from the start of an operand's memory to the part, for operands whose part begins elsewhere."""
 
 
 class Pipeline(Family):
     """A family made of stages that are problems of their own.
 
-    A config is that of every stage, joined. What is known of the stages' problems, from trials of theirs, is where the
-    search of the whole begins, and by which it tells which configs are likely.
+    A config joins the configs of all stages. Trials of the stages' problems tell the search of the whole where to begin
+    and which configs are likely.
     """
 
     @abc.abstractmethod
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
-        """The stages for a problem that this family solves, in order; their number and names are the same for all."""
+        """Stages for a problem that this family solves, in order; all problems have the same stage names."""
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
-        """What is done, in order: every stage once, where a family does not say that it takes its work in parts."""
+        """Executions of stages, in order: every stage once, unless a family takes its work in parts."""
         return tuple(map(Run, self.stages(problem)))
 
     @abc.abstractmethod
     def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
-        """The memory between the stages; each has its own besides."""
+        """Workspaces between the stages; each stage's program has its own besides."""
 
     def unsolved_stage(self, problem: Problem, device: Device) -> str | None:
-        """The first stage that its family cannot solve, and why; None where it can solve all."""
+        """First stage that its family cannot solve, with the reason; None if all stages can be solved."""
         for stage in self.stages(problem):
             if (why := stage.family.why_not(stage.problem, device)) is not None:
                 return f"{stage.name} ({stage.problem.key()}): {why}"
@@ -77,7 +77,7 @@ class Pipeline(Family):
         return Space.joined(self.spaces(problem, device))
 
     def spaces(self, problem: Problem, device: Device) -> dict[str, Space]:
-        """The space of each stage, by its name."""
+        """Space of each stage, by the stage's name."""
         return {stage.name: stage.family.space(stage.problem, device) for stage in self.stages(problem)}
 
     def default(self, problem: Problem, device: Device) -> Config:
@@ -86,7 +86,7 @@ class Pipeline(Family):
         )
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        """The first start of every stage together, then the second, as long as one of them has more."""
+        """Starts of all stages joined by rank: the first of each, then the second, until the longest list ends."""
         starts = {
             stage.name: (
                 *stage.family.starts(stage.problem, device),
@@ -105,7 +105,7 @@ class Pipeline(Family):
         return max(stage.family.unrolled(stage.problem, config.of_stage(stage.name)) for stage in self.stages(problem))
 
     def work(self, problem: Problem, config: Config) -> Work | None:
-        """The sum over those stages that know theirs."""
+        """Sum over the stages that know their work; None if no stage does."""
         known = [
             work
             for stage in self.stages(problem)
@@ -134,11 +134,11 @@ class Pipeline(Family):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Moved:
-    """What a stage's program is called, and works on, within the whole."""
+    """Names of a stage's units and buffers within the whole program."""
 
     run: Run
     own: frozenset[str]
-    """The workspaces of the stage's program."""
+    """Workspaces of the stage's program."""
 
     @classmethod
     def of(cls, run: Run, program: Program) -> _Moved:
@@ -179,7 +179,7 @@ class _Moved:
         return Pointer(self.buffer(pointer.buffer), self.run.offsets.get(pointer.buffer, 0) + pointer.offset)
 
     def whole(self, name: str) -> str:
-        """A buffer that is taken from its start. Raises ValueError where the run has a part of it."""
+        """Name of a buffer that is used from its start. Raises ValueError if the run has a part of it."""
         if self.run.offsets.get(name):
             raise ValueError(f"{self.run.stage.name} reads {name} by value, as a texture or by a map: it has no parts")
         return self.buffer(name)

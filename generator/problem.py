@@ -1,4 +1,4 @@
-"""Problems: what is to be computed, in canonical form."""
+"""Problems: what is computed, in canonical form."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warpsmith.generator.bounds import FLOAT32_BOUND
 Word = TypeVar("Word", bound=enum.StrEnum)
 
 AUTO = "auto"
-"""What stands in the place of a kernel family's name, as a method, where the fastest of all is wanted."""
+"""Method name that stands for the fastest of all kernel families."""
 
 
 def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ...] | None = None) -> Word:
-    """The member of `kind`, or of some of it, that `value` spells. Raises BadArgument with the choices."""
+    """Member of `kind`, or of `among`, that `value` spells. Raises BadArgument with the choices."""
     try:
         found = kind(str(value))
         if among is None or found in among:
@@ -32,13 +32,13 @@ def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ..
 
 
 def check_method(value: object) -> None:
-    """Raises BadArgument for a method that is no text; whether there is such a family depends on the problem."""
+    """Raises BadArgument for a method that is no text. Whether a family of that name exists depends on the problem."""
     if not isinstance(value, str):
         raise BadArgument(f"a method must be {AUTO!r} or the name of a kernel family, as text; got {value!r}")
 
 
 def checked_problem(value: object) -> Problem:
-    """`value` where it is a problem. Raises BadArgument, which says how one is made."""
+    """`value` if it is a problem. Otherwise raises BadArgument, which says how to make one."""
     if isinstance(value, Problem):
         return value
     known = ", ".join(sorted({each.__name__ for each in Problem._operations.values()}))
@@ -53,7 +53,7 @@ class DType(enum.StrEnum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
-    """The upper half of a float32: 8 bits of exponent, 7 of mantissa. NumPy has it by the package ml_dtypes."""
+    """Upper half of a float32: 8 bits of exponent, 7 of mantissa. NumPy has it through the package ml_dtypes."""
     UINT8 = "uint8"
     COMPLEX64 = "complex64"
     """Real and imaginary part, interleaved, float32 each."""
@@ -70,10 +70,10 @@ PIXELS = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
 
 
 def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DType:
-    """The element type that is meant by its name, a NumPy dtype or scalar type, or a dtype of PyTorch.
+    """Element type of a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
 
-    They are told by their names, so that neither library is loaded for it. Raises BadArgument with the choices, also
-    for a NumPy dtype of the other byte order, whose name is `>f4`.
+    It compares names, so that neither library is loaded. Raises BadArgument with the choices, also for a NumPy dtype of
+    the other byte order, whose name is `>f4`.
     """
     if isinstance(value, type):
         return member(DType, value.__name__, name, among)
@@ -83,41 +83,40 @@ def dtype_of(value: object, name: str, among: tuple[DType, ...] = PIXELS) -> DTy
 
 
 class Accuracy(enum.StrEnum):
-    """What the error bound of a result is relative to; the strictest first."""
+    """Quantity that the error bound of a result is relative to, the strictest first."""
 
     ELEMENTWISE = "elementwise"
     """Each output's own sum of |weight| * |pixel|: an output is accurate whatever its neighbours are."""
     NORMWISE = "normwise"
-    """The sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
-    pixels, such as Winograd's. Of a layer it is twice the root mean square of an image's results, of all in a gradient
-    of weights, or the output's own sum where that is larger, and admits Fourier transforms."""
+    """Sum of |weights| times the largest |pixel| of the window: admits algorithms that form sums and differences of
+    pixels, such as Winograd's. For a layer it is twice the root mean square of an image's results (for a gradient of
+    weights, of all results), or the output's own sum if that is larger, and admits Fourier transforms."""
     ROWWISE = "rowwise"
-    """The bound of a product of matrices: twice the root mean square of each row of a result, or the output's own sum
-    where that
-    is larger. Admits numbers that are split relative to the largest of their row."""
+    """Bound of a product of matrices: twice the root mean square of each row of the result, or the output's own sum if
+    that is larger. Admits numbers that are split relative to the largest number of their row."""
     IMAGEWISE = "imagewise"
-    """The filter's largest gain, which is the largest magnitude of its Fourier transform, times the largest |pixel| of
-    the plane and of what lies outside it; or each output's own sum of |weight| * |pixel|, where that is larger. Admits
-    transforms too, whose errors spread over a whole tile."""
+    """Largest gain of the filter, the largest magnitude of its Fourier transform, times the largest |pixel| of the
+    plane and of its surroundings; or each output's own sum of |weight| * |pixel| if that is larger. Admits transforms
+    too, whose errors spread over a whole tile."""
 
 
 class NonFinite(enum.StrEnum):
-    """Which outputs a NaN or an infinity among the inputs may reach."""
+    """Outputs that a NaN or an infinity among the inputs may reach."""
 
     WINDOW = "window"
-    """Those alone whose window contains it. Under a tap that is known to be zero it may go unseen."""
+    """Only outputs whose window contains it. Under a tap that is known to be zero it may have no effect."""
     ANY = "any"
-    """Others near it too: pixels outside a window may be multiplied by zero, as products of matrices do. In a layer it
-    may be any result of the same image, or of a gradient of weights; in neither case one of another image."""
+    """Other outputs near it too: pixels outside a window may be multiplied by zero, as matrix products do. In a layer
+    these are any results of the same image, or of a gradient of weights, but never results of another image."""
 
 
 class Role(enum.StrEnum):
-    """What an operand is to its problem."""
+    """Role of an operand in its problem."""
 
     INPUT = "input"
     OUTPUT = "output"
     STATE = "state"
-    """Read and written: what a call leaves for the next one, such as the end of a signal that comes in pieces."""
+    """Read and written: a call leaves it for the next one, such as the end of a signal that comes in pieces."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class Operand:
     shape: tuple[int, ...]
     dtype: DType
     strides: tuple[int, ...] = ()
-    """Bytes from one index to the next of each dimension; those of C order where none are given."""
+    """Bytes from one index to the next of each dimension; C order if none are given."""
 
     def __post_init__(self) -> None:
         if not self.strides:
@@ -138,23 +137,23 @@ class Operand:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements, without what lies between rows."""
+        """Bytes of its elements, without gaps between rows."""
         return self.size * self.dtype.itemsize
 
     @property
     def span_bytes(self) -> int:
-        """Bytes from its first element to the end of its last one, with what lies between rows."""
+        """Bytes from its first element to the end of its last one, gaps included."""
         steps = zip(self.shape, self.strides, strict=True)
         return sum((extent - 1) * stride for extent, stride in steps) + self.dtype.itemsize
 
     @property
     def allocated_bytes(self) -> int:
-        """Bytes up to the end of its last row, so that a library can copy the rows with what lies between."""
+        """Bytes up to the end of its last row, gap included, so that a library can copy whole rows."""
         return max(extent * stride for extent, stride in zip(self.shape, self.strides, strict=True))
 
     @property
@@ -164,7 +163,7 @@ class Operand:
 
     @property
     def components(self) -> Operand:
-        """This operand as real numbers: of complex elements the real and the imaginary part, one dimension more."""
+        """This operand as real numbers; complex elements get one more dimension, for real and imaginary part."""
         if self.dtype is not DType.COMPLEX64:
             return self
         part = DType.FLOAT32
@@ -172,41 +171,41 @@ class Operand:
 
     @property
     def is_in_row_order(self) -> bool:
-        """Whether it lies in memory in C order without gaps."""
+        """True if it lies in memory in C order without gaps."""
         return self.strides == dataclasses.replace(self, strides=()).strides
 
     @property
     def is_dense(self) -> bool:
-        """Whether nothing lies between its elements."""
+        """True if there are no gaps between its elements."""
         return self.nbytes == self.span_bytes
 
 
 class Problem(abc.ABC):
-    """What is to be computed, without the data. One frozen dataclass per operation, which registers itself."""
+    """A computation without its data. Each operation has one frozen dataclass, which registers itself."""
 
     operation: ClassVar[str]
     error_unit: ClassVar[str] = "of the sum of |terms|"
-    """What the error of a result is told in."""
+    """Unit of a result's error, as text."""
     near_reach: ClassVar[float] = math.inf
     """Octaves (`distance`) beyond which a family's default is likelier to be good than the winner of another size."""
     _operations: ClassVar[dict[str, type[Problem]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A dataclass with slots is built twice under one name: the second replaces the first.
+        # A dataclass with slots is built twice under one name: the second class replaces the first.
         Problem._operations[cls.operation] = cls
-        # A dataclass writes its own where its body has none.
+        # dataclass() would add its own methods to a class without them.
         cls.__eq__ = Problem.__eq__  # type: ignore[method-assign]
         cls.__hash__ = Problem.__hash__  # type: ignore[method-assign]
 
     def __eq__(self, other: object) -> bool:
-        """Of all fields, gathered once: a dataclass gathers those of both problems each time, which takes 1 us."""
+        """Compares all fields, gathered once; a dataclass gathers both problems' fields each time, which takes 1 us."""
         if other.__class__ is not self.__class__:
             return NotImplemented
         return self is other or self._values == other._values
 
     def __hash__(self) -> int:
-        """Counted once: with 225 known weights that takes 4 us."""
+        """Hash, computed once: with 225 known weights that takes 4 us."""
         return self._hash
 
     @functools.cached_property
@@ -218,7 +217,7 @@ class Problem(abc.ABC):
         return hash(self._values)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is kept beside the fields stays here: hashes of text differ from process to process.
+        # Cached values stay in this process: hashes of text differ from process to process.
         return {name: getattr(self, name) for name in self._field_names()}
 
     @classmethod
@@ -237,14 +236,14 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def key(self) -> str:
-        """The problem as one readable line, which is its key in stores: equal for equal problems alone."""
+        """The problem as one readable line, its key in stores: only equal problems have equal keys."""
 
     @property
     @abc.abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output last.
+        """Arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output comes last.
 
-        Asked for often: implement it as a `functools.cached_property`, which works on a dataclass without slots.
+        Callers read it often: implement it as a `functools.cached_property`, which works on a dataclass without slots.
         """
 
     @property
@@ -254,71 +253,76 @@ class Problem(abc.ABC):
 
     @abc.abstractmethod
     def distance(self, other: Problem) -> float | None:
-        """How far `other`'s winner is from fitting here: 0 for the same problem, None where it never fits."""
+        """Octaves that `other`'s winner is from fitting here: 0 for the same problem, None if it never fits."""
 
     def is_resized(self, other: Problem) -> bool:
-        """Whether `other` differs in size at the most."""
+        """True if the problems differ in size at most."""
         return self == other
 
     def is_answered_by(self, other: Problem) -> bool:
-        """Whether the winner of `other` answers where this problem was not tuned: of another size, not too far off."""
+        """True if the winner of `other`, of another size and not too far off, answers this problem when it was not
+        tuned.
+        """
         far = self.distance(other)
         return far is not None and far <= self.near_reach and self.is_resized(other)
 
     def features(self) -> Mapping[str, float | str]:
-        """What the time of a kernel for this problem is likely to follow: numbers above 0, in whose powers it is
-        thought of, and words, which must be equal where the time of one problem is to say something of another.
+        """Numbers and words that a kernel's time is likely to depend on.
 
-        Every problem of an operation has the same names.
+        A model takes powers of the numbers, which are above 0. The words of two problems must be equal for the time of
+        one to say something about the other. Every problem of an operation has the same names.
         """
         results = self.output.size
         return {"results": results, "work": self.flops / results, "bytes": self.bytes / results}
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes that must move through memory: each input read once, each output written once."""
+        """Fewest bytes that must move through memory: each input read once, each output written once."""
         return sum(operand.nbytes for operand in self.operands)
 
     @functools.cached_property
     def inputs(self) -> tuple[Operand, ...]:
-        """The operands that are read, and that a plan is called with; state among them."""
+        """Operands that are read and that a plan is called with, state included."""
         return tuple(operand for operand in self.operands if operand.role is not Role.OUTPUT)
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
-        """The operands that are written, state among them."""
+        """Operands that are written, state included."""
         return tuple(operand for operand in self.operands if operand.role is not Role.INPUT)
 
     @property
     def known(self) -> Mapping[str, tuple[float, ...]]:
-        """Values, in C order, of the inputs that are known before any call; a plan does not ask for them."""
+        """Values, in C order, of the inputs that are known before any call; a plan does not take them as arguments."""
         return {}
 
     @property
     def from_host(self) -> frozenset[str]:
-        """Names of the inputs that a caller may have in host memory, whatever the device: small ones become parameters
-        of a kernel, others are copied.
+        """Names of the inputs that a caller may have in host memory on any device.
+
+        Small ones become kernel parameters, others are copied.
         """
         return frozenset()
 
     @property
     def workspace_limit(self) -> int | None:
-        """The most bytes of scratch memory that a plan may take; None for any number."""
+        """Most bytes of scratch memory that a plan may take; None without a limit."""
         return None
 
     @property
     def error_bound(self) -> float:
-        """Largest error of a result over what its accuracy names (`Accuracy`), beside the rounding of the result."""
+        """Largest error of a result relative to the quantity of its accuracy (`Accuracy`), besides the result's
+        rounding.
+        """
         return FLOAT32_BOUND
 
     @property
     def output(self) -> Operand:
-        """The operand that is written; the last one where there are several."""
+        """Operand that is written; the last one if there are several."""
         return self.operands[-1]
 
     @staticmethod
     def from_spec(operation: str, spec: dict[str, Any]) -> Problem:
-        """The problem that `spec` describes. Raises BadArgument for an operation this version does not know."""
+        """Problem that `spec` describes. Raises BadArgument for an operation this version does not know."""
         try:
             problem_class = Problem._operations[operation]
         except KeyError:
@@ -329,7 +333,7 @@ class Problem(abc.ABC):
 
     @classmethod
     def _check_names(cls, spec: Mapping[str, Any]) -> None:
-        """Raises BadArgument for a field that the class does not have, or for one that is needed and missing."""
+        """Raises BadArgument for a field that the class does not have, and for a required field that is missing."""
         if unknown := [name for name in spec if name not in cls._field_names()]:
             told = ", ".join(map(repr, unknown))
             raise BadArgument(f"{cls.operation} has no field {told}; its fields are {', '.join(cls._field_names())}")

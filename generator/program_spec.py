@@ -1,6 +1,6 @@
-"""Steps and workspaces as JSON values and back.
+"""JSON values of steps and workspaces, and back.
 
-What most of them lack is left out, so that the fingerprints of stored programs stay what they were.
+Fields that most of them leave at the default are omitted, so that the fingerprints of stored programs do not change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations that this version knows. One line each; nothing else names them."""
+"""Operations that this version knows, one line each; nothing else lists them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from warpsmith.generator.space import Config
 FamilyT = TypeVar("FamilyT", bound=Family)
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
-"""By name."""
 
 FAMILIES: tuple[Family, ...] = tuple(family for operation in OPERATIONS.values() for family in operation.families)
-"""Of all operations, those of one in the order of preference where nothing is measured."""
+"""Families of all operations, those of one operation in the order of preference without measurements."""
 
 
 def families_for(problem: Problem, device: Device, families: tuple[Family, ...] | None = None) -> tuple[Family, ...]:
-    """Those of `families`, or of the operation's, that can solve `problem` on `device`, preferred first.
+    """Families that can solve `problem` on `device`, preferred ones first, out of `families` or the operation's.
 
-    Raises BadArgument with each family's reason where there is none.
+    Raises BadArgument with each family's reason if there is none.
     """
     return able_families(Gate(problem, device), families)
 
 
 def able_families(gate: Gate, families: tuple[Family, ...] | None = None) -> tuple[Family, ...]:
-    """`families_for` the problem and the device of a gate."""
+    """`families_for` with the problem and the device of a gate."""
     if families is None:
         operation = OPERATIONS.get(gate.problem.operation)
         families = () if operation is None else operation.families
@@ -48,9 +47,10 @@ def able_families(gate: Gate, families: tuple[Family, ...] | None = None) -> tup
 
 
 def named_family(problem: Problem, device: Device, name: str) -> Family:
-    """The family of that name, where it solves `problem` on `device`.
+    """Family of that name, if it solves `problem` on `device`.
 
-    Raises BadArgument, in one line, for another name, with those that do, or for one that does not, with its reason.
+    Raises BadArgument, in one line: for an unknown name with the names that solve it, for another family with its
+    reason.
     """
     family = family_named(name)
     if family is None:
@@ -62,21 +62,21 @@ def named_family(problem: Problem, device: Device, name: str) -> Family:
 
 
 def likely(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
-    """Those that winners of like problems are mostly of, the one that is expected to take the least time first."""
+    """Families that win most problems like this one, the one with the least expected time first."""
     gate = Gate(problem, device)
     expected = [(time_ns, family) for family in families if (time_ns := gate.likely_ns(family)) is not None]
     return [family for _, family in sorted(expected, key=lambda each: each[0])]
 
 
 def likely_first(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
-    """All of them: `likely` ones, then the others as they come."""
+    """All of `families`: the `likely` ones, then the others in their order."""
     listed = list(families)
     first = likely(listed, problem, device)
     return [*first, *(each for each in listed if each not in first)]
 
 
 def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
-    """The first of the `defaults`. Raises BadArgument where there is none, with the reasons."""
+    """First of the `defaults`. Raises BadArgument, with the reasons, if there is none."""
     reasons: list[str] = []
     first = next(defaults(Gate(problem, device), reasons), None)
     if first is None:
@@ -87,15 +87,17 @@ def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
 def defaults(
     gate: Gate, reasons: list[str], families: tuple[Family, ...] | None = None
 ) -> Iterator[tuple[Family, Config]]:
-    """The legal defaults that may answer where nothing is stored, the best first: those of likely families in the
-    order of the times that are expected of them, then the others. One that the compiler takes long for comes last.
+    """Legal defaults that may answer if nothing is stored, the best first.
+
+    Those of likely families come in the order of their expected times, then the others. A default that takes the
+    compiler long comes last.
 
     Args:
-        gate: of the problem and the device.
-        reasons: takes a line for each default that is not legal.
-        families: those that may answer; None for the operation's that do without a search (`Family.may_answer`).
+        gate: gate for the problem and the device.
+        reasons: receives a line for each default that is not legal.
+        families: families that may answer; None for those of the operation with `Family.may_answer`.
 
-    Raises BadArgument where no family solves the problem but those that never answer so.
+    Raises BadArgument if only families without `may_answer` solve the problem.
     """
     slow = []
     for family in _in_order(gate) if families is None else families:
@@ -122,15 +124,15 @@ def _in_order(gate: Gate) -> list[Family]:
 
 
 def simplest_family(operation: str) -> Family | None:
-    """The family of an operation's simplest kernel; None for an operation that this version has none for."""
+    """Family of an operation's simplest kernel; None for an operation that this version does not know."""
     return OPERATIONS[operation].simplest if operation in OPERATIONS else None
 
 
 def family_named(name: str) -> Family | None:
-    """The family of that name, or None where this version has none."""
+    """Family of that name; None for a name that this version does not know."""
     return next((family for family in FAMILIES if family.name == name), None)
 
 
 def is_simplest(family: str) -> bool:
-    """Whether an operation's simplest kernel is of the family of that name."""
+    """True if that family is the one of an operation's simplest kernel."""
     return any(operation.simplest.name == family for operation in OPERATIONS.values())

@@ -1,4 +1,4 @@
-"""The one place that knows Jinja2."""
+"""Rendering of templates; only this module knows Jinja2."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
+    """CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
     text = _environment().get_template(template).render(**values)
-    return _BLANK_LINES.sub("\n\n", text)  # pieces that turn out empty leave theirs behind
+    return _BLANK_LINES.sub("\n\n", text)  # empty pieces leave their blank lines behind

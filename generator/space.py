@@ -1,4 +1,4 @@
-"""Search spaces: parameters with legal values, constraints that say why, and configs as points."""
+"""Search spaces: parameters with legal values, constraints with their reasons, and configs as points."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from types import FunctionType
 Value = int | str
 
 MOST_STEPS = 1_000_000
-"""Values that a draw tries in a part of a space before it gives up, in 0.5 s: what is found takes a few thousand."""
+"""Most values that a search for one legal config tries in a part of a space, in 0.5 s; a config that exists takes a few
+thousand."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing that may be chosen: its name, its legal values, and what it means."""
+    """A choice of a config: its name, its legal values, and its meaning."""
 
     name: str
     values: tuple[Value, ...]
@@ -32,16 +33,16 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """A rule over some parameters. `holds` names them as its arguments; `why` is told to whoever breaks it."""
+    """A rule over some parameters: the argument names of `holds`. `why` goes to the user whose config breaks it."""
 
     why: str
     holds: Callable[..., bool]
     reads: tuple[str, ...] | None = None
-    """The parameters in the order of the arguments, where `holds` takes any number of them."""
+    """Parameters in the order of the arguments, if `holds` takes any number of arguments."""
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The parameters that the rule reads."""
+        """Parameters that the rule reads."""
         if self.reads is not None:
             return self.reads
         if isinstance(self.holds, FunctionType):  # a signature takes 100 us, and a space has up to 60 rules
@@ -50,8 +51,10 @@ class Constraint:
 
     @cached_property
     def accepts(self) -> Callable[[Mapping[str, Value]], bool]:
-        """Tells whether values keep to the rule. A search asks this tens of times a config: values are passed by
-        position, since keywords take half as long again.
+        """Tells if values keep the rule.
+
+        A search calls it tens of times per config. It passes values by position, since keywords take half as long
+        again.
         """
         holds = self.holds
         if not self.parameters:
@@ -64,7 +67,7 @@ class Constraint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Config:
-    """One point of a space. Order-free: two configs with the same values are equal."""
+    """One point of a space. The order does not matter: two configs with the same values are equal."""
 
     items: tuple[tuple[str, Value], ...]
 
@@ -73,25 +76,24 @@ class Config:
         return cls(tuple(sorted(values.items())))
 
     def integer(self, name: str) -> int:
-        """The value of an integer parameter."""
+        """Value of an integer parameter. Raises TypeError if it is a word."""
         value = self._value(name)
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")
         return value
 
     def text(self, name: str) -> str:
-        """The value of a parameter that is a word."""
+        """Value of a parameter that is a word. Raises TypeError if it is an integer."""
         value = self._value(name)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name} is {value!r}, not a word")
         return value
 
     def values(self) -> dict[str, Value]:
-        """The values by name."""
         return dict(self.items)
 
     def _value(self, name: str) -> Value:
-        """One value: items are sorted by name, and a dictionary of 20 takes four times as long."""
+        """One value by bisection of the sorted items: a dictionary of 20 items takes four times as long."""
         place = bisect_left(self.items, (name,))
         if place < len(self.items) and self.items[place][0] == name:
             return self.items[place][1]
@@ -99,16 +101,16 @@ class Config:
 
     @classmethod
     def joined(cls, stages: Mapping[str, Config]) -> Config:
-        """The configs of several stages as one, each name behind its stage's: `rows.threads`."""
+        """The configs of several stages as one, each name prefixed with its stage's: `rows.threads`."""
         return cls.of({f"{stage}.{name}": value for stage, config in stages.items() for name, value in config.items})
 
     def of_stage(self, stage: str) -> Config:
-        """The config of one stage of a joined one."""
+        """Config of one stage out of a joined config."""
         start = f"{stage}."
         return Config.of({name.removeprefix(start): value for name, value in self.items if name.startswith(start)})
 
     def key(self) -> str:
-        """One readable line: `block_x=32 columns=4 ...`."""
+        """Readable line: `block_x=32 columns=4 ...`."""
         return " ".join(f"{name}={value}" for name, value in self.items)
 
     def __str__(self) -> str:
@@ -134,7 +136,7 @@ class Space:
 
     @classmethod
     def joined(cls, spaces: Mapping[str, Space]) -> Space:
-        """The spaces of several stages as one, each parameter's name behind its stage's; see `Config.joined`."""
+        """Spaces of several stages as one, each parameter's name prefixed with its stage's; see `Config.joined`."""
         parameters = tuple(
             Parameter(f"{stage}.{each.name}", each.values, f"{stage}: {each.meaning}")
             for stage, space in spaces.items()
@@ -148,7 +150,7 @@ class Space:
         return cls(parameters, constraints)
 
     def why_not(self, config: Config) -> str | None:
-        """Why `config` is not a point of this space, in one line; None where it is one."""
+        """Reason why `config` is not a point of this space, in one line; None if it is one."""
         values = config.values()
         if values.keys() != self._names:
             return f"parameters {sorted(values.keys() ^ self._names)} are missing or unknown"
@@ -161,11 +163,11 @@ class Space:
         return None
 
     def contains(self, config: Config) -> bool:
-        """Whether `config` is a point of this space."""
+        """True if `config` is a point of this space."""
         return self.why_not(config) is None
 
     def narrowed(self, choices: Mapping[str, Iterable[Value]]) -> Space:
-        """This space with fewer values: those named in `choices`, in this space's order; other parameters keep theirs.
+        """This space with fewer values: those in `choices`, in this space's order; other parameters keep theirs.
 
         Raises:
             ValueError: a parameter or a value that this space does not have, or no value for a parameter.
@@ -177,7 +179,7 @@ class Space:
         return Space(tuple(narrowed), self.constraints)
 
     def due(self) -> list[list[Constraint]]:
-        """For each parameter in order, the rules of which it is the last that they read, and so can be checked."""
+        """For each parameter in order, the rules that can be checked then: it is the last one that they read."""
         return self._due_in([parameter.name for parameter in self.parameters])
 
     def configs(self) -> Iterator[Config]:
@@ -185,29 +187,31 @@ class Space:
         return self._walk([parameter.values for parameter in self.parameters])
 
     def listed(self, most: int) -> tuple[Config, ...] | None:
-        """Every legal config, in a fixed order; None where they are more than `most`."""
+        """Every legal config, in a fixed order; None if there are more than `most`."""
         listing = tuple(itertools.islice(self.configs(), most + 1))
         return listing if len(listing) <= most else None
 
     def drawn(self, rng: random.Random) -> Config | None:
-        """A legal config at random, not all equally likely, found without going through the space; None where it is
-        empty, or where MOST_STEPS find none.
+        """A random legal config, not all equally likely, found without walking the whole space.
+
+        None if the space is empty, or if MOST_STEPS values find none.
         """
         return self._first([rng.sample(each.values, len(each.values)) for each in self.parameters])
 
     def like(self, values: Mapping[str, Value]) -> Config | None:
-        """A legal config that keeps what it can of `values`, earlier parameters first; None where the space is empty,
-        or where MOST_STEPS find none.
+        """A legal config that keeps as many of `values` as it can, earlier parameters first.
 
-        Where a value cannot stay, the nearest in the order of its parameter takes its place; for a number that is none
-        of its values, the nearest by ratio.
+        A value that cannot stay is replaced by the nearest one in the order of its parameter; for a number that is no
+        value of the parameter, by the nearest one by ratio. None if the space is empty, or if MOST_STEPS values find no
+        config.
         """
         return self._first([_nearest_first(each.values, values[each.name]) for each in self.parameters])
 
     @cached_property
     def why_empty(self) -> str | None:
-        """The parameters of which no values are legal together, in one line; None where every part of the space has
-        some, so that it is not empty.
+        """Parameters that have no legal values together, in one line; None if the space is not empty.
+
+        Parameters for which MOST_STEPS values find no legal ones count as such, too.
         """
         for part in self._parts:
             orders = [self.parameters[place].values for place in part.places]
@@ -229,15 +233,16 @@ class Space:
             values[parameter.name] = here
 
     def allows(self, values: Mapping[str, Value], changed: Iterable[str]) -> bool:
-        """Whether values that were legal before those of the parameters `changed` were, are so still.
+        """True if `values`, legal before the parameters in `changed` were changed, still are.
 
-        It asks only the rules that read a changed one: a few microseconds where `contains` takes 40 in a large space.
+        It checks only the rules that read a changed parameter: a few microseconds where `contains` takes 40 in a large
+        space.
         """
         return all(rule.accepts(values) for name in changed for rule in self._readers[name])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes whenever a parameter, a value or a constraint does; names Optuna's studies."""
+        """Hash that changes whenever a parameter, a value or a constraint's text does; it names Optuna's studies."""
         text = json.dumps(
             [
                 [[parameter.name, list(parameter.values)] for parameter in self.parameters],
@@ -248,19 +253,20 @@ class Space:
 
     @cached_property
     def _readers(self) -> dict[str, list[Constraint]]:
-        """The rules that read each parameter."""
+        """Rules that read each parameter, by its name."""
         names = (parameter.name for parameter in self.parameters)
         return {name: [rule for rule in self.constraints if name in rule.parameters] for name in names}
 
     @cached_property
     def _chosen_in(self) -> list[int]:
-        """The places of the parameters in the order in which a walk chooses: those without a choice first, so that it
-        turns back from what they rule out at once. Legal configs come in the same order as without that.
+        """Indices of the parameters in the order in which a walk chooses values: those with a single value come first.
+
+        The walk then drops at once what these rule out. Legal configs come in the same order as without that.
         """
         return sorted(range(len(self.parameters)), key=lambda place: len(self.parameters[place].values) > 1)
 
     def _due_in(self, names: list[str]) -> list[list[Constraint]]:
-        """`due` of parameters in another order."""
+        """`due` for parameters in another order."""
         due: list[list[Constraint]] = [[] for _ in names]
         for constraint in self.constraints:
             due[max((names.index(name) for name in constraint.parameters), default=0)].append(constraint)
@@ -272,8 +278,9 @@ class Space:
 
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
-        """The parameters in groups between which there is no rule, such as the stages of a pipeline: a config is one of
-        each, and a part without any makes the space empty.
+        """Groups of parameters with no rule between them, such as the stages of a pipeline.
+
+        A config combines one choice of each group, so a group without a legal choice makes the space empty.
         """
         root = list(range(len(self.parameters)))
         places = {parameter.name: place for place, parameter in enumerate(self.parameters)}
@@ -298,8 +305,10 @@ class Space:
         )
 
     def _first(self, orders: Sequence[Sequence[Value]]) -> Config | None:
-        """The first legal config with the values of each parameter in the given order, part by part: the same as that
-        of a walk over all parameters, which for an empty part of a pipeline would try all configs of the others.
+        """First legal config, with the values of each parameter in the given order, group by group.
+
+        It is the first one of a walk over all parameters, too. That walk would try all configs of the other groups if
+        one group of a pipeline is empty.
         """
         chosen: dict[str, Value] = {}
         for part in self._parts:
@@ -324,25 +333,26 @@ class _Part:
     """Parameters of a space that rules tie together."""
 
     places: tuple[int, ...]
-    """Their places among the parameters of the space, in the order in which they are chosen."""
+    """Indices among the parameters of the space, in the order in which they are chosen."""
     walk: tuple[_Depth, ...]
 
     def first(self, orders: Sequence[Sequence[Value]]) -> dict[str, Value] | None:
-        """The first legal values, in MOST_STEPS at most; None where there are none."""
+        """First legal values, after at most MOST_STEPS values; None if there are none."""
         return next(_legal(self.walk, orders, MOST_STEPS), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Depth:
-    """A parameter in the order in which a walk chooses."""
+    """One parameter of a walk."""
 
     name: str
     rules: tuple[tuple[Callable[[Mapping[str, Value]], bool], int], ...]
-    """What can be checked once it is chosen, each with a bit for each parameter that it reads: 1 for the first one."""
+    """Rules that can be checked once it is chosen, each with a bit mask of the parameters that it reads: 1 is the
+    first."""
 
 
 def _walk_of(names: Sequence[str], due: Sequence[Sequence[Constraint]]) -> tuple[_Depth, ...]:
-    """The parameters of a walk, where `due` has the rules that can be checked once each is chosen."""
+    """Depths of a walk over `names`; `due` has the rules that can be checked once each parameter is chosen."""
     bits = {name: 1 << depth for depth, name in enumerate(names)}
     return tuple(
         _Depth(name, tuple((rule.accepts, sum(bits[each] for each in {*rule.parameters})) for rule in rules))
@@ -353,21 +363,21 @@ def _walk_of(names: Sequence[str], due: Sequence[Sequence[Constraint]]) -> tuple
 def _legal(
     walk: Sequence[_Depth], orders: Sequence[Sequence[Value]], most_steps: int | None = None
 ) -> Iterator[dict[str, Value]]:
-    """Every legal choice of values, depth first, as one dictionary that changes with each.
+    """Every legal choice of values, depth first, as one dictionary that changes with each step.
 
-    Where no value of a parameter is left, the walk goes back to the last parameter that had a part in ruling one out,
-    and not to the one before it, whose other values would fail alike (conflict-directed backjumping: Prosser 1993,
+    If no value of a parameter is left, the walk goes back to the last parameter that had a part in ruling one out, not
+    to the one before it, whose other values would fail alike (conflict-directed backjumping: Prosser 1993,
     "Hybrid Algorithms for the Constraint Satisfaction Problem"). The choices and their order are the same.
 
     Args:
         walk: the parameters, in the order in which they are chosen.
-        orders: for each, its values in the order in which they are tried.
-        most_steps: values that are tried in all before it gives up; None for any number.
+        orders: for each parameter, its values in the order in which they are tried.
+        most_steps: values that are tried in all before the walk gives up; None without a limit.
     """
     chosen: dict[str, Value] = {}
     steps = 0
     untried = [iter(orders[0])]
-    blamed = [0] * len(walk)  # bits of the parameters whose values ruled out values of this one
+    blamed = [0] * len(walk)  # bit masks of the parameters whose values ruled out values of this one
     while True:
         depth = len(untried) - 1
         name, rules = walk[depth].name, walk[depth].rules
@@ -394,7 +404,7 @@ def _legal(
             blamed[depth + 1] = 0
         else:
             yield chosen
-            blamed = [(1 << place) - 1 for place in range(len(walk))]  # from a legal choice on one step at a time
+            blamed = [(1 << place) - 1 for place in range(len(walk))]  # then one step back at a time
 
 
 def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
@@ -407,7 +417,7 @@ def _narrowed(parameter: Parameter, wanted: tuple[Value, ...]) -> Parameter:
     return dataclasses.replace(parameter, values=tuple(value for value in parameter.values if value in wanted))
 
 
-@lru_cache(maxsize=1024)  # of the few values that parameters have; the configs of a search's start ask for the same
+@lru_cache(maxsize=1024)  # parameters share a few value tuples, and the configs of a search's start repeat values
 def _nearest_first(values: tuple[Value, ...], wanted: Value) -> Sequence[Value]:
     if wanted in values:
         here = values.index(wanted)
@@ -418,5 +428,5 @@ def _nearest_first(values: tuple[Value, ...], wanted: Value) -> Sequence[Value]:
 
 
 def _octaves(value: Value, wanted: int) -> float:
-    """How far a number is from another; words come last."""
+    """Octaves between two numbers, each moved away from 0 by 1; infinite for words."""
     return abs(math.log2((abs(value) + 1) / (abs(wanted) + 1))) if isinstance(value, int) else math.inf

@@ -1,4 +1,4 @@
-"""What programs are made of: units of CUDA text, launches of their kernels, calls of libraries, workspaces."""
+"""Parts of programs: units of CUDA text, launches of their kernels, calls of libraries, workspaces."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ByValue:
 class Texture:
     """A kernel argument: the 64-bit handle of a texture object over an operand's memory.
 
-    One channel of `dtype` a texel, float16 read as float and the others as they are; no filtering, coordinates in
-    texels, clamped. `width` in texels, `pitch` in bytes from row to row. `height` rows for `tex2D`; 0 for one line of
-    `width` texels for `tex1Dfetch`.
+    A texel has one channel of `dtype`; float16 is read as float, other types as they are. There is no filtering, and
+    coordinates are in texels and clamped. `width` is in texels, `pitch` in bytes from row to row. `height` is the
+    number of rows for `tex2D`, or 0 for one line of `width` texels for `tex1Dfetch`.
     """
 
     buffer: str
@@ -43,9 +43,9 @@ class Texture:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transformed:
-    """A kernel argument: an input operand of float32, each row of it (its last dimension) multiplied by `matrix`.
+    """A kernel argument: a float32 input operand with each row (its last dimension) multiplied by `matrix`.
 
-    In float64, and rounded to float32 at the end. Copied into the kernel's parameter block.
+    The product is computed in float64, rounded to float32, and copied into the kernel's parameter block.
     """
 
     operand: str
@@ -54,19 +54,18 @@ class Transformed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A kernel argument of 128 bytes, by which the copy engine of compute capability 9.0 brings pixels of images whose
-    channels lie side by side: CUDA driver API, cuTensorMapEncodeIm2col.
+    """A 128-byte kernel argument: the im2col tensor map of compute capability 9.0 (cuTensorMapEncodeIm2col).
 
-    A window of positions lies over each image: `extent` rows and columns of them, `step` pixels apart, from pixel
-    `first` on, which is negative in the padding. A copy begins at a position and goes on column by column, row by row
-    and image by image, for `pixels` positions; of each it brings `channels` channels of the pixel that lies so many
-    rows and columns further on as the copy says, zeros beyond the image. Their 16 bytes are exchanged as
-    CU_TENSOR_MAP_SWIZZLE_128B does.
+    The TMA loads pixels of images whose channels lie side by side. A window of positions lies over each image: `extent`
+    rows and columns of them, `step` pixels apart, from pixel `first` on, which is negative in the padding. A copy
+    begins at a position and goes on column by column, row by row and image by image, for `pixels` positions. For each
+    position it loads `channels` channels of the pixel at the row and column offset that the copy names, and zeros
+    beyond the image. Groups of 16 bytes are permuted as CU_TENSOR_MAP_SWIZZLE_128B does.
     """
 
     buffer: str
     dtype: DType
-    """Of 16 bits."""
+    """A 16-bit type."""
     shape: tuple[int, int, int, int]
     """Images, rows, columns, channels."""
     first: tuple[int, int]
@@ -77,7 +76,7 @@ class TensorMap:
 
     @property
     def corners(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of the window, rows first: the pixel where it begins, and where it ends, from the image's last one on."""
+        """Corners of the window, rows first: its first pixel, and its end relative to the image's last pixel."""
         _, *sizes, _ = self.shape
         ends = zip(self.first, self.extent, self.step, sizes, strict=True)
         row, column = (first + (extent - 1) * step + 1 - size for first, extent, step, size in ends)
@@ -99,9 +98,9 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch. `grid` in blocks and `block` in threads, x first; `shared_bytes` is dynamic shared memory.
+    """One kernel launch. `grid` is in blocks and `block` in threads, x first; `shared_bytes` is dynamic shared memory.
 
-    `unit` names the text that the kernel is in.
+    `unit` names the text that contains the kernel.
     """
 
     entry: str
@@ -114,17 +113,17 @@ class Launch:
 
     @classmethod
     def of_blocks(cls, entry: str, blocks: int, threads: int, arguments: tuple[Argument, ...]) -> Launch:
-        """In one dimension: so many blocks of so many threads."""
+        """One-dimensional launch of `blocks` blocks of `threads` threads."""
         return cls(entry, (blocks, 1, 1), (threads, 1, 1), arguments)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LibraryCall:
-    """One call of a vendor's library, in stream order like a launch.
+    """One call of an NVIDIA library, in stream order like a launch.
 
-    `arguments` are the memory that it works on, in the order of the library's function: for cuFFT what is read, and
-    what is written; for cuBLAS both factors and the product. Nothing of `parameters` depends on the device, so that a
-    program has one fingerprint everywhere.
+    `arguments` are the buffers that it works on, in the order of the library's function: source and target for cuFFT,
+    both factors and the product for cuBLAS. `parameters` do not depend on the device, so that a program has one
+    fingerprint everywhere.
     """
 
     parameters: Parameters
@@ -132,51 +131,52 @@ class LibraryCall:
 
     @property
     def library(self) -> Library:
-        """Which one is called."""
+        """Library that is called."""
         return self.parameters.library
 
     def told(self) -> str:
-        """In a few words, for people."""
+        """Short description for people."""
         return f"{self.library} {self.parameters.told()}: {' -> '.join(each.buffer for each in self.arguments)}"
 
 
 Step = Launch | LibraryCall
-"""What is done in stream order, one after the other."""
+"""One action in stream order."""
 
 
 ALIGNMENT = 256
-"""Bytes; workspaces begin at multiples, and `Runtime.allocate` gives memory that does."""
+"""Bytes to whose multiples workspaces are aligned; memory of `Runtime.allocate` is aligned so too."""
 
 
 def aligned(nbytes: int) -> int:
-    """What so many bytes of workspace take, since the next ones begin at a multiple of ALIGNMENT."""
+    """Bytes that a workspace of `nbytes` takes, rounded up to a multiple of ALIGNMENT."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 class Lifetime(enum.StrEnum):
-    """How long a workspace keeps what is written into it."""
+    """Time for which a workspace keeps its contents."""
 
     CALL = "call"
-    """Until the program's last step: its contents are undefined at each start, and calls may not share it."""
+    """Until the program's last step: contents are undefined at each start, and calls may not share the workspace."""
     KEPT = "kept"
-    """From call to call of one bound program, undefined at the first: spectra of weights, state that is carried on."""
+    """For all calls of one bound program, undefined at the first one: spectra of weights, or the state of a signal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workspace:
-    """Scratch memory that a program's steps share, aligned to ALIGNMENT bytes; contents as `lifetime` says."""
+    """Scratch memory that a program's steps share, aligned to ALIGNMENT bytes; contents last as `lifetime` says."""
 
     name: str
     nbytes: int
     lifetime: Lifetime = Lifetime.CALL
     holds: tuple[str, ...] = ()
-    """Inputs of which alone its contents are made, by steps that read nothing else; other steps only read it. A plan
-    that holds these inputs makes it once (`generator.holding`). Empty where it depends on others too."""
+    """Inputs that alone determine the contents. The steps that write it read nothing else, and other steps only read
+    it. A plan with these inputs bound fills it once (`generator.holding`). Empty if the contents depend on other inputs
+    too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
-    """CUDA text that is compiled, cached and loaded by itself: names at its file scope are its own."""
+    """CUDA text that is compiled, cached and loaded as one module; names at its file scope are its own."""
 
     name: str
     source: str
@@ -184,19 +184,19 @@ class Unit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compilation:
-    """One unit as a compiler takes it: the text, and what a program's launches use of it."""
+    """One unit as a compiler takes it: the text, and the names in it that a program's launches use."""
 
     source: str
     entries: tuple[str, ...] = ()
     """Kernels that are launched, each once, in the order of their first launches."""
     constants: tuple[str, ...] = ()
-    """`__constant__` variables that are written, likewise."""
+    """`__constant__` variables that are written, each once, in the order of their first use."""
     shared_bytes: int = 0
-    """The most dynamic shared memory that a launch asks for."""
+    """Most bytes of dynamic shared memory that one launch requests."""
 
     @classmethod
     def of(cls, source: str, launches: tuple[Launch, ...]) -> Compilation:
-        """That of a text, of which all of `launches` are."""
+        """Compilation of a text for the launches of its kernels."""
         return cls(
             source,
             tuple(dict.fromkeys(launch.entry for launch in launches)),

@@ -1,7 +1,7 @@
-"""cuBLAS as a candidate: what other families have to beat, and what answers where it is the fastest.
+"""cuBLAS as a candidate: the time that other families must beat, and the winner where cuBLAS is fastest.
 
-cuBLAS takes matrices that lie column by column: memory that lies row by row is to it the transposed matrix. So it is
-asked for the transposed result, whose factors are those of ours in the other order, each with its own op.
+cuBLAS takes column-major matrices, so a row-major matrix is the transposed one to it. The call therefore computes the
+transposed result from the two factors in the other order, each with its own op.
 
 Source: cuBLAS API reference, CUDA 13: cublasCgemmStridedBatched, cublasCgemm3mStridedBatched.
 """
@@ -19,14 +19,14 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 STRIDED, LOOPED = "strided", "looped"
 STREAMS = {STRIDED: 1, LOOPED: 1, "two_streams": 2, "four_streams": 4, "eight_streams": 8}
-"""That products are spread over, by the value of `calls`. They have no parameter of their own: configs that were stored
-when all calls had one stream are points of the space still."""
+"""Number of streams for each value of `calls`. It is no parameter of its own, so that configs stored when all calls had
+one stream are still points of the space."""
 MOST_CALLS = 64
-"""Of one product each: more of them take longer to queue than they can save."""
+"""Most calls of one product each: more of them take longer to queue than they can save."""
 
 
 class CgemmCublas(Family):
-    """`cgemm` by cuBLAS. It never answers where nothing is stored."""
+    """`cgemm` by cuBLAS. It is never the default answer where nothing is stored."""
 
     name = "cgemm_cublas"
     may_answer = False

@@ -1,4 +1,4 @@
-"""How far the winner of one batch of products is from fitting another, in the unit of `generator.distances`."""
+"""Distance between two batches of products, in octaves of size (`generator.distances`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def between_products(one: Cgemm, other: Cgemm) -> float:
-    """`Problem.distance` of two batches of products: octaves of their sizes, and a conjugate is a sign alone."""
+    """`Problem.distance` of two batches of products: octaves of their sizes. A conjugate differs in a sign alone."""
     extents = ((one.batch, other.batch), (one.m, other.m), (one.n, other.n), (one.k, other.k))
     size = sum(octaves(here, there) for here, there in extents)
     pairs = ((one.a, other.a), (one.b, other.b))

@@ -12,7 +12,7 @@ from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.operation import Operation
 
 _PLAIN = CgemmPlain()
-"""A thread a result, and no constraint on the problem."""
+"""Simplest family: one thread per result, and no constraint on the problem."""
 
 _FAMILIES = (CgemmThin(), CgemmTiled(), CgemmWarpgroup(), CgemmTensor(), _PLAIN, CgemmCublas())
 

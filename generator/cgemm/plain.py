@@ -1,4 +1,4 @@
-"""A thread a result and every term where it is used: the simplest kernel, and the one that solves every `cgemm`."""
+"""`cgemm` with one thread per result and no tiles: the simplest kernel, which solves every problem."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.work import Work
 
 THREADS = 256
-"""By default: a multiprocessor holds eight such blocks."""
+"""Threads per block by default: an SM holds eight such blocks."""
 CHAIN = 256
-"""Terms that are added up one after the other. Of sums of equal signs the error grows with the root of their number, so
-that longer ones are sums of such sums."""
+"""Terms that are added one after the other. The error of a sum of equal signs grows with the root of their number, so
+longer sums are sums of such sums."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """One config on one problem."""
+    """Geometry of one config on one problem."""
 
     threads: int
     blocks: int
     unroll: int
     """Terms whose loads are in flight at once."""
     chain: int
-    """Terms that are added up one after the other; k where it is not more."""
+    """Terms that are added one after the other; k if that is less than CHAIN."""
     index: str
-    """The type that counts results."""
+    """CUDA type that counts results."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> Geometry:
@@ -42,13 +42,13 @@ class Geometry:
             blocks=-(-results // threads),
             unroll=config.integer("unroll"),
             chain=min(CHAIN, problem.k),
-            # The last block counts up to its last thread.
+            # The last block counts up to its last thread, beyond the results.
             index="unsigned" if results + threads < 2**32 else "unsigned long long",
         )
 
 
 class CgemmPlain(Family):
-    """`cgemm` with a thread a result."""
+    """`cgemm` with one thread per result."""
 
     name = "cgemm_plain"
 

@@ -1,4 +1,4 @@
-"""Batched complex matrix products as a problem: sizes, how the operands lie, operation counts."""
+"""Batched complex matrix products as a problem: sizes, operand layouts, operation counts."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from warpsmith.generator.cgemm.words import Op
 from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
 
 MAX_SIZE = 2**30 - 1
-"""A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count within a matrix."""
+"""Largest m, n or k. A row, plus what a block of threads reaches beyond it, stays below 2^31: kernels count in int
+within a matrix."""
 MAX_BATCH = 2**30 - 1
-"""A grid has a block for each, and likewise what the last block counts beyond them."""
+"""Largest batch. A grid has a block for each product, and the last block counts beyond the batch."""
 MAX_ELEMENTS = 2**36
-"""Of an operand: half a terabyte. A thread for each element of so many makes no more blocks than a grid may have."""
+"""Most elements of an operand: half a terabyte. One thread per element makes no more blocks than a grid may have."""
 
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.ROWWISE, Accuracy.NORMWISE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cgemm(Problem):
-    """One complex matrix product for each index of a batch: c[i] = op(a[i]) @ op(b[i]), with op(a[i]) of m x k and
-    op(b[i]) of k x n.
+    """One complex matrix product for each index of a batch: c[i] = op(a[i]) @ op(b[i]).
 
-    Shapes, all complex64, row-major and dense: a (batch, m, k) where its op is `n`, else (batch, k, m); b (batch, k, n)
-    where its op is `n`, else (batch, n, k); c (batch, m, n). A plan takes (a, b).
+    op(a[i]) is m x k and op(b[i]) is k x n. Shapes, all complex64, row-major and dense: a (batch, m, k) if its op is
+    `n`, else (batch, k, m); b (batch, k, n) if its op is `n`, else (batch, n, k); c (batch, m, n). A plan takes (a, b).
 
     Args:
         batch: number of products.
         m: rows of a result.
         n: columns of a result.
         k: terms of each sum.
-        a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
-        b: likewise of b.
-        accuracy: what the error bound of 1e-6 is relative to. `elementwise`, the default, is each result's own sum of
-            |terms|, those of |a| |b|, in its real and imaginary part alike: a product's two parts share its terms.
-            `normwise` is twice the root mean square of the real numbers of its whole matrix c[i], or that sum where it
-            is larger: it admits numbers that are split relative to the largest of a tile, which keep what is within
-            2^-16 of that to float32's last bits, and less of what is smaller. `rowwise` is the same of each row of
-            c[i] by itself: rows of op(a[i]) may be of any size beside each other.
+        a: operation on the matrices of a: `n` none, `t` transposed, `c` transposed and conjugated.
+        b: operation on the matrices of b, likewise.
+        accuracy: quantity that the error bound of 1e-6 is relative to. `elementwise`, the default, is each result's own
+            sum of |terms| = |a| |b|, the same for its real and imaginary part, which share these terms. `normwise` is
+            twice the root mean square of the real numbers of the whole matrix c[i], or that sum if it is larger. It
+            admits numbers that are split relative to the largest number of a tile: those within 2^-16 of it keep
+            float32's last bits, smaller ones fewer. `rowwise` is the same for each row of c[i]: rows of op(a[i]) may
+            differ in size by any factor.
 
     Raises:
         BadArgument: a size below 1 or from 2^30 on, a matrix of 2^31 elements or more, or an unknown op or accuracy.
 
-    What is not finite in a row of op(a) or a column of op(b) makes results of that row or column not finite, and no
-    others. Unless it is `elementwise`, an infinity may give NaNs where others give infinities, and tiles of numbers
-    below 2^-112 throughout lose digits.
+    A number that is not finite in a row of op(a) or a column of op(b) makes results of that row or column not finite,
+    and no others. Except with `elementwise`, an infinity may give NaNs where other libraries give infinities, and tiles
+    whose numbers are all below 2^-112 lose digits.
 
-    Source: the products of a convolution by Fourier transforms, Mathieu et al. 2014, "Fast Training of Convolutional
-    Networks through FFTs", section 2; one for each frequency.
+    Source: the products of a convolution by Fourier transforms, one for each frequency: Mathieu et al. 2014, "Fast
+    Training of Convolutional Networks through FFTs", section 2.
     """
 
     operation: ClassVar[str] = "cgemm"
@@ -91,20 +91,23 @@ class Cgemm(Problem):
 
     @property
     def multiply_adds(self) -> int:
-        """Real ones, 4 m n k a product."""
+        """Real multiply-adds: 4 m n k per product."""
         return 4 * self.batch * self.m * self.n * self.k
 
     @property
     def flops(self) -> int:
-        """8 m n k a product: a complex multiply-add is four real ones."""
+        """Floating-point operations: 8 m n k per product, since a complex multiply-add is four real ones."""
         return 2 * self.multiply_adds
 
     def distance(self, other: Problem) -> float | None:
-        """In octaves of batch, m, n and k; other ops count as so many."""
+        """Octaves of batch, m, n and k; other ops count as fixed numbers of octaves."""
         return between_products(self, other) if isinstance(other, Cgemm) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In batch, m, n and k. A winner under another accuracy is right wherever its family solves the problem."""
+        """True if the problems differ only in batch, m, n, k and accuracy.
+
+        A winner under another accuracy is right wherever its family solves the problem.
+        """
         return isinstance(other, Cgemm) and (self.a, self.b) == (other.a, other.b)
 
     def spec(self) -> dict[str, Any]:
@@ -125,7 +128,7 @@ class Cgemm(Problem):
             "m": self.m,
             "n": self.n,
             "k": self.k,
-            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "a": None if self.a is Op.N else self.a,
             "b": None if self.b is Op.N else self.b,
             "accuracy": None if self.accuracy is Accuracy.ELEMENTWISE else self.accuracy,

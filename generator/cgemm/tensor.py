@@ -1,9 +1,9 @@
-"""Results of warps by products of the tensor cores, each float32 as two tf32 numbers: as accurate as float32 sums.
+"""`cgemm` by tensor-core warps (mma.sync) with each float32 split into two tf32 numbers: as accurate as float32 sums.
 
-A float32 is the sum of two tf32 numbers but for its last bit, and keeps its exponent. Of the four products of two such
-sums the one of both small parts is left out. Tensor cores cut their sums off where float32 rounds them, so that long
-sums of theirs shrink: here each of them has 8 terms, small products first, and joins the others by a float32 addition.
-Operands lie in shared memory as they lie in global memory and are split in registers.
+A float32 is the sum of two tf32 numbers except for its last bit, with the same range of exponents. The product of two
+such sums has four products, and the one of both small parts is left out. Tensor cores truncate sums where float32
+rounds, so long sums in them shrink. Here each of their sums has 8 terms, small products first, and a float32 addition
+joins it to the others. Operands have the same layout in shared as in global memory and are split in registers.
 
 Source: Markidis et al. 2018, "NVIDIA Tensor Core Programmability, Performance and Precision", section V (numbers in two
 parts); Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
@@ -26,13 +26,13 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
 LEAST_CAPABILITY = (8, 0)
-"""The first one whose tensor cores take tf32 numbers."""
+"""First compute capability with tf32 tensor cores."""
 LIKELY_SIZE = 32
-"""Rows, columns and terms from which on products of tensor cores are expected to win."""
+"""Rows, columns and terms from which on tensor-core products are expected to win."""
 
 
 class CgemmTensor(Family):
-    """`cgemm` on the tensor cores, in three products of tf32 numbers for each of float32."""
+    """`cgemm` on tensor cores, with three tf32 products for each float32 product (3xTF32)."""
 
     name = "cgemm_tensor"
 

@@ -1,4 +1,4 @@
-"""Configs of `cgemm_tensor` that are good without any search, and where a search begins."""
+"""Default config of `cgemm_tensor`, and the configs that a search begins with."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
 DEFAULT_ROWS, DEFAULT_COLUMNS = 16, 32
-"""Of a warp: with so few, 128 registers of a thread suffice."""
+"""Rows and columns of a warp's results by default: with so few, 128 registers per thread suffice."""
 DEFAULT_WARPS = 8
-"""Four by two of a block, whose tile is 64 by 64."""
+"""Warps per block by default, four by two: a block's tile is 64 by 64."""
 DEFAULT_TERMS, DEFAULT_STAGES, DEFAULT_BLOCKS = 16, 3, 2
-"""Two blocks share a multiprocessor: four warps for each of its tensor cores, since a product waits for the one before
-it, and one block multiplies while another begins or ends."""
+"""Terms, stages and blocks per SM by default. Two blocks share an SM, four warps for each of its tensor cores: a
+product waits for the one before it, and one block multiplies during the prologue or the epilogue of the other."""
 STARTS: tuple[dict[str, Value], ...] = (
     {"multiplies": 3},
     {"rows": 32, "columns": 16, "block_rows": 2, "block_columns": 2, "min_blocks": 3},
@@ -28,13 +28,13 @@ STARTS: tuple[dict[str, Value], ...] = (
     {"rows": 32, "min_blocks": 0},
     {"terms": 32, "stages": 2},
 )
-"""What differs from the default: fewer products, smaller blocks with more registers, other tiles of a warp, larger
-ones, which split fewer numbers, and fewer barriers."""
+"""Changes to the default that a search begins with: fewer products, smaller blocks with more registers, other warp
+tiles, larger tiles, which split fewer numbers, and fewer barriers."""
 
 
 @lru_cache(maxsize=256)
 def tensor_default(problem: Cgemm, device: Device) -> Config:
-    """16 by 32 results a warp and 64 by 64 a block, or what fits."""
+    """16 by 32 results per warp and 64 by 64 per block, or as much as fits."""
     rows, block_rows = _shape(problem.m, DEFAULT_ROWS, 4)
     columns, block_columns = _shape(problem.n, DEFAULT_COLUMNS, 2)
     terms = next((each for each in TERMS[::-1] if each <= DEFAULT_TERMS and each < 2 * problem.k), SLICE)
@@ -58,12 +58,12 @@ def tensor_default(problem: Cgemm, device: Device) -> Config:
 
 @lru_cache(maxsize=256)
 def tensor_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
-    """The configs that are most like STARTS, each once."""
+    """The legal configs most like STARTS, each once."""
     return changed(tensor_space(problem, device), tensor_default(problem, device), STARTS)
 
 
 def _shape(size: int, most: int, most_warps: int) -> tuple[int, int]:
-    """Results of a warp along one side, and warps."""
+    """Results of a warp along one side, and warps along it."""
     own = most if size > OWN[0] else OWN[0]
     warps = 1
     while warps < most_warps and own * warps < size:

@@ -1,4 +1,4 @@
-"""The tiles of one config of `cgemm_tensor` on one problem: who computes what, and what lies where in shared memory."""
+"""Tiles of one config of `cgemm_tensor` on one problem: the work of warps, and the layout of shared memory."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from warpsmith.generator.cgemm.tiled_geometry import PAIR, WARP, Geometry, Side
 from warpsmith.generator.space import Config
 
 SLICE = 8
-"""Terms of one product of the tensor cores, which are rounded as float32 rounds before they join the others."""
+"""Terms of one tensor-core product; its sums are rounded as float32 before they join the others."""
 FRAGMENT_ROWS, FRAGMENT_COLUMNS = 16, 8
-"""Results of one such product."""
+"""Rows and columns of one such product."""
 CHAIN = 256 * SLICE
-"""Terms of so many sums that are added up one after the other; longer ones are sums of such sums."""
+"""Terms that are added one after the other, in 256 sums of a slice each; longer sums are sums of such sums."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorSide(Side):
-    """One operand's tiles: `own` results along its side are a warp's, and `threads` counts a block's warps there."""
+    """Tiles of one operand: `own` rows or columns belong to a warp, `threads` counts a block's warps on the side."""
 
     @property
     def pitch(self) -> int:
-        """Complex numbers from row to row of a slice in shared memory.
+        """Complex numbers from one row of a slice to the next in shared memory.
 
-        Eight threads are served at once. Where terms lie side by side, they read 64 bytes of two rows that follow each
-        other. Else they read two times 16 bytes, 64 bytes apart, of four rows: 16 bytes more than a multiple of 128
-        from row to row put them into banks of their own.
+        Eight threads are served at once. If terms lie side by side, they read 64 bytes of each of two consecutive rows.
+        Else they read two times 16 bytes, 64 bytes apart, of four rows. A row pitch of 16 bytes more than a multiple of
+        128 puts those into different banks.
         """
         return SLICE if self.terms_inner else self.block + PAIR
 
     @property
     def slice(self) -> int:
-        """Complex numbers from slice to slice: of rows of terms, as many bytes more as put copies into other banks."""
+        """Complex numbers from slice to slice; if terms lie side by side, padded so that copies hit different banks."""
         return SLICE * (self.block + 1) if self.terms_inner else SLICE * self.pitch
 
     @property
@@ -41,16 +41,16 @@ class TensorSide(Side):
 
     @property
     def in_pairs(self) -> bool:
-        """A thread's columns lie in pairs, so that one store takes two."""
+        """True if a thread's columns lie in pairs, so that one store takes two."""
         return self.name == "b"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TensorGeometry(Geometry):
-    """One config on one problem. There are no lanes: the tensor cores say which thread of a warp holds what."""
+    """Geometry of one config. It has no lanes: the tensor cores prescribe which thread of a warp holds which result."""
 
     slices: int
-    """That are written out."""
+    """Slices that are unrolled."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> TensorGeometry:
@@ -79,7 +79,7 @@ class TensorGeometry(Geometry):
 
     @property
     def slice_instructions(self) -> int:
-        """Of a warp for a slice: products, sums of theirs, and parts of numbers."""
+        """Instructions of a warp per slice: products, additions of their sums, and splits of numbers."""
         a, b = self.a.own, self.b.own
         parts, sums = (3, 3) if self.multiplies == 3 else (2, 2)
         fragments = (a // FRAGMENT_ROWS) * (b // FRAGMENT_COLUMNS)
@@ -88,5 +88,5 @@ class TensorGeometry(Geometry):
 
     @property
     def written(self) -> int:
-        """Instructions."""
+        """Unrolled instructions."""
         return self.slice_instructions * self.slices

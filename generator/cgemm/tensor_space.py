@@ -1,4 +1,4 @@
-"""What may be chosen of `cgemm_tensor`."""
+"""Search space of `cgemm_tensor`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 OWN = (16, 32, 64)
-"""Rows of a result that a warp has, or columns; of two products across at the least, since a read may bring two."""
+"""Rows or columns of a warp's results. At least two products lie across, since one read may serve two."""
 WARPS = (1, 2, 4)
 TERMS = (8, 16, 32)
 STAGES = (1, 2, 3, 4)
@@ -29,18 +29,18 @@ MULTIPLIES = (4, 3)
 PRODUCTS = (1, 2, 4, 8)
 MIN_BLOCKS = (0, 2, 3, 4)
 MOST_WARPS = 8
-"""Of a block."""
+"""Most warps per block."""
 OTHER_REGISTERS = 24
-"""What a thread needs beside its sums and their factors: two products under way, addresses, counters."""
+"""Registers of a thread besides accumulators and factors: two products in flight, addresses, counters."""
 MIN_RESULTS = 32 * 16
-"""Of a warp, where results are as large: both parts of a number are made for each warp that reads it."""
+"""Least results of a warp, if the result has as many: each warp splits the numbers that it reads."""
 MOST_OBLONG = 2
-"""How many times as long as wide a tile may be, where results are not: it reads what its sides have added up."""
+"""Largest ratio of a tile's sides, unless the result is longer: a tile reads the sum of its sides."""
 
 
-@functools.lru_cache(maxsize=64)  # the product of a layer is that of several families
+@functools.lru_cache(maxsize=64)  # several families of a layer have the same product
 def tensor_space(problem: Cgemm, device: Device) -> Space:
-    """The space of `cgemm_tensor` for a problem on a device."""
+    """Search space of `cgemm_tensor` for a problem on a device."""
     return Space(
         parameters=(
             Parameter("rows", OWN, "rows of a result a warp"),
@@ -118,7 +118,7 @@ def _warp_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     reads = tuple(each for each in tensor_names() if each not in ("splits", "multiplies", "slices"))
 
-    @functools.lru_cache(maxsize=1)  # two rules ask for the same one after the other
+    @functools.lru_cache(maxsize=1)  # two constraints evaluate the same values one after the other
     def geometry(*values: int) -> TensorGeometry:
         chosen = dict(zip(reads, values, strict=True))
         return TensorGeometry.of(problem, Config.of({**chosen, "splits": 1, "multiplies": 4, "slices": 1}))
@@ -136,7 +136,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
 
 
 def tensor_names() -> tuple[str, ...]:
-    """The parameters in order."""
+    """Names of the parameters, in order."""
     return (
         *("rows", "columns", "block_rows", "block_columns"),
         *("terms", "stages", "slices", "products", "splits", "multiplies", "min_blocks"),
@@ -144,7 +144,7 @@ def tensor_names() -> tuple[str, ...]:
 
 
 def registers(rows: int, columns: int, multiplies: int) -> int:
-    """Of a thread at the least: its sums, and two parts of each number that is multiplied."""
-    parts = 3 if multiplies == 3 else 2  # and as many sums for each result
+    """Least registers of a thread: its accumulators, and two parts of each number that is multiplied."""
+    parts = 3 if multiplies == 3 else 2  # parts of a number, and accumulators per result
     down, across = rows // FRAGMENT_ROWS, columns // FRAGMENT_COLUMNS
     return 4 * parts * (down * across + 2 + across) + OTHER_REGISTERS

@@ -1,4 +1,4 @@
-"""A cgemm problem as text for CUDA: what its templates are given as `p`, and how their kernels are called."""
+"""CUDA text of a cgemm problem: the values that its templates take as `p`, and the arguments of their kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsmith.generator.program import Argument, Pointer
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CgemmText:
-    """Sizes in elements."""
+    """Template values of a problem, with sizes in elements."""
 
     key: str
     batch: int
@@ -20,11 +20,11 @@ class CgemmText:
     n: int
     k: int
     a_transposed: bool
-    """Whether the rows of a in memory are of k."""
+    """True if a is (k, m) in memory."""
     b_transposed: bool
-    """Whether the rows of b in memory are of n."""
+    """True if b is (n, k) in memory."""
     a_sign: str
-    """Of the imaginary part of op(a) against that of a in memory: `` or `-`."""
+    """Sign of op(a)'s imaginary part relative to a in memory: `` or `-`."""
     b_sign: str
 
     @classmethod
@@ -47,12 +47,12 @@ def _sign(op: Op) -> str:
 
 
 def require_cgemm(problem: Problem) -> Cgemm:
-    """`problem`, known to be a Cgemm. Raises TypeError where it is not."""
+    """`problem`, typed as a Cgemm. Raises TypeError for another operation."""
     if not isinstance(problem, Cgemm):
         raise TypeError(f"not a cgemm problem: {problem.key()}")
     return problem
 
 
 def cgemm_arguments(problem: Cgemm) -> tuple[Argument, ...]:
-    """The addresses of all operands, inputs first, as every template declares them."""
+    """Addresses of all operands, inputs first, as every template declares them."""
     return tuple(Pointer(operand.name) for operand in problem.operands)

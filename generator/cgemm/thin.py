@@ -1,9 +1,9 @@
-"""Products of few rows or few columns: the other operand is read once, straight into registers, as fast as memory is.
+"""`cgemm` with few rows or few columns: reads the long operand once, straight into registers, at the rate of memory.
 
-Where results have one to four columns, each number of a is multiplied by as many of b: tiles that would be used again
-have nothing to win, and the sums cost a thread little. Threads read neighbouring numbers of the long operand, whichever
-way it lies: along its terms, where some lanes of a warp share a sum, or along its rows, where each thread has rows of
-its own, and warps share sums where rows are few. Shared sums are added up in a fixed order.
+If results have one to four columns, each number of a is used once per column. Tiles in shared memory would save
+nothing, and the accumulators need few registers. Threads read neighbouring numbers of the long operand in either
+layout. Along its terms, some lanes of a warp share a sum. Along its rows, each thread has rows of its own, and warps
+share sums if there are few rows. Shared sums are added in a fixed order.
 
 Source: Bell and Garland 2009, "Implementing Sparse Matrix-Vector Multiplication on Throughput-Oriented Processors" (a
 thread or several a row, whichever reads neighbours); Rivera et al. 2021, "TSM2X: High-performance tall-and-skinny
@@ -35,9 +35,10 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 from warpsmith.generator.work import Work
 
 USUAL_LANES, USUAL_ROWS, USUAL_THREADS = 8, 4, 256
-"""Lanes that share a sum read 128 bytes that lie together; a thread has four rows of the long operand on their way."""
+"""Default lanes per sum, rows per thread and threads per block. Eight lanes that share a sum read 128 contiguous bytes;
+a thread has loads of four rows of the long operand in flight."""
 BUSY = 1024
-"""Threads of a multiprocessor, below which warps share sums."""
+"""Threads per SM, below which warps share sums."""
 
 
 class CgemmThin(Family):
@@ -53,7 +54,7 @@ class CgemmThin(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Whatever it solves."""
+        """True for every problem that the family solves on a GPU."""
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device

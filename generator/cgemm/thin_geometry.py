@@ -1,4 +1,4 @@
-"""A config of `cgemm_thin` on a problem: who reads what, and who adds up."""
+"""Geometry of one config of `cgemm_thin` on a problem: which threads read what, and which share sums."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.space import Config
 
 THIN = 4
-"""Rows or columns of a result at the most."""
+"""Most rows or columns of a result."""
 THREADS = (64, 128, 256, 512)
 SHARERS = (1, 2, 4, 8, 16, 32)
 OWN = (1, 2, 4, 8)
 UNROLLS = (1, 2, 4, 8, 16)
 MOST_SUMS = 32
-"""Of a thread, two registers each."""
+"""Most accumulators of a thread, two registers each."""
 MOST_SHARED_BYTES = 48 * 1024
-"""That a block has without asking for more."""
+"""Bytes of shared memory per block without an opt-in."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThinShape:
-    """The long and the thin operand of a problem, and how they lie in memory.
+    """Long and thin operand of a problem, and their memory layouts.
 
-    The long one has rows, as many as the result has along its long side; the thin one has a column for each of the few.
+    The long one has as many rows as the result's long side. The thin one has a column for each line of the short side.
     """
 
     problem: Cgemm
@@ -35,27 +35,27 @@ class ThinShape:
 
     @property
     def rows(self) -> int:
-        """Of the long operand."""
+        """Rows of the long operand."""
         return max(self.problem.m, self.problem.n)
 
     @property
     def thin(self) -> int:
-        """Columns of the thin one."""
+        """Columns of the thin operand."""
         return min(self.problem.m, self.problem.n)
 
     @property
     def is_by_terms(self) -> bool:
-        """Whether the terms of a row of the long operand lie together, and not its rows."""
+        """True if the terms of a row of the long operand lie side by side, False if its rows do."""
         return not self.problem.a.transposes if self.is_a_long else self.problem.b.transposes
 
     @property
     def is_thin_by_terms(self) -> bool:
-        """Whether the terms of a column of the thin one do."""
+        """True if the terms of a column of the thin operand lie side by side."""
         return self.problem.b.transposes if self.is_a_long else not self.problem.a.transposes
 
     @property
     def vector(self) -> int:
-        """Numbers of the long operand that are read at once: two terms of a row, or two rows."""
+        """Numbers of the long operand per vector load: two terms of a row, or two rows."""
         return 1 if (self.problem.k if self.is_by_terms else self.rows) % 2 else 2
 
     @property
@@ -65,16 +65,16 @@ class ThinShape:
 
     @property
     def row_vectors(self) -> int:
-        """Rows, or what is read of them at once."""
+        """Rows of the long operand, or vectors of them."""
         return self.rows if self.is_by_terms else self.rows // self.vector
 
     @property
     def sums(self) -> int:
-        """Of a thread, for each of its own rows or pairs of rows."""
+        """Accumulators of a thread for each of its rows or pairs of rows."""
         return self.thin * (1 if self.is_by_terms else self.vector)
 
     def shared_bytes(self, threads: int, sharers: int, own: int) -> int:
-        """Of a block, for what all but the first of those that share a sum have of it."""
+        """Bytes of shared memory per block for partial sums: of all threads that share a sum but the first."""
         if self.is_by_terms:
             return 0
         return 8 * (sharers - 1) * (threads // sharers) * own * self.sums
@@ -82,7 +82,7 @@ class ThinShape:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ThinGeometry:
-    """One config on one problem."""
+    """Geometry of one config on one problem."""
 
     shape: ThinShape
     threads: int
@@ -97,12 +97,12 @@ class ThinGeometry:
 
     @property
     def slots(self) -> int:
-        """Groups of rows of a block."""
+        """Groups of rows per block."""
         return self.threads // self.sharers
 
     @property
     def groups(self) -> int:
-        """Of a product: what a thread has is one."""
+        """Groups of rows per product; a thread has one group."""
         return -(-self.shape.row_vectors // self.own)
 
     @property
@@ -111,36 +111,36 @@ class ThinGeometry:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the last groups of rows have fewer of them."""
+        """True if the last group of rows has fewer rows."""
         return self.shape.row_vectors % self.own != 0
 
     @property
     def is_exact(self) -> bool:
-        """Whether the last block is full."""
+        """True if the last block is full."""
         return self.shape.problem.batch * self.groups % self.slots == 0
 
     @property
     def steps(self) -> int:
-        """Of a sum that each thread has."""
+        """Steps of a sum for each thread."""
         return self.shape.term_vectors // self.sharers
 
     @property
     def rest(self) -> int:
-        """Threads of those that share a sum that have one step more."""
+        """Threads, among those that share a sum, with one step more."""
         return self.shape.term_vectors % self.sharers
 
     @property
     def chain_steps(self) -> int:
-        """Whose terms are added up one after the other; 0 for all."""
+        """Steps whose terms are added one after the other; 0 for all."""
         steps = CHAIN // (self.shape.vector if self.shape.is_by_terms else 1)
         return steps if self.steps > steps else 0
 
     @property
     def results(self) -> int:
-        """Rows of the result that a thread has."""
+        """Rows of the result per thread."""
         return self.own * (1 if self.shape.is_by_terms else self.shape.vector)
 
     @property
     def index(self) -> str:
-        """The type that counts groups, of blocks beyond the last one too."""
+        """CUDA type that counts groups, beyond the last one in the last block too."""
         return "unsigned" if self.blocks * self.slots < 2**32 else "unsigned long long"

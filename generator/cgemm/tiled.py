@@ -1,12 +1,12 @@
-"""Several results a thread, in registers, and tiles of both operands in shared memory, copied while others are used.
+"""`cgemm` with several results per thread in registers, and tiles of both operands in shared memory, copied ahead.
 
-Conjugates are signs of multiply-adds, and operands that lie transposed are read as they lie, so that nothing but the
-multiply-adds is left of a complex product. Long sums are sums of shorter ones: a thread adds what it has to its results
-in memory from time to time, which costs no registers.
+Conjugates are signs of multiply-adds, and transposed operands are read as they lie, so a complex product is nothing but
+its multiply-adds. Long sums are sums of shorter ones: from time to time a thread adds its accumulators to its results
+in memory, which costs no registers.
 
 Source: Volkov and Demmel 2008, "Benchmarking GPUs to Tune Dense Linear Algebra" (tiles in registers), with the
-asynchronous copies of compute capability 8.0; the parts of a split sum are added up in a fixed
-order, as in split-K of CUTLASS.
+asynchronous copies of compute capability 8.0. The parts of a split sum are added in a fixed order, as in split-K of
+CUTLASS.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
 
 PARTS = "parts"
-"""The workspace for the parts of split sums."""
+"""Name of the workspace for the parts of split sums."""
 SUM_THREADS = 256
 
 
 class CgemmTiled(Family):
-    """`cgemm` as sums in registers."""
+    """`cgemm` with accumulators in registers."""
 
     name = "cgemm_tiled"
 
@@ -63,30 +63,30 @@ class CgemmTiled(Family):
 
 
 class Blocks(Protocol):
-    """What a geometry says of the grid of a kernel that has a block for each tile."""
+    """Grid and block of a kernel that has a block for each tile, as geometries give them."""
 
     @property
     def threads(self) -> int:
-        """Of one product in a block."""
+        """Threads of one product in a block."""
 
     @property
     def products(self) -> int:
-        """Of a block."""
+        """Products per block."""
 
     @property
     def splits(self) -> int:
-        """Parts of a sum, each of a block of its own."""
+        """Parts of a sum (split-K), each of a block of its own."""
 
     @property
     def blocks(self) -> int: ...
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
 
 
 def tile_launch(family: str, geometry: Blocks, arguments: tuple[Argument, ...]) -> Launch:
-    """Of the kernel whose blocks do the tiles."""
+    """Launch of the kernel whose blocks compute the tiles."""
     return Launch(
         entry=family,
         grid=(geometry.blocks, 1, 1),
@@ -97,7 +97,7 @@ def tile_launch(family: str, geometry: Blocks, arguments: tuple[Argument, ...]) 
 
 
 def tile_program(family: str, problem: Cgemm, config: Config, geometry: Blocks, source: str) -> Program:
-    """A kernel with a block for each tile, and where sums are split another one that adds their parts up."""
+    """Kernel with a block for each tile; if sums are split, another kernel adds their parts."""
     a, b, c = cgemm_arguments(problem)
     launch = tile_launch(family, geometry, (a, b, c if geometry.splits == 1 else Pointer(PARTS)))
     if geometry.splits == 1:

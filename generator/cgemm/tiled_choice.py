@@ -1,4 +1,4 @@
-"""Configs of `cgemm_tiled` that are good without any search, and where a search begins."""
+"""Default config of `cgemm_tiled`, and the configs that a search begins with."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
 DEFAULT_THREADS = 128
-"""Three blocks of so many, with 32 sums a thread, share a multiprocessor: one copies or stores, the others multiply."""
+"""Threads per block by default. Three such blocks with 32 accumulators per thread share an SM: one copies or stores
+while the others multiply."""
 DEFAULT_TERMS, DEFAULT_STAGES = 8, 3
 FILLING = 2
-"""Blocks for each multiprocessor, below which a sum is split."""
+"""Blocks per SM, below which a sum is split."""
 STARTS: tuple[dict[str, Value], ...] = (
     {"multiplies": 3},
     {"rows": 8, "columns": 4, "block_rows": 16, "block_columns": 16},
@@ -23,12 +24,13 @@ STARTS: tuple[dict[str, Value], ...] = (
     {"rows": 8, "columns": 6, "block_rows": 8, "block_columns": 16, "multiplies": 3},
     {"terms": 16, "stages": 2},
 )
-"""What differs from the default: fewer products, the larger tiles that read less, and longer ones that wait less."""
+"""Changes to the default that a search begins with: fewer products, larger tiles that read less, and longer ones that
+wait less."""
 
 
 @lru_cache(maxsize=256)
 def tiled_default(problem: Cgemm, device: Device) -> Config:
-    """Eight by four results a thread and 64 by 64 a block, or what fits."""
+    """Eight by four results per thread and 64 by 64 per block, or as much as fits."""
     rows, block_rows = _shape(problem.m, 8, 8)
     columns, block_columns = _shape(problem.n, 4, 16)
     threads = block_rows * block_columns
@@ -54,18 +56,18 @@ def tiled_default(problem: Cgemm, device: Device) -> Config:
 
 @lru_cache(maxsize=256)
 def tiled_starts(problem: Cgemm, device: Device) -> tuple[Config, ...]:
-    """The configs that are most like STARTS, each once."""
+    """The legal configs most like STARTS, each once."""
     return changed(tiled_space(problem, device), tiled_default(problem, device), STARTS)
 
 
 def changed(space: Space, default: Config, starts: Iterable[Mapping[str, Value]]) -> tuple[Config, ...]:
-    """The configs of a space that are most like its default with some values changed, each once."""
+    """The legal configs most like the default with some values changed, each once."""
     found = (space.like({**default.values(), **changes}) for changes in starts)
     return tuple(dict.fromkeys(config for config in found if config is not None and config != default))
 
 
 def _shape(size: int, most: int, most_threads: int) -> tuple[int, int]:
-    """Results of a thread along one side, and threads."""
+    """Results of a thread along one side, and threads along it."""
     own = next(each for each in (most, most // 2, 2, 1) if each * most_threads // 2 <= size or each == 1)
     threads = 1
     while threads < most_threads and own * threads < size:
@@ -74,7 +76,7 @@ def _shape(size: int, most: int, most_threads: int) -> tuple[int, int]:
 
 
 def splits_for(problem: Cgemm, blocks: int, device: Device) -> int:
-    """Parts of a sum, so many that there are enough blocks."""
+    """Parts of a sum, enough for FILLING blocks per SM if possible."""
     enough = FILLING * device.multiprocessors
     able = [each for each in SPLITS if each == 1 or each * LEAST_PART <= problem.k]
     return next((each for each in able if blocks * each >= enough), able[-1])

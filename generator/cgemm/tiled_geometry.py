@@ -1,4 +1,4 @@
-"""The tiles of one config of `cgemm_tiled` on one problem: who computes what, and what lies where in shared memory."""
+"""Tiles of one config of `cgemm_tiled` on one problem: the work of threads, and the layout of shared memory."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from warpsmith.generator.space import Config
 
 COMPLEX_BYTES = 8
 PAIR = 2
-"""Complex numbers of 16 bytes, the most that a thread copies or reads at once. A round of the sums is of so many terms,
-too: where those lie side by side, one read brings both."""
+"""Complex numbers in 16 bytes, the most that a thread copies or reads at once. A round of the sums has PAIR terms too:
+if terms lie side by side, one read brings both."""
 CHAIN = 512
-"""Terms that are added up one after the other, about. Of sums of equal signs the error grows with the root of their
-number, so that longer ones are sums of such sums."""
+"""Terms that are added one after the other, about. The error of a sum of equal signs grows with the root of their
+number, so longer sums are sums of such sums."""
 MAX_WRITTEN = 2048
-"""Multiply-adds of real numbers that are written out in the loop over a tile's terms, or one round."""
+"""Most real multiply-adds that are unrolled in the loop over a tile's terms; one round may have more."""
 WARP = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OperandTiles:
-    """One operand's tiles: of a, whose results lie in its rows, or of b, whose results lie in its columns."""
+    """Tiles of one operand: of a, whose rows are the result's rows, or of b, whose columns are the result's columns."""
 
     name: str
     size: int
-    """Rows of c that it gives, or columns."""
+    """Rows (for a) or columns (for b) of c."""
     own: int
-    """Of a thread, or of a group of threads that multiply together."""
+    """Rows or columns of a thread, or of a group of threads that multiply together."""
     threads: int
-    """Of a block's part of one product, along this side; or such groups."""
+    """Threads, or such groups, of one product in a block along this side."""
     terms: int
-    """Of a tile."""
+    """Terms of a tile."""
     sum_length: int
-    """k: terms in memory."""
+    """Terms of a whole sum: k."""
     terms_inner: bool
-    """Whether terms lie side by side in memory, and so in shared memory; else results do."""
+    """True if terms lie side by side in global and shared memory, False if rows or columns of the result do."""
 
     @property
     def block(self) -> int:
-        """Rows of c, or columns, that a tile gives."""
+        """Rows or columns of c that a tile covers."""
         return self.own * self.threads
 
     @property
@@ -50,12 +50,12 @@ class OperandTiles:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the last tile reaches beyond the result."""
+        """True if the last tile reaches beyond the result."""
         return self.size % self.block != 0
 
     @property
     def inner(self) -> int:
-        """Extent of memory's rows."""
+        """Numbers in a row of memory."""
         return self.sum_length if self.terms_inner else self.size
 
     @property
@@ -71,7 +71,7 @@ class OperandTiles:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side(OperandTiles):
-    """One operand's tiles as they lie in memory: `own` results along its side are a thread's."""
+    """Tiles of one operand as they lie in memory: `own` rows or columns of the result belong to a thread."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config, name: str) -> Self:
@@ -88,10 +88,10 @@ class Side(OperandTiles):
 
     @property
     def pitch(self) -> int:
-        """Complex numbers from row to row of a tile in shared memory.
+        """Complex numbers from one row of a tile to the next in shared memory.
 
-        Where terms lie side by side, the eight threads that are served at once read 16 bytes of eight rows: an odd
-        number of 16 bytes from row to row puts them into banks of their own. Else they read one row.
+        If terms lie side by side, the eight threads that are served at once read 16 bytes of each of eight rows: a row
+        pitch of an odd number of 16 bytes puts them into different banks. Else they read one row.
         """
         return self.terms + PAIR * (self.terms // PAIR % 2 == 0) if self.terms_inner else self.block
 
@@ -103,27 +103,31 @@ class Side(OperandTiles):
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a thread's results lie in pairs: where results lie side by side, so that one read brings two; and of
-        columns always, so that one store takes two.
+        """True if a thread's results lie in pairs.
+
+        An even number of them does if results lie side by side, so that one read brings two. An even number of columns
+        always does, so that one store takes two.
         """
         return self.own % PAIR == 0 and (self.name == "b" or not self.terms_inner)
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether rows of the tile in shared memory are not in the order of the results: those of a pair are as far
-        apart as there are threads, since threads that are served at once must read rows that follow each other.
+        """True if rows of the tile in shared memory are not in the order of the results.
+
+        The two results of a pair are then as many rows apart as there are threads, since threads that are served at
+        once must read consecutive rows.
         """
         return self.in_pairs and self.terms_inner
 
     @property
     def copies(self) -> int:
-        """Of one tile."""
+        """Copies of one tile."""
         return self.block * self.terms // self.vector
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TiledProduct:
-    """Tiles of both operands, and how a sum goes through them."""
+    """Tiles of both operands, and the split of a sum over them."""
 
     a: OperandTiles
     b: OperandTiles
@@ -131,37 +135,37 @@ class TiledProduct:
     terms: int
     stages: int
     splits: int
-    """Parts of a sum, each of a block of its own."""
+    """Parts of a sum (split-K), each of a block of its own."""
     min_blocks: int
 
     @property
     def steps(self) -> int:
-        """Tiles that a whole sum goes through."""
+        """Tiles along a whole sum."""
         return -(-self.a.sum_length // self.terms)
 
     @property
     def split_steps(self) -> int:
-        """Tiles of one part of a sum; the last part may have fewer."""
+        """Tiles along one part of a sum; the last part may have fewer."""
         return -(-self.steps // self.splits)
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the last tile has more terms than the sum has left."""
+        """True if the last tile has more terms than the sum has left."""
         return self.a.sum_length % self.terms != 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry(TiledProduct):
-    """One config on one problem."""
+    """Geometry of one config on one problem."""
 
     a: Side
     b: Side
     lanes: int
     """Threads of a warp side by side in a row of c."""
     products: int
-    """Of a block."""
+    """Products per block."""
     multiplies: int
-    """Real products for each complex one: four, or three and sums."""
+    """Real products for each complex one: four, or three and additions (Gauss)."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> Geometry:
@@ -180,12 +184,12 @@ class Geometry(TiledProduct):
 
     @property
     def threads(self) -> int:
-        """Of one product in a block."""
+        """Threads of one product in a block."""
         return self.a.threads * self.b.threads
 
     @property
     def chain_steps(self) -> int:
-        """Tiles whose sums are added up before they join those of the tiles before; 0 where that is all."""
+        """Tiles whose terms are added before they join the sums of earlier tiles; 0 if one chain has all tiles."""
         steps = max(CHAIN // self.terms, 1)
         return steps if self.split_steps > steps else 0
 
@@ -200,19 +204,19 @@ class Geometry(TiledProduct):
 
     @property
     def multiply_adds(self) -> int:
-        """Of all threads, in real numbers; those beyond a result or a sum too."""
+        """Real multiply-adds of all threads, those beyond a result or a sum included."""
         tiles = self.a.tiles * self.b.tiles * self.batch
         return self.multiplies * tiles * self.a.block * self.b.block * self.steps * self.terms
 
     @property
     def loaded_bytes(self) -> int:
-        """Of all blocks."""
+        """Bytes that all blocks load."""
         tiles = self.a.tiles * self.b.tiles * self.batch
         return COMPLEX_BYTES * tiles * (self.a.block + self.b.block) * self.a.sum_length
 
     @property
     def thread_copies(self) -> int:
-        """Of a thread, for a tile of both operands."""
+        """Copies of a thread for a tile of both operands."""
         return sum(-(-side.copies // self.threads) for side in (self.a, self.b))
 
     @property
@@ -221,21 +225,21 @@ class Geometry(TiledProduct):
 
     @property
     def unroll(self) -> int:
-        """Rounds of PAIR terms that are written out."""
+        """Unrolled rounds of PAIR terms."""
         whole, most = self.terms // PAIR, MAX_WRITTEN // (self.multiplies * PAIR * self.a.own * self.b.own)
         return max(count for count in range(1, whole + 1) if whole % count == 0 and (count <= most or count == 1))
 
     @property
     def written(self) -> int:
-        """Multiply-adds of real numbers."""
+        """Unrolled real multiply-adds."""
         return self.multiplies * PAIR * self.a.own * self.b.own * self.unroll
 
     @property
     def stores_pairs(self) -> bool:
-        """Whether two columns are stored at once."""
+        """True if two columns are stored at once."""
         return self.b.in_pairs and self.b.size % PAIR == 0
 
 
 def parts_bytes(problem: Cgemm, splits: int) -> int:
-    """Bytes of the parts of all sums."""
+    """Bytes of the parts of all split sums."""
     return 0 if splits == 1 else splits * prod(problem.output.shape) * COMPLEX_BYTES

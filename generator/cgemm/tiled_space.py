@@ -1,4 +1,4 @@
-"""What may be chosen of `cgemm_tiled`."""
+"""Search space of `cgemm_tiled`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TERMS = (2, 4, 8, 16, 32)
 STAGES = (1, 2, 3, 4)
 LANES = (1, 2, 4, 8, 16, 32)
 NARROW_LANES = (4, 8)
-"""Of warps that are narrower than their tile: the eight threads that shared memory serves at once read few rows of a
-and few columns of b."""
+"""Values of `lanes` for warps narrower than their tile: the eight threads that shared memory serves at once then read
+few rows of a and few columns of b."""
 PRODUCTS = (1, 2, 4, 8, 16, 32, 64)
 SPLITS = (1, 2, 4, 8, 16)
 MULTIPLIES = (4, 3)
@@ -25,32 +25,31 @@ MIN_BLOCKS = (0, 2, 3)
 
 MIN_THREADS, MAX_THREADS = 64, 512
 MAX_REGISTERS = 255
-"""Of a thread."""
+"""Most registers of a thread."""
 OTHER_REGISTERS = 24
-"""What a thread needs beside its sums and what they are made of: addresses, counters."""
+"""Registers of a thread besides accumulators and factors: addresses, counters."""
 BLOCKS_ENOUGH = 4
-"""For each multiprocessor; where there are so many without it, a sum is not split."""
+"""Blocks per SM from which on a sum is not split."""
 MAX_GRID = 2**31 - 1
 LEAST_TERMS = 4
-"""Of a tile: its barriers take longer than its sums with fewer."""
+"""Least terms of a tile: with fewer, its barriers take longer than its sums."""
 LEAST_PART = 64
-"""Terms of a part of a sum: the memory that parts go through takes longer than fewer terms."""
+"""Least terms of a part of a split sum: the memory traffic of parts takes longer than fewer terms."""
 MOST_OBLONG = 4
-"""How many times as long as wide a tile may be: it reads what its sides have added up, and makes what they have
-multiplied."""
+"""Largest ratio of a tile's sides: a tile reads the sum of its sides, and computes their product."""
 MIN_SUMS = 16
-"""Of a thread, where there is enough to do: a number that is read is used as often as a side is long."""
+"""Least accumulators of a thread, if there is enough work: a number is used as often as the other side is long."""
 MAX_COPIES = 16
-"""Of a thread for a tile of both operands: where rows are checked, each has an address of its own in two registers."""
+"""Most copies of a thread for a tile of both operands: where rows are checked, each has an address in two registers."""
 THIN_COPIES = 32
-"""Where a side is so short that a tile's threads are few, and so are its sums."""
+"""Most copies of a thread if a side is so short that a tile has few threads, and few accumulators."""
 FULL_THREADS = 256
-"""For each multiprocessor, which hide much of what memory takes."""
+"""Threads per SM, which hide much of the memory latency."""
 
 
-@functools.lru_cache(maxsize=64)  # the product of a layer is that of several families
+@functools.lru_cache(maxsize=64)  # several families of a layer have the same product
 def tiled_space(problem: Cgemm, device: Device) -> Space:
-    """The space of `cgemm_tiled` for a problem on a device."""
+    """Search space of `cgemm_tiled` for a problem on a device."""
     return Space(
         parameters=(
             Parameter("rows", OWN, "rows of a result a thread"),
@@ -134,12 +133,12 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
 
 
 def _is_thin(problem: Cgemm) -> bool:
-    """Whether a thread may have a whole side of the result: tiles of a warp's width have a warp's threads then."""
+    """True if a thread may have a whole side of the result; a tile may then have the threads of a single warp."""
     return min(problem.m, problem.n) <= OWN[-1]
 
 
 def split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
-    """What a split of sums needs, of tiles whose sides are the products of `rows` and `block_rows`, and of columns."""
+    """Constraints of split sums, for tiles with sides `rows` * `block_rows` and `columns` * `block_columns`."""
     enough = BLOCKS_ENOUGH * device.multiprocessors
 
     def few(rows: int, columns: int, block_rows: int, block_columns: int) -> bool:
@@ -158,7 +157,7 @@ def split_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
 
 
 def part_constraint(problem: Cgemm) -> Constraint:
-    """What a part of a sum has, whatever the tiles."""
+    """Constraint on the terms of each part of a sum, for any tiles."""
     return Constraint(
         f"each part of a sum has terms, {LEAST_PART} or more but for the last",
         lambda terms, splits: (
@@ -172,7 +171,7 @@ def part_constraint(problem: Cgemm) -> Constraint:
 
 
 def stages_constraint(problem: Cgemm) -> Constraint:
-    """How many tiles may lie in shared memory at once."""
+    """Constraint on the number of tiles in shared memory at once."""
     return Constraint(
         "a sum that goes through several tiles has two stages or more, and no more stages than tiles",
         lambda terms, stages, splits: (
@@ -182,7 +181,7 @@ def stages_constraint(problem: Cgemm) -> Constraint:
 
 
 def one_tile_constraint(problem: Cgemm) -> Constraint:
-    """Which products may share a block."""
+    """Constraint on products that share a block."""
     return Constraint(
         "only products of one tile share a block",
         lambda rows, columns, block_rows, block_columns, products: (
@@ -192,7 +191,7 @@ def one_tile_constraint(problem: Cgemm) -> Constraint:
 
 
 def grid_constraint(problem: Cgemm) -> Constraint:
-    """How many blocks there may be."""
+    """Constraint on the number of blocks."""
     return Constraint(
         f"a grid has at most {MAX_GRID} blocks",
         lambda rows, columns, block_rows, block_columns, products, splits: (
@@ -208,13 +207,13 @@ def grid_constraint(problem: Cgemm) -> Constraint:
 def copy_constraints(
     device: Device, reads: tuple[str, ...], geometry: Callable[..., Geometry], copies: int = MAX_COPIES
 ) -> tuple[Constraint, ...]:
-    """What a tile's copies take: room in shared memory, and threads' time.
+    """Constraints on a tile's copies: shared memory, and copies per thread.
 
     Args:
-        device: with so much shared memory.
-        reads: the parameters that decide it, `min_blocks` among them.
-        geometry: of values of these parameters, in order.
-        copies: that a thread may begin for a tile of both operands.
+        device: device whose shared memory is the limit.
+        reads: parameters that decide the copies, `min_blocks` among them.
+        geometry: makes a geometry from values of these parameters, in order.
+        copies: most copies that a thread may begin for a tile of both operands.
     """
 
     def fits(*values: int) -> bool:
@@ -239,7 +238,7 @@ def copy_constraints(
 def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...]:
     reads = tuple(each for each in tiled_names() if each not in ("lanes", "splits", "multiplies"))
 
-    @functools.lru_cache(maxsize=1)  # two rules ask for the same one after the other
+    @functools.lru_cache(maxsize=1)  # two constraints evaluate the same values one after the other
     def geometry(*values: int) -> Geometry:
         chosen = dict(zip(reads, values, strict=True))
         return Geometry.of(problem, Config.of({**chosen, "lanes": 1, "splits": 1, "multiplies": 4}))
@@ -258,7 +257,7 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
 
 
 def tiled_names() -> tuple[str, ...]:
-    """The parameters in order."""
+    """Names of the parameters, in order."""
     return (
         *("rows", "columns", "block_rows", "block_columns"),
         *("terms", "stages", "lanes", "products", "splits", "multiplies", "min_blocks"),
@@ -266,12 +265,12 @@ def tiled_names() -> tuple[str, ...]:
 
 
 def part_steps(problem: Cgemm, terms: int, splits: int) -> int:
-    """Tiles that a part of a sum goes through."""
+    """Tiles along a part of a sum."""
     tiles = -(-problem.k // terms)
     return -(-tiles // splits)
 
 
 def _registers(rows: int, columns: int, multiplies: int) -> int:
-    """Of a thread at the least: what sums are made of is there for one term at a time."""
+    """Least registers of a thread; factors are there for one term at a time."""
     each = 2 if multiplies == 4 else 3
     return each * (rows * columns + rows + columns) + OTHER_REGISTERS

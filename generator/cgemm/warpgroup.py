@@ -1,17 +1,17 @@
-"""Results of warpgroups by products of Hopper's tensor cores, each float32 as two halves: as accurate as float32 sums.
+"""`cgemm` by wgmma with each float32 split into two fp16 numbers (fp16x3): as accurate as float32 sums.
 
 A tile of each operand is scaled by a power of two that brings its largest number to 2^14, and each number x is split:
-high = half(x), low = half(x - high). What the two leave is below 2^-23 of x, or below 2^-39 of the tile's largest
-number, which is as far as halves go. Of the four products of two such sums the one of both low parts is left out.
+high = half(x), low = half(x - high). The rest is below 2^-23 of x, or below 2^-39 of the tile's largest number, where
+fp16 ends. Of the four products of two such sums the one of both low parts is left out.
 
-A warpgroup multiplies while its threads split the tile that comes next; what a tile gives is added up outside of the
-tensor cores, which cut sums off where float32 rounds them, and small products come first in it. All nine pairs of ops
-are signs of products and orders in shared memory that the instruction takes as they are.
+A warpgroup multiplies while its threads split the next tile. The sums of a tile are added outside of the tensor cores,
+which truncate sums where float32 rounds; within a tile small products come first. All nine pairs of ops are signs of
+products, and layouts in shared memory that the instruction takes as they are.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 (sums outside the
-tensor cores) and 3.3 (the product of both low parts is left out), there with low parts scaled by 2^11, which keeps
-numbers of any size apart but needs sums of their own; wgmma in the PTX manual. With `rowwise` accuracy each row of a
-tile of a has a power of two of its own, found by the threads that have copied it, and sums are scaled back row by row.
+tensor cores) and 3.3 (the product of both low parts is left out). There low parts are scaled by 2^11, which keeps
+numbers of any size apart but needs separate accumulators. wgmma: PTX manual. With `rowwise` accuracy each row of a tile
+of a has a power of two of its own, found by the threads that copied it, and sums are scaled back row by row.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
 HANDED = "handed"
-"""The workspace for sums that blocks hand on."""
+"""Name of the workspace for sums that a block hands on to another one."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""
 
 
 class CgemmWarpgroup(Family):
-    """`cgemm` by wgmma instructions, in three products of halves for each of float32."""
+    """`cgemm` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = "cgemm_warpgroup"
 
@@ -81,7 +81,7 @@ class CgemmWarpgroup(Family):
 def _dealt_program(
     problem: Cgemm, config: Config, geometry: WarpgroupGeometry, shares: WarpgroupShares, source: str
 ) -> Program:
-    """A kernel whose blocks share all tiles, behind one that sets their counters to zero."""
+    """Kernel of persistent blocks that share all tiles (stream-K), behind one that sets their counters to zero."""
     family = CgemmWarpgroup.name
     handed = Workspace(HANDED, geometry.handed_bytes)
     progress = Workspace(PROGRESS, counter_bytes(shares.counters))

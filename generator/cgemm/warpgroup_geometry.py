@@ -1,4 +1,4 @@
-"""The tiles of one config of `cgemm_warpgroup` on one problem: who computes what, where it lies in shared memory."""
+"""Tiles of one config of `cgemm_warpgroup` on one problem: the work of warpgroups, and the layout of shared memory."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 
 GROUP_ROWS = 64
-"""Rows of a result that a warpgroup has: those of every product that it makes."""
+"""Rows of a warpgroup's results: M of a wgmma instruction."""
 GROUP_THREADS = 4 * WARP
 PRODUCT_TERMS = 16
-"""Terms of one product of a warpgroup on halves."""
+"""Terms of one wgmma instruction on fp16: its K."""
 CORE = 8
-"""Rows and columns of a core matrix of halves, in which shared memory is read."""
+"""Rows and columns of an fp16 core matrix, the unit in which shared memory is read."""
 CORE_BYTES = 128
 PARTS = 4
-"""Matrices of halves that a complex matrix is made of: high and low parts of real and imaginary numbers."""
+"""fp16 matrices per complex matrix: high and low parts of real and imaginary numbers."""
 BUFFERS = 2
-"""Tiles whose parts lie in shared memory at once: one is multiplied, the other one made."""
+"""Split tiles in shared memory at once: one is multiplied while the other is made."""
 STRIP = 16
-"""Complex numbers side by side that a warp copies at once, as many rows of them as it has lanes left: two whole core
-matrices or their halves in each part, so that 16 bytes of any row are copied with their neighbours in a line."""
+"""Complex numbers side by side that a warp copies at once; its lanes cover as many rows as they can. A strip is two
+whole core matrices, or their halves, of each part, so that 16 bytes of a row are copied with their neighbours in a
+line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarpgroupSide(OperandTiles):
-    """One operand's tiles: `own` results along its side are a warpgroup's, and `threads` counts a block's warpgroups
-    there.
-    """
+    """Tiles of one operand: `own` rows or columns belong to a warpgroup, `threads` counts the block's warpgroups."""
 
     warps: int
-    """Of a block."""
+    """Warps per block."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config, name: str) -> WarpgroupSide:
@@ -52,7 +51,7 @@ class WarpgroupSide(OperandTiles):
 
     @property
     def across(self) -> int:
-        """Rows of memory that a tile has."""
+        """Rows of memory of a tile."""
         return self.block if self.terms_inner else self.terms
 
     @property
@@ -62,7 +61,7 @@ class WarpgroupSide(OperandTiles):
 
     @property
     def lanes(self) -> int:
-        """Threads of a warp along a strip."""
+        """Lanes of a warp along a strip."""
         return STRIP // self.vector
 
     @property
@@ -77,30 +76,30 @@ class WarpgroupSide(OperandTiles):
 
     @property
     def down(self) -> int:
-        """Rows of memory from those copies of a thread to its next ones; a power of two."""
+        """Rows of memory from a thread's copies to its next ones; a power of two."""
         return max(self.warps // self.strips, 1) * self.lines
 
     @property
     def copies(self) -> int:
-        """Of a thread, for a tile."""
+        """Copies of a thread for a tile."""
         return self.strips * (self.across // self.lines) // self.warps
 
     @property
     def along_bytes(self) -> int:
-        """From core matrix to core matrix along what lies side by side in memory.
+        """Bytes from core matrix to core matrix along the numbers that lie side by side in memory.
 
-        Two of them are half of the banks apart: a warp writes four rows of 16 bytes to each, or two.
+        Neighbouring core matrices are half of the banks apart: a warp writes four rows of 16 bytes to each, or two.
         """
         return self.across // CORE * CORE_BYTES + CORE_BYTES // 2
 
     @property
     def term_bytes(self) -> int:
-        """From core matrix to core matrix along the terms: the leading offset of a descriptor."""
+        """Bytes from core matrix to core matrix along the terms: the leading offset of a descriptor."""
         return self.along_bytes if self.terms_inner else CORE_BYTES
 
     @property
     def result_bytes(self) -> int:
-        """Likewise along the rows of a or the columns of b: the stride offset."""
+        """Bytes from core matrix to core matrix along the rows of a or the columns of b: the stride offset."""
         return CORE_BYTES if self.terms_inner else self.along_bytes
 
     @property
@@ -116,7 +115,7 @@ class WarpgroupSide(OperandTiles):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarpgroupGeometry(TiledProduct):
-    """One config on one problem."""
+    """Geometry of one config on one problem."""
 
     a: WarpgroupSide
     b: WarpgroupSide
@@ -124,11 +123,11 @@ class WarpgroupGeometry(TiledProduct):
     """Warpgroups of a block, one below the other."""
     columns: int
     dealt_to: int
-    """Blocks that all tiles are dealt out to; 0 where each has one of its own."""
+    """Persistent blocks that share all tiles (stream-K); 0 if each tile has a block of its own."""
     scales_rows: bool
-    """Whether each row of a has a power of two of its own."""
+    """True if each row of a has a power of two of its own."""
     products: int = 1
-    """Of a block."""
+    """Products per block."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> WarpgroupGeometry:
@@ -160,17 +159,17 @@ class WarpgroupGeometry(TiledProduct):
 
     @property
     def shares(self) -> WarpgroupShares | None:
-        """What each of the blocks has that all tiles are dealt out to."""
+        """Shares of the persistent blocks in all tiles; None without them."""
         return WarpgroupShares(self.a.tiles * self.b.tiles * self.batch, self.dealt_to) if self.dealt_to else None
 
     @property
     def handed_bytes(self) -> int:
-        """Of sums that blocks hand on."""
+        """Bytes of the sums that blocks hand on."""
         return handed_bytes(self.a.block, self.b.block, self.dealt_to)
 
     @property
     def parts_bytes(self) -> int:
-        """Of a tile of both operands, as halves."""
+        """Bytes of a tile of both operands as fp16 parts."""
         return PARTS * (self.a.part + self.b.part)
 
     @property
@@ -179,23 +178,23 @@ class WarpgroupGeometry(TiledProduct):
 
     @property
     def shared_bytes(self) -> int:
-        largest = 4 * 2 * self.warps  # a float of each warp and operand
+        largest = 4 * 2 * self.warps  # one float per warp and operand
         if self.scales_rows:
-            largest += 4 * BUFFERS * self.a.block  # and of each row, of the tile that comes and of the one before
+            largest += 4 * BUFFERS * self.a.block  # one float per row, for the next tile and for the current one
         return BUFFERS * self.parts_bytes + self.stages * self.staged_bytes + largest
 
     @property
     def stores_pairs(self) -> bool:
-        """Whether two columns are stored at once."""
+        """True if two columns are stored at once."""
         return self.b.size % PAIR == 0
 
     @property
     def numbers(self) -> int:
-        """Real ones of a tile that a thread splits."""
+        """Real numbers of a tile that a thread splits."""
         return 2 * (self.a.copies * self.a.vector + self.b.copies * self.b.vector)
 
     @property
     def written(self) -> int:
-        """Instructions of the loop over the tiles: products, sums, and parts of numbers."""
+        """Instructions of the loop over the tiles: products, additions, and splits of numbers."""
         products = 12 * self.terms // PRODUCT_TERMS
         return products + 2 * self.columns + 7 * self.numbers

@@ -1,13 +1,13 @@
-"""Tiles that are dealt out evenly to as many blocks as a device holds at once, where rounds of blocks are not even.
+"""Stream-K scheduling: as many persistent blocks as a device holds share all tiles evenly if rounds are uneven.
 
-A block does some whole tiles of its own first, one in each round, as without shares: blocks that read the same numbers
-read them at the same time. The tiles of the last whole round and those that are left over are dealt out step by step.
-Each block has an equal share of their steps, one tile's or more and less than two tiles', which begins and ends within
-tiles. It begins with the tile that its share ends in, and hands its sums on to the block of the next share, which
-finishes that tile as its very last piece. So a tile is the sum of two pieces at most, always the same ones.
+A block first computes some whole tiles of its own, one in each round, as without shares: blocks that read the same
+numbers read them at the same time. The tiles of the last whole round and the leftover tiles are shared out by steps.
+Each block gets an equal share of these steps: at least one tile's and less than two tiles'. A share begins and ends
+within tiles. A block begins with the tile in which its share ends, and hands its sums on to the block of the next
+share, which finishes that tile as its very last piece. So a tile is the sum of at most two pieces, always the same.
 
-A block takes the number of its share as it begins. It waits for the block of the share before alone, which has begun
-earlier and hands on before it waits itself: all blocks come to their ends, however few run at a time.
+A block takes the number of its share when it begins. It waits only for the block of the share before, which began
+earlier and hands its sums on before it waits itself. So all blocks finish, however few run at a time.
 
 Source: Osama, Merrill, Cecka, Garland and Owens 2023, "Stream-K: Work-centric Parallel Decomposition for Dense
 Matrix-Matrix Multiplication on the GPU", section 5.2 (the hybrid of two tiles).
@@ -21,12 +21,12 @@ from warpsmith.generator.progress import counter_bytes
 from warpsmith.generator.steps import aligned
 
 SUM_BYTES = 8
-"""Of a complex one."""
+"""Bytes of a complex sum."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WarpgroupShares:
-    """How `tiles` tiles of equally many steps are dealt out to fewer `blocks`."""
+    """Shares of fewer `blocks` in `tiles` tiles of equally many steps."""
 
     tiles: int
     blocks: int
@@ -38,7 +38,7 @@ class WarpgroupShares:
 
     @property
     def dealt(self) -> int:
-        """Tiles whose steps are dealt out: those behind all blocks' own ones, fewer than two for each block."""
+        """Tiles whose steps are shared out: those behind all blocks' own ones, fewer than two per block."""
         return self.tiles - self.rounds * self.blocks
 
     @property
@@ -47,17 +47,17 @@ class WarpgroupShares:
 
 
 def counters_of(blocks: int) -> int:
-    """The number of shares that are taken, and for each whether its sums are handed on."""
+    """Number of counters: one for the shares taken, and a flag for each share whose sums are handed on."""
     return 1 + blocks
 
 
 def handed_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
-    """Bytes of the sums that blocks hand on, a tile's for each."""
+    """Bytes of the sums that blocks hand on, one tile per block."""
     return SUM_BYTES * tile_rows * tile_columns * blocks
 
 
 def shares_bytes(tile_rows: int, tile_columns: int, blocks: int) -> int:
-    """Bytes of workspace that shares take in all."""
+    """Bytes of workspace that all shares take."""
     if blocks == 0:
         return 0
     return handed_bytes(tile_rows, tile_columns, blocks) + aligned(counter_bytes(counters_of(blocks)))

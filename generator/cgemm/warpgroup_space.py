@@ -1,4 +1,4 @@
-"""What may be chosen of `cgemm_warpgroup`."""
+"""Search space of `cgemm_warpgroup`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ TERMS = (16, 32, 64)
 STAGES = (0, 1, 2, 3, 4)
 MIN_BLOCKS = (0, 2, 3, 4)
 OTHER_REGISTERS = 32
-"""What a thread needs beside its sums: addresses, counters, numbers that are split. ptxas 13.0 takes all 255 with 128
-columns where it may, and 128 with 64 columns where two blocks have to fit."""
+"""Registers of a thread besides accumulators: addresses, counters, numbers that are split. ptxas 13.0 takes all 255
+with 128 columns if it may, and 128 with 64 columns if two blocks must fit."""
 LOADING_REGISTERS = 24
-"""Such others beside numbers that are on their way: nothing is split then. Of 108 configs ptxas 13.0 spills 20 to 120
-bytes in four."""
+"""The same for tiles loaded into registers, besides the loaded numbers: nothing is split meanwhile. Of 108 configs
+ptxas 13.0 spills 20 to 120 bytes in four."""
 
 
 def warpgroup_space(problem: Cgemm, device: Device) -> Space:
-    """The space of `cgemm_warpgroup` for a problem on a device."""
+    """Search space of `cgemm_warpgroup` for a problem on a device."""
     return Space(
         parameters=(
             Parameter("groups", GROUPS, "warpgroups of a block, 64 rows of a result each"),
@@ -133,27 +133,27 @@ def _device_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
 
 
 def registers(columns: int, others: int = OTHER_REGISTERS) -> int:
-    """Of a thread at the least: real and imaginary sums, and those of one part that a tile gives."""
+    """Least registers of a thread: real and imaginary sums, and those of one part that a tile gives."""
     return columns + columns // 2 + others
 
 
 def fits_result(problem: Cgemm, groups: int, columns: int) -> bool:
-    """Whether a tile has less than twice the rows and columns of a result, or the fewest that there are."""
+    """True if a tile has less than twice the rows and columns of a result, or the fewest of all tiles."""
     return (groups == GROUPS[0] or GROUP_ROWS * groups < 2 * problem.m) and (
         columns == COLUMNS[0] or columns < 2 * problem.n
     )
 
 
 def blocks_at_once(min_blocks: int, device: Device) -> int:
-    """That all multiprocessors hold, where each holds `min_blocks`, or one where that leaves it open."""
+    """Blocks that all SMs hold at `min_blocks` per SM, or at one if that is 0."""
     return max(min_blocks, 1) * device.multiprocessors
 
 
 def dealt_bytes(groups: int, columns: int, dealt_to: int) -> int:
-    """Of the workspaces that tiles take which are dealt out to so many blocks."""
+    """Bytes of the workspaces that tiles shared by `dealt_to` persistent blocks take."""
     return shares_bytes(GROUP_ROWS * groups, columns, dealt_to)
 
 
 def tiles(problem: Cgemm, groups: int, columns: int) -> int:
-    """Of all results."""
+    """Tiles of all results."""
     return problem.batch * -(-problem.m // (GROUP_ROWS * groups)) * -(-problem.n // columns)

@@ -1,10 +1,10 @@
 """One axis of a transform in a tile of memory: its digits, where they lie, and the passes over them.
 
-An axis of n points with radices r1, ..., rk is an array of k digits. An index has the first digit as its most
-significant one, a frequency as its least. Pass i transforms digit i in place, from index to frequency, and turns the
-result by the twiddle that depends on it and on the digits still to come: decimation in frequency. All memory needs to
-know is where the values of each digit lie; a place is a sum over digits. Reading digits that lie in the
-order of a frequency, the same passes are decimation in time.
+An axis of n points with radices r1, ..., rk is an array of k digits. The first digit is the most significant one of an
+index and the least significant one of a frequency. Pass i transforms digit i in place, from index to frequency, and
+multiplies the result by the twiddle that depends on it and on the digits still to come: decimation in frequency. A
+place in memory is a sum over digits, so the passes need only the places of each digit's values. If the digits are read
+in the order of a frequency, the same passes are decimation in time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from warpsmith.generator.fft.factors import root
 
 
 def quotient(number: str, divisor: int, *, is_constant: bool = False) -> str:
-    """`number / divisor` in CUDA, for a number that is not negative, nor its product with the divisor above 2^32.
+    """CUDA text of `number / divisor`; `number` is not negative, and `number * divisor` is at most 2^32.
 
-    A compiler that does not know as much takes several instructions for what are one shift or one multiplication.
+    A compiler that does not know these bounds takes several instructions for what are one shift or one multiplication.
     """
     if divisor == 1:
         return number
@@ -28,7 +28,7 @@ def quotient(number: str, divisor: int, *, is_constant: bool = False) -> str:
 
 
 def modulo(number: str, divisor: int, *, is_constant: bool = False) -> str:
-    """`number % divisor` in the same way."""
+    """CUDA text of `number % divisor`, under the bounds of `quotient`."""
     if is_constant:
         return f"{number} % {divisor}"
     return f"modulo<{divisor}>({number})" if divisor & (divisor - 1) else f"{number} % {divisor}u"
@@ -45,13 +45,13 @@ class Digit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a number's element lies: the sum over its digits, least significant first."""
+    """Offset of a number's element in memory: the sum over the number's digits, least significant first."""
 
     digits: tuple[Digit, ...]
 
     @classmethod
     def of(cls, digits: list[Digit]) -> Place:
-        """Digits that continue each other become one."""
+        """Place with these digits; neighbouring digits that form one stride are merged."""
         merged: list[Digit] = []
         for digit in sorted((each for each in digits if each.extent > 1), key=lambda each: each.weight):
             last = merged[-1] if merged else None
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def stored(self) -> Place:
-        """The same elements, numbered as they follow each other in memory."""
+        """The same elements, numbered in the order of their places in memory."""
         digits, weight = [], 1
         for digit in sorted(self.digits, key=lambda each: each.stride):
             digits.append(dataclasses.replace(digit, weight=weight))
@@ -71,11 +71,11 @@ class Place:
         return Place.of(digits)
 
     def at(self, number: int) -> int:
-        """The place of `number`."""
+        """Offset of `number`, in elements."""
         return sum(number // digit.weight % digit.extent * digit.stride for digit in self.digits)
 
     def text(self, number: str, *, is_constant: bool = False) -> str:
-        """The same in CUDA, of a variable that is no larger than its digits allow; "0" where there are none.
+        """CUDA text of `at`, for a variable within the range of the digits; "0" if there are no digits.
 
         Args:
             number: the variable.
@@ -92,10 +92,10 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pass:
-    """The transforms over one digit: `later` x `earlier` of them, `radix` elements each.
+    """The transforms over one digit: `later` x `earlier` transforms of `radix` elements each.
 
-    Element number (later, earlier, j) lies at the sum of the three places. `later` counts the digits still to come, as
-    an index; `earlier` those that are frequencies already.
+    Element (later, earlier, j) lies at the sum of the three places. `later` counts the digits that are still indices,
+    `earlier` the digits that are frequencies already.
     """
 
     radix: int
@@ -107,24 +107,24 @@ class Pass:
 
     @property
     def is_last(self) -> bool:
-        """Whether no twiddles follow."""
+        """True if no twiddles follow."""
         return self.later == 1
 
     def twiddle(self, p: int, later: int) -> complex:
-        """What frequency p of the digit is turned by, in a forward transform's conjugate."""
+        """Factor of frequency p of the digit; the forward transform takes its conjugate."""
         return root(p * later, self.radix * self.later)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """`radices` and, for each, where the values of the digit lie: one stride, or two where it is split by a gap."""
+    """Radices of an axis and, for each, the places of the digit's values: one stride, or two if a gap splits them."""
 
     radices: tuple[int, ...]
     places: tuple[Place, ...]
 
     @classmethod
     def of(cls, radices: tuple[int, ...], strides: tuple[int, ...]) -> Axis:
-        """Of digits whose values are so many elements apart."""
+        """Axis whose digits' values are `strides` elements apart."""
         digits = zip(radices, strides, strict=True)
         return cls(radices, tuple(Place.of([Digit(1, radix, stride)]) for radix, stride in digits))
 
@@ -133,21 +133,21 @@ class Axis:
         return math.prod(self.radices)
 
     def index_weights(self) -> tuple[int, ...]:
-        """Of each digit in an index."""
+        """Weight of each digit in an index."""
         return tuple(math.prod(self.radices[i + 1 :]) for i in range(len(self.radices)))
 
     def frequency_weights(self) -> tuple[int, ...]:
-        """Of each digit in a frequency."""
+        """Weight of each digit in a frequency."""
         return tuple(math.prod(self.radices[:i]) for i in range(len(self.radices)))
 
     @property
     def index_place(self) -> Place:
-        """Where an index lies before the first pass."""
+        """Place of each index before the first pass."""
         return self._place(self.index_weights(), range(len(self.radices)))
 
     @property
     def frequency_place(self) -> Place:
-        """Where a frequency lies after the last one."""
+        """Place of each frequency after the last pass."""
         return self._place(self.frequency_weights(), range(len(self.radices)))
 
     @property

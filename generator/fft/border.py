@@ -1,4 +1,4 @@
-"""What stands before and behind a signal, made of its own elements: a transform reads it, and nobody stores it."""
+"""Borders: elements before and behind a signal that repeat its own; a transform computes them while it loads."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from warpsmith.generator.padding import PaddingMode, Pads, told_pads
 from warpsmith.generator.problem import member
 
 REPEATING = tuple(mode for mode in PaddingMode if mode is not PaddingMode.ZEROS)
-"""The modes that a border may have: zeros are there without one."""
+"""Modes that a border may have; zeros need no border."""
 _MAX_PADS = 2**15
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Border:
-    """Elements of a signal that a forward transform takes once more, before and behind it along each axis.
+    """Elements of a signal that a forward transform reads once more, before and behind it along each axis.
 
     Args:
-        mode: which elements; `zeros` is none.
-        pads: how many before and after each axis, rows first.
+        mode: which elements; `zeros` is refused.
+        pads: numbers of elements before and after the signal along each axis, rows first.
 
     Raises:
         BadArgument: pads that are no such numbers or are all 0, or an unknown mode.
@@ -45,7 +45,7 @@ class Border:
 
     @classmethod
     def of(cls, value: Any) -> Border | None:
-        """A border, or one in the words of a spec or of a key; None where there is none. Raises BadArgument."""
+        """Border from a Border, a spec's mapping or a key (`reflect:2+1x3`); None for None. Raises BadArgument."""
         if value is None or isinstance(value, cls):
             return value
         if isinstance(value, Mapping) and value.keys() == {"mode", "pads"}:
@@ -61,15 +61,15 @@ class Border:
         return f"{self.mode}:{'x'.join(map(told_pads, self.pads))}"
 
     def spec(self) -> dict[str, Any]:
-        """As JSON."""
+        """JSON values of the fields."""
         return {"mode": str(self.mode), "pads": [list(pads) for pads in self.pads]}
 
     def around(self, signal: tuple[int, ...]) -> tuple[int, ...]:
-        """The size of a signal with it."""
+        """Size of a signal with its border."""
         return tuple(there + sum(pads) for there, pads in zip(signal, self.pads, strict=True))
 
     def check(self, signal: tuple[int, ...], size: tuple[int, ...], *, inverse: bool) -> None:
-        """Raises BadArgument where it does not fit a signal, or the signal with it a transform of `size` points."""
+        """Raises BadArgument if the border does not fit `signal`, or both together exceed `size` points."""
         if inverse:
             raise BadArgument("an inverse transform has no border")
         if len(self.pads) != len(size):

@@ -1,7 +1,7 @@
 """Transforms within a thread, as lines of CUDA: `dft16(x0, ..., x15)` leaves frequency k in its k-th argument.
 
-Small composite sizes are taken apart into two (Cooley and Tukey), 2 and 4 are written out, and other primes use that
-the terms j and n - j share their cosine, and their sine but for its sign: (n-1)^2 / 2 real multiply-adds each.
+Small composite sizes are split into two factors (Cooley and Tukey). 2 and 4 are written out. For other primes, terms j
+and n - j share their cosine, and their sine except for its sign: (n-1)^2 / 2 real multiply-adds each.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from warpsmith.generator.fft.factors import prime_factors, root
 from warpsmith.generator.literals import float_literal
 
 _FIRST_FACTOR = {12: 3, 16: 4, 20: 4, 24: 3, 28: 4, 32: 4}
-"""Where it is not the smallest prime: 4 points are a codelet by themselves."""
+"""First factors that are not the smallest prime: 4 points are a codelet of their own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Codelet:
-    """The function `dft<n>`: names of its arguments, and the lines of its body."""
+    """The function `dft<n>`: the names of its arguments and the lines of its body."""
 
     n: int
     arguments: tuple[str, ...]
@@ -27,7 +27,7 @@ class Codelet:
 
 
 def codelets(radices: frozenset[int], *, inverse: bool) -> tuple[Codelet, ...]:
-    """Those that transforms of these sizes need, callees first."""
+    """Codelets that transforms of these sizes need, callees first."""
     needed: set[int] = set()
     for radix in radices:
         needed |= _needed(radix)
@@ -71,7 +71,7 @@ def _four(inverse: bool) -> tuple[str, ...]:
 
 
 def _quarter(inverse: bool) -> str:
-    """The function that multiplies by exp(2 pi i / 4), or by its inverse."""
+    """Name of the function that multiplies by exp(2 pi i / 4) if `inverse`, else by exp(-2 pi i / 4)."""
     return "turned_left" if inverse else "turned_right"
 
 
@@ -91,7 +91,10 @@ def _odd_prime(n: int, inverse: bool) -> tuple[str, ...]:
 
 
 def _composite(n: int, first: int, second: int, inverse: bool) -> tuple[str, ...]:
-    """Index second * a + b and frequency p + first * q: transforms over a, twiddles root^(b p), transforms over b."""
+    """Lines of a composite transform: index second * a + b, frequency p + first * q.
+
+    They transform over a, multiply by the twiddles root^(b p), and transform over b.
+    """
     lines = [call(first, [f"x{second * a + b}" for a in range(first)]) for b in range(second)]
     for p in range(1, first):
         for b in range(1, second):
@@ -107,7 +110,7 @@ def _composite(n: int, first: int, second: int, inverse: bool) -> tuple[str, ...
 
 
 def twiddled(value: str, exponent: int, n: int) -> str | None:
-    """`value` times exp(2 pi i exponent / n) as an expression; None where that is 1."""
+    """Expression of `value` times exp(2 pi i exponent / n); None if that factor is 1."""
     factor = root(exponent, n)
     if factor == 1:
         return None
@@ -119,5 +122,5 @@ def twiddled(value: str, exponent: int, n: int) -> str | None:
 
 
 def call(n: int, arguments: list[str]) -> str:
-    """The statement that transforms these variables."""
+    """CUDA statement that transforms these variables in place."""
     return f"dft{n}({', '.join(arguments)});"

@@ -1,4 +1,4 @@
-"""The words of a Fourier transform: which side is real, which direction is scaled, how its spectrum lies."""
+"""Conventions of a Fourier transform: which side is real, which direction is scaled, how the spectrum lies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Kind(enum.StrEnum):
-    """Which side of a transform is real."""
+    """Types of a transform's two sides: the signal and its spectrum."""
 
     R2C = "r2c"
     """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
@@ -17,7 +17,7 @@ class Kind(enum.StrEnum):
 
 
 class Norm(enum.StrEnum):
-    """Which direction is scaled, by NumPy's names: N is the number of points of one transform."""
+    """Direction that is scaled, by NumPy's names; N is the number of points of one transform."""
 
     BACKWARD = "backward"
     """The inverse is scaled by 1/N."""
@@ -31,7 +31,7 @@ class Layout(enum.StrEnum):
     """Memory layout of the spectrum, the slowest dimension first."""
 
     BATCH = "batch"
-    """(batch, rows, columns): NumPy's."""
+    """(batch, rows, columns), as in NumPy."""
     TRANSPOSED = "transposed"
     """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
     FREQUENCY = "frequency"
@@ -39,11 +39,12 @@ class Layout(enum.StrEnum):
 
 
 class Order(enum.StrEnum):
-    """The order of the frequencies in the spectrum."""
+    """Order of the frequencies in the spectrum."""
 
     NATURAL = "natural"
-    """Ascending, as `numpy.fft` has it."""
+    """Ascending, as in `numpy.fft`."""
     REVERSED = "reversed"
-    """Bit-reversed along each axis, as decimation in frequency leaves it and decimation in time takes it: position i
-    holds the frequency whose index has the bits of i in reverse. Of a half spectrum the first n/2 columns are reversed
-    as n/2 numbers; the last column stays the last."""
+    """Bit-reversed along each axis: position i holds the frequency whose index has the bits of i in reverse.
+
+    Decimation in frequency leaves this order, and decimation in time reads it. In a half spectrum the first n/2 columns
+    are reversed as n/2 numbers, and the last column stays the last."""

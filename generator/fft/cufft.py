@@ -1,8 +1,8 @@
-"""cuFFT as a candidate: what other families have to beat, and what answers where it is the fastest.
+"""cuFFT as a candidate: the time that other families must beat, and the winner where cuFFT is fastest.
 
-cuFFT scales nothing, and its transforms to real numbers use their input as scratch memory and do not ignore the part of
-a spectrum that no real signal has. One pass of ours over memory makes up for each of these: it scales what is read, on
-its way into memory that may be overwritten, or what is written.
+cuFFT scales nothing. Its transforms to real numbers use their input as scratch memory, and they do not ignore the part
+of a spectrum that no real signal has. One pass of ours over memory makes up for each of these: it scales the input on
+its way into memory that may be overwritten, or it scales the output.
 
 Source: cuFFT API reference, CUDA 13: advanced data layout, and multidimensional transforms.
 """
@@ -26,24 +26,24 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 MOST_TRANSFORMS = 2**31 - 1
-"""That cuFFT counts in an int."""
+"""Largest batch: cuFFT counts transforms in an int."""
 SCRATCH = "scaled"
-"""The workspace for what is scaled before the transform."""
+"""Name of the workspace that holds the scaled input."""
 
 
 class Scaling(enum.StrEnum):
-    """Where the pass of ours over memory comes."""
+    """Position of our scaling pass relative to the cuFFT call."""
 
     NONE = "none"
-    """Nowhere: there is nothing to scale."""
+    """There is nothing to scale, and no pass."""
     BEFORE = "before"
-    """It writes what the transform reads."""
+    """The pass writes the input of the transform."""
     AFTER = "after"
-    """It scales the result in its place."""
+    """The pass scales the result in place."""
 
 
 class FftCufft(Family):
-    """`fft` by cuFFT, in batch and frequency layout. It never answers where nothing is stored."""
+    """`fft` by cuFFT, in batch and frequency layout. It is never the default answer where nothing is stored."""
 
     name = "fft_cufft"
     may_answer = False
@@ -104,7 +104,7 @@ class FftCufft(Family):
         units = (Unit("scale", render("fft/scale.cu.jinja", g=scale, config=config.key())),)
         if scaling is Scaling.AFTER:
             return Program(self.name, config, units, (cufft_call(fft, source, target), scale.launch(target, target)))
-        # Complex numbers of one layout are transformed in the result's own memory.
+        # A complex batch layout is the same on both sides, so the transform runs in the result's own memory.
         in_place = fft.kind is Kind.C2C and fft.layout is Layout.BATCH
         between = target if in_place else SCRATCH
         steps: tuple[Step, ...] = (scale.launch(source, between), cufft_call(fft, between, target))
@@ -112,7 +112,7 @@ class FftCufft(Family):
 
 
 def _scalings(problem: Fft) -> tuple[Scaling, ...]:
-    """The usual one first."""
+    """Legal positions of the scaling pass, the usual one first."""
     if problem.kind is Kind.C2R:  # cuFFT would overwrite the spectrum
         return (Scaling.BEFORE,)
     return (Scaling.NONE,) if problem.scale == 1 else (Scaling.AFTER, Scaling.BEFORE)
@@ -123,7 +123,7 @@ def _scaled(problem: Fft, scaling: Scaling) -> Operand:
 
 
 def cufft_call(problem: Fft, source: str, target: str) -> LibraryCall:
-    """The whole transform from one buffer to another, in the layouts of the problem's operands."""
+    """Library call that computes the whole transform between two buffers, in the layouts of the problem's operands."""
     signal = Strided(problem.size, 1, prod(problem.size))
     spectrum = Strided(problem.spectrum_size, 1, prod(problem.spectrum_size))
     if problem.layout is Layout.FREQUENCY:
@@ -136,39 +136,39 @@ def cufft_call(problem: Fft, source: str, target: str) -> LibraryCall:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hermitian:
-    """How a half spectrum lies in memory, whose columns that are their own mirror images are made so."""
+    """Memory layout of a half spectrum, for the pass that makes its self-mirrored columns Hermitian."""
 
     rows: int
     columns: int
     column_pitch: int
-    """From column to column, in complex numbers."""
+    """Complex numbers from one column to the next."""
     is_even: bool
-    """Whether the last column is its own mirror image, as the first one is."""
+    """True if the last column is its own mirror image too, as the first one is."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalePass:
-    """What the template needs of one pass over memory."""
+    """Template values of the scaling pass."""
 
     problem_key: str
     family: str
     entry: str
     summary: tuple[str, ...]
-    """Lines of the header."""
+    """Lines of the kernel's header."""
     count: int
-    """Of vectors."""
+    """Vectors that the pass scales."""
     threads: int
-    """Of a block."""
+    """Threads per block."""
     vector: int
-    """Floats that a thread scales."""
+    """Floats that one thread scales."""
     scale: str
-    """As a literal."""
+    """Factor, as a CUDA literal."""
     hermitian: Hermitian | None
-    """None where spectra are taken as they are."""
+    """None if spectra are taken as they are."""
 
     @classmethod
     def of(cls, problem: Fft, scaling: Scaling, config: Config) -> ScalePass:
-        """The pass of a config. Its literals have the digits of float32."""
+        """Scaling pass of a config; its literals have the digits of float32."""
         operand, vector = _scaled(problem, scaling), config.integer("vector")
         told = "scales what cuFFT has written" if scaling is Scaling.AFTER else "scales what cuFFT is to read"
         return cls(
@@ -184,7 +184,7 @@ class ScalePass:
         )
 
     def launch(self, source: str, target: str) -> Launch:
-        """From one buffer to another, or in place."""
+        """Launch from one buffer to another, or in place."""
         return Launch(
             entry=self.entry,
             grid=(-(-self.count // self.threads), 1, 1),

@@ -1,4 +1,4 @@
-"""How far the winner of one transform is from fitting another, in octaves of size."""
+"""Distance between two transforms in octaves of size: how far the winner of one is from fitting the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from warpsmith.generator.fft.problem import Fft
 
 POINTS_OCTAVE = 4.0
-"""Twice the points of a transform: it has other radices."""
+"""Octaves per factor of 2 in the points of a transform, which then has other radices."""
 POINTS_CHANGED = 1.0
-"""Any other number of points, as close as it may be."""
+"""Octaves that any change of the points adds, however small."""
 
 
 def between_transforms(one: Fft, other: Fft) -> float | None:
@@ -42,17 +42,17 @@ def between_transforms(one: Fft, other: Fft) -> float | None:
 
 
 def _between_tilings(one: Fft, other: Fft) -> float:
-    """What reads whole signals differs from what reads tiles as another layout does, tiles by where they begin."""
+    """Octaves between tilings: whole signals against tiles count as another layout, other origins as a small change."""
     if one.tiling is None or other.tiling is None:
         return RULE_CHANGED * (one.tiling is not other.tiling)
     return SIDE_CHANGED * ((one.tiling.alike() != other.tiling.alike()) + 0.5 * (one.tiling != other.tiling))
 
 
 def _kind_of_product(problem: Fft) -> object:
-    """What its loads are made of."""
+    """Kind of the product that the transform's loads compute; None without one."""
     return problem.product and problem.product.alike()
 
 
 def _valid_parts(problem: Fft) -> tuple[float, ...]:
-    """How much of each axis is there."""
+    """Fraction of each axis that the signal fills."""
     return tuple(there / points for there, points in zip(problem.signal_size, problem.size, strict=True))

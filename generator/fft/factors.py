@@ -1,4 +1,4 @@
-"""Which radices a transform can be taken apart into."""
+"""Radices into which a transform can be split."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import functools
 import math
 
 LARGEST_PRIME = 31
-"""A prime p takes (p-1)^2 multiply-adds and some 4p registers."""
+"""Largest prime factor: a prime p takes (p-1)^2 multiply-adds and some 4p registers."""
 LARGEST_RADIX = 36
-"""Points of a transform within a thread: with 64 it would hold 128 registers of data alone. 35 and 36 save a third pass
-over 245 and some 2-D sizes."""
+"""Largest transform within a thread, in points: with 64 it would hold 128 registers of data alone. 35 and 36 save a
+third pass over 245 and some 2-D sizes."""
 _LARGEST_OF_MANY = 16
-"""Radix of the longer plans: another pass pays where it saves registers."""
+"""Largest radix of plans with one pass more than needed: the extra pass pays where it saves registers."""
 
 
 @functools.lru_cache(4096)
 def prime_factors(n: int) -> tuple[int, ...]:
-    """The primes whose product is `n`, ascending."""
+    """Prime factors of `n`, ascending."""
     factors, prime = [], 2
     while n > 1:
         while n % prime == 0:
@@ -28,9 +28,10 @@ def prime_factors(n: int) -> tuple[int, ...]:
 
 @functools.cache
 def factorizations(n: int) -> tuple[tuple[int, ...], ...]:
-    """Radices whose product is `n`, in every order: as few as there can be, and one more where all are small.
+    """Tuples of radices whose product is `n`, in every order, the most even ones first.
 
-    The most even ones come first. Empty where `n` has a prime above LARGEST_PRIME.
+    They have as few passes as possible, or one pass more if those are fewer than 3 and each radix is at most
+    _LARGEST_OF_MANY. Empty if `n` has a prime factor above LARGEST_PRIME.
     """
     if n == 1:
         return ((),)
@@ -55,13 +56,13 @@ def _products(n: int, passes: int, largest: int) -> list[tuple[int, ...]]:
 
 
 def reversed_bits(index: int, n: int) -> int:
-    """`index` below `n`, a power of two, with its bits turned round."""
+    """`index` with its bits reversed; `n` is a power of two above `index`."""
     bits = n.bit_length() - 1
     return int(f"{index:0{bits}b}"[::-1], 2) if bits else 0
 
 
 def root(exponent: int, n: int) -> complex:
-    """exp(2 pi i exponent / n), to 15 digits after the point: those on the axes are exact."""
+    """exp(2 pi i exponent / n), rounded to 15 decimals; values on the axes are exact."""
     shared = math.gcd(exponent, n)  # so that equal angles are equal numbers
     angle = 2 * math.pi * (exponent // shared % (n // shared)) / (n // shared)
     return complex(round(math.cos(angle), 15) + 0.0, round(math.sin(angle), 15) + 0.0)

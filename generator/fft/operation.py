@@ -10,7 +10,8 @@ from warpsmith.generator.fft.warp.family import FftWarp
 from warpsmith.generator.operation import Operation
 
 _BLOCK = FftBlock()
-"""Passes of one radix after the other over shared memory, as the method is written down (Cooley and Tukey 1965), for
-any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles what these passes store."""
+"""Simplest family: one radix after the other over shared memory, as the method is written down (Cooley and Tukey 1965),
+for any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles what these passes store.
+"""
 
 FFT = Operation(Fft, (_BLOCK, FftWarp(), FftTwoPass(), FftCufft()), simplest=_BLOCK)

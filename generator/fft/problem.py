@@ -1,4 +1,4 @@
-"""The batched Fourier transform as a problem: sizes, kinds, padding, the layout of the spectrum, operation counts."""
+"""The batched Fourier transform as a problem: sizes, kinds, padding, layout of the spectrum, operation counts."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ class Fft(Problem):
         valid: size of the part of the signal that exists, from its start; None for all of it. A forward transform
             takes the rest as zeros (`numpy.fft` with an `s` larger than the array); an inverse one leaves it out of the
             result.
-        start: the point at which the valid part begins along each axis, counted cyclically: what does not fit behind it
-            goes on from the first point. None for the first point.
+        start: point at which the valid part begins along each axis, counted cyclically: the part that does not fit
+            behind it goes on from the first point. None for the first point.
         norm: which direction is scaled.
         layout: memory layout of the spectrum.
         order: order of the frequencies; `reversed` needs sizes that are powers of two.
-        tiling: which tile of which plane each signal is, where it is one; the signal is then (planes, rows, columns),
-            and `valid` what exists of a tile. None for signals that lie side by side.
+        tiling: which tile of which plane each signal is. The signal is then (planes, rows, columns), and `valid` is the
+            part of a tile that exists. None for signals that lie side by side.
         border: elements of the signal around its valid part, in place of zeros; also as text, `reflect:2+1x3`.
-            Forward transforms alone have one, and no tiles. The first of them is at `start`.
-        product: two spectra a and b whose product the spectrum is, in place of the spectrum itself: a is then (rows,
-            columns, ...) of frequencies and of what `Product` says, and b likewise; it may have an offset besides.
-            `c2r` alone has one, frequency by frequency in natural order.
-        together: how many signals that follow each other in the batch share their errors, and what is not finite: a
-            whole number of such groups makes the batch. 1 keeps each signal to itself, as NumPy does; None, the
-            default, lets two real signals of the whole batch be taken as one complex signal.
+            Only forward transforms without tiles have one. Its first element is at `start`.
+        product: two spectra a and b whose product is the spectrum; they are the inputs in place of the spectrum itself.
+            Each is (rows, columns, ...): the frequencies, then a matrix as `Product` says. A product may add an offset.
+            Only `c2r` in frequency layout and natural order has one.
+        together: number of consecutive signals of the batch that form a group; groups divide the batch evenly. Errors
+            are bounded relative to a group's results, and a NaN or an infinity stays in its group. 1 keeps each signal
+            to itself, as NumPy does. None, the default, makes the whole batch one group: two real signals may be
+            transformed as one complex signal.
 
     Raises:
         BadArgument: a size below 2, a `valid` part, a `start`, a `tiling`, a `border` or a `product` that does not fit,
             a border and tiles, or an unknown value of an option.
 
     Errors are bounded relative to the root mean square of the whole result, or, with `together`, of each group's own
-    results; a NaN or an infinity reaches no further either. For `c2r` the columns of the spectrum that are their own
-    mirror image (the first, and the last of an even size) are taken to be Hermitian, as in
-    `numpy.fft.irfft2`: what is not is ignored.
+    results. For `c2r` the columns of the spectrum that are their own mirror image (the first, and the last of an even
+    size) are taken to be Hermitian, as in `numpy.fft.irfft2`: a part that is not Hermitian is ignored.
 
     Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 5.
     """
@@ -137,7 +137,7 @@ class Fft(Problem):
 
     @property
     def may_pair(self) -> bool:
-        """Whether two real signals that follow each other, the first of them an even one, may share their errors."""
+        """True if two consecutive real signals, the first one at an even index, may share their error bound."""
         return self.together is None or self.together % 2 == 0
 
     @classmethod
@@ -153,13 +153,13 @@ class Fft(Problem):
     ) -> Fft:
         """The problem that `numpy.fft` or `torch.fft` solves for an array of this shape.
 
-        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension. Where `s`
+        All dimensions before `axes` are the batch: the plan takes the array reshaped to one batch dimension. If `s`
         pads the signal, the problem has a `valid` part.
 
         Args:
             shape: shape of the array that is transformed: the spectrum's for `c2r` and for an inverse `c2c`.
             kind: as in the class.
-            s: points of the transform along each axis; more than the signal has pad it with zeros. None for the array's
+            s: points of the transform along each axis; the signal is padded with zeros up to them. None for the array's
                 own size, where `c2r` takes the number of columns to be even.
             axes: the last one or two axes of the array, in order; PyTorch's `dim`. None for as many of the last axes as
                 `s` has numbers, or the last axis if there is no `s`.
@@ -192,7 +192,6 @@ class Fft(Problem):
 
     @property
     def is_real(self) -> bool:
-        """Whether the signal is real."""
         return self.kind is not Kind.C2C
 
     @property
@@ -207,7 +206,7 @@ class Fft(Problem):
 
     @property
     def bordered_size(self) -> tuple[int, ...]:
-        """Of the signal with its border."""
+        """Size of the signal with its border, in elements."""
         return self.signal_size if self.border is None else self.border.around(self.signal_size)
 
     @property
@@ -248,26 +247,29 @@ class Fft(Problem):
 
     @property
     def flops(self) -> int:
-        """The field's convention: 5 N log2 N a transform, half as many for a real one; 8 for each term of a product."""
+        """Floating-point operations by the field's convention: 5 N log2 N per transform, half of that for a real one.
+
+        Each term of a product counts 8.
+        """
         sums = 0 if self.product is None else 8 * self.batch * math.prod(self.spectrum_size) * self.product.terms
         return sums + round((2.5 if self.is_real else 5) * self.batch * self.points * math.log2(self.points))
 
     def features(self) -> Mapping[str, float | str]:
-        """The batch and the points of a transform; by dimensions, kind, direction, layout and order."""
+        """Batch and points as numbers; dimensions, kind, direction, layout and order as words."""
         kind = f"{len(self.size)}d {self.kind} {'inverse' if self.inverse else 'forward'}"
         place = f"{self.layout} {self.order}{' tiles' if self.tiling else ''}{' product' if self.product else ''}"
         return {"batch": self.batch, "points": self.points, "kind": kind, "place": place}
 
     def distance(self, other: Problem) -> float | None:
-        """In octaves of the batch; other differences count as so many, up to a limit."""
+        """Octaves of the batch; other differences count as fixed numbers of octaves, up to a limit."""
         return between_transforms(self, other) if isinstance(other, Fft) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In the batch; of tiles in the planes and in how many there are of each; of products in their results."""
+        """True if the problems differ only in the batch, the planes and tiles per plane, or a product's results."""
         return isinstance(other, Fft) and other.of_two() == self.of_two()
 
     def of_two(self) -> Fft:
-        """The same of two transforms, each tile in a plane of its own; they are apart where groups are odd."""
+        """The same problem with a batch of two, each tile in a plane of its own; odd groups become groups of one."""
         tiling, product = self.tiling, self.product
         return dataclasses.replace(
             self,
@@ -281,7 +283,7 @@ class Fft(Problem):
         words = {name: str(getattr(self, name)) for name in ("kind", "norm", "layout", "order")}
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.together is None:
-            del fields["together"]  # so that what was stored before there were groups is the same
+            del fields["together"]  # problems stored before groups existed keep their spec
         return {
             **fields,
             **words,
@@ -302,7 +304,7 @@ class Fft(Problem):
             "size": dimensions(self.size),
             "batch": self.batch,
             "kind": self.kind,
-            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "inverse": "yes" if self.inverse and self.kind is Kind.C2C else None,
             "valid": dimensions(self.valid) if self.valid else None,
             "start": dimensions(self.start) if self.start else None,

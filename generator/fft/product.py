@@ -1,7 +1,7 @@
-"""Spectra that are products of two others: an inverse transform makes them as it loads them, and nobody stores them.
+"""Spectra that are products of two others: an inverse transform computes them as it loads, and nobody stores them.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", table 1 (the products between the transforms of a
-layer). Of few terms a product is read and written for a handful of multiply-adds.
+layer). A product of few terms would be written and read for a handful of multiply-adds.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from warpsmith.generator.cgemm.words import Op
 from warpsmith.generator.problem import member
 
 MOST_TERMS = 4
-"""Of the sum that makes a number of a spectrum. Each is read by every tile of results that it is part of, from the L2
-cache: with more of them that takes longer than to store the product and to read it once."""
+"""Most terms of the sum that makes a number of a spectrum. Every tile of results that needs a term reads it from the L2
+cache: with more terms that takes longer than to store the product and to read it once."""
 
 ROWS_OF_A_TILE, COLUMNS_OF_A_TILE = (1, 2, 4), (2, 4, 6, 8, 12, 16)
-"""Of results that are transformed together: as many share a column of b as share a row of a."""
+"""Rows and columns of results that a block transforms together; they share rows of a and columns of b."""
 NUMBERS_OF_A_SECTOR = 4
-"""Complex ones, of 32 bytes."""
+"""Complex numbers in a 32-byte sector of memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Product:
-    """For each frequency a matrix product op(a) @ op(b), whose numbers are one frequency of all spectra of a batch.
+    """Matrix product op(a) @ op(b) for each frequency; its numbers are that frequency of all spectra of a batch.
 
-    The batch is (rows, columns) of the results, the slowest first. a is (rows, terms) where its op is `n`, else
-    (terms, rows); b is (terms, columns) where its op is `n`, else (columns, terms).
+    The batch is (rows, columns) of the results, the slowest first. a is (rows, terms) if its op is `n`, else (terms,
+    rows); b is (terms, columns) if its op is `n`, else (columns, terms).
 
     Args:
-        rows: of a result.
-        columns: of a result.
-        terms: of each sum.
-        a: what is done with the matrices of a first: `n` nothing, `t` transposed, `c` transposed and conjugated.
-        b: likewise of b.
+        rows: rows of a result.
+        columns: columns of a result.
+        terms: terms of each sum.
+        a: operation on the matrices of a before the product: `n` none, `t` transposed, `c` transposed and conjugated.
+        b: operation on the matrices of b, likewise.
         offset: whether a number for each column is added to all points of its signals: a third input, `offset`,
             (columns), float32.
 
@@ -65,7 +65,7 @@ class Product:
 
     @classmethod
     def of(cls, value: Any) -> Product | None:
-        """A product, or its fields by name as a spec has them; None for none. Raises BadArgument."""
+        """Product from a Product or from its fields by name, as in a spec; None for None. Raises BadArgument."""
         if value is None or isinstance(value, cls):
             return value
         names = {field.name for field in dataclasses.fields(cls)}
@@ -75,25 +75,27 @@ class Product:
 
     @property
     def batch(self) -> int:
-        """Spectra."""
+        """Number of spectra."""
         return self.rows * self.columns
 
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of a frequency's matrices a and b in memory."""
+        """Shapes of one frequency's matrices a and b in memory."""
         return self.a.shape(self.rows, self.terms), self.b.shape(self.terms, self.columns)
 
     def has_tiles_of(self, rows: int, columns: int) -> bool:
-        """Whether tiles of so many results are all alike, in pairs side by side."""
+        """True if tiles of `rows` by `columns` results divide the product evenly, in pairs side by side."""
         return columns % 2 == 0 and self.columns % columns == 0 and self.rows % rows == 0
 
     def sectors(self, rows: int, columns: int) -> int:
-        """Of memory, for each frequency, that hold so many neighbouring rows of a and columns of b, about."""
+        """Sectors of memory per frequency that hold `rows` neighbouring rows of a and `columns` columns of b, about."""
         return sum(ceil(count * self.terms / NUMBERS_OF_A_SECTOR) for count in (rows, columns))
 
     def tile(self, points: int, most: int) -> tuple[int, int]:
-        """Rows and columns of the results, of so many points each, that a tile of `most` points at the most has best:
-        those with the fewest sectors for a result, of the largest ones. Results are in pairs side by side.
+        """Rows and columns of the best tile of results: the fewest sectors per result, and the largest of those.
+
+        A result has `points` points, and a tile has at most `most` complex points, one for two results: pairs lie side
+        by side.
         """
         found = [
             (rows, columns)
@@ -103,12 +105,12 @@ class Product:
         return min(found or [(1, 2)], key=lambda each: (self.sectors(*each) / prod(each), -prod(each)))
 
     def alike(self) -> Product:
-        """The same of two spectra."""
+        """The same product for two spectra."""
         return dataclasses.replace(self, rows=1, columns=2)
 
     def __str__(self) -> str:
         return f"{self.rows}x{self.columns}x{self.terms}:{self.a}{self.b}{'+offset' if self.offset else ''}"
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values of the fields."""
         return {**dataclasses.asdict(self), "a": str(self.a), "b": str(self.b)}

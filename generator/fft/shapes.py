@@ -1,4 +1,4 @@
-"""Arguments of `fft` that name axes and points, as canonical numbers."""
+"""Canonical form of the arguments of `fft` that name axes and points."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from warpsmith.generator.canonical import integer, sizes
 
 
 def dimensions(size: tuple[int, ...]) -> str:
-    """Sizes as they are written: `32x32`."""
+    """Sizes as text: `32x32`."""
     return "x".join(map(str, size))
 
 
 def valid_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The part of a signal that exists; None for all of it. Raises BadArgument for what is no part of `size`."""
+    """The part of a signal that exists; None for all of it. Raises BadArgument for no part of `size`."""
     if value is None:
         return None
     valid = sizes(value, "valid")
@@ -25,7 +25,7 @@ def valid_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
-    """A point of a transform of this size; None for the first one. Raises BadArgument for what is none."""
+    """A point of a transform of this size; None for the first one. Raises BadArgument for anything else."""
     if value is None:
         return None
     try:
@@ -39,7 +39,7 @@ def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
-    """How many of the last axes are transformed. Raises BadArgument where others are."""
+    """Number of transformed axes, 1 or 2. Raises BadArgument if `axes` are not the last ones."""
     if axes is None:
         axes = range(-len(points or (1,)), 0)
     wanted = (axes,) if isinstance(axes, int) else tuple(axes)

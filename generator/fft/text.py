@@ -1,4 +1,4 @@
-"""What both families of transforms write alike, as text for CUDA."""
+"""CUDA text that both families of transforms share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ PACKED = {
     Packing.PAIR: " Two real signals are one complex one.",
     Packing.ALONE: " Each real signal is the real and the imaginary part of a complex one.",
 }
-"""A sentence on each packing, to follow others."""
+"""Sentence on each packing, appended to a kernel's summary."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Power:
-    """Power `exponent` of a twiddle: row `row` of a table, or the root of an angle in units of pi, or a product of the
-    powers `factors`.
+    """Power `exponent` of a twiddle, from one of three sources.
+
+    It is row `row` of a table, the root of `angle` (in units of pi), or the product of the powers `factors`.
     """
 
     exponent: int
@@ -31,12 +32,15 @@ class Power:
 
 
 def text_key(problem: Fft) -> str:
-    """The key that texts begin with. None depends on which signals belong together: their configs do."""
+    """Key that a kernel's text begins with, without `together`: no text depends on the groups, only configs do."""
     return problem.key() if problem.together is None else dataclasses.replace(problem, together=None).key()
 
 
 def powers_of(count: int, order: int, twiddles: Twiddles, turn: int) -> tuple[Power, ...]:
-    """Where powers 1 to count - 1 of a root of that order come from, factors first; `turn` is a whole one, 2 or -2."""
+    """Sources of powers 1 to count - 1 of a root of order `order`, factors first.
+
+    `turn` is a full circle in units of pi, 2 or -2.
+    """
     powers: list[Power] = []
     rows = 0
     for j in range(1, count):
@@ -53,23 +57,23 @@ def powers_of(count: int, order: int, twiddles: Twiddles, turn: int) -> tuple[Po
 
 
 def scale(problem: Fft) -> str:
-    """Of results; empty where that is 1, or `half_scale` has it."""
+    """Literal factor of the results; empty if it is 1, or if `half_scale` contains it."""
     return float_literal(problem.scale) if problem.scale != 1 and not half_scale(problem) else ""
 
 
 def half_scale(problem: Fft) -> str:
-    """Half of it, where a spectrum is split."""
+    """Literal of half the scale, for splitting a spectrum (`r2c`); else empty."""
     return float_literal(problem.scale / 2) if problem.kind is Kind.R2C else ""
 
 
 def half_root(problem: Fft) -> str:
-    """The factor with which two columns are taken apart, or put together, for frequency x."""
+    """Factor for frequency x that separates a spectrum of packed columns, or packs it, as a formula for comments."""
     sign = "" if problem.inverse else "-"
     return f"{sign}i exp({sign}2 pi i x / {problem.size[-1]})"
 
 
 def frequency_place(problem: Fft, y: str = "y") -> tuple[str, str]:
-    """Where row and column of frequency (y, x) lie in the spectrum, along each axis."""
+    """CUDA expressions of the row and the column at which frequency (y, x) lies in the spectrum."""
     if problem.order is not Order.REVERSED:
         return y, "x"
     if not problem.is_real:
@@ -79,7 +83,7 @@ def frequency_place(problem: Fft, y: str = "y") -> tuple[str, str]:
 
 
 def spectrum_place(problem: Fft, y: str = "y") -> str:
-    """Where frequency (y, x) of a transform lies, from the spectrum of the first one on."""
+    """CUDA expression of the place of frequency (y, x) of a transform, counted from the first spectrum."""
     columns = problem.spectrum_size[-1]
     y, x = frequency_place(problem, y)
     has_y = len(problem.size) == 2
@@ -94,6 +98,6 @@ def spectrum_place(problem: Fft, y: str = "y") -> str:
 
 
 def _reversed(name: str, points: int) -> str:
-    """A number below `points`, a power of two, with its bits turned round."""
+    """CUDA expression of a number with its bits reversed; `points` is a power of two above it."""
     bits = points.bit_length() - 1
     return f"static_cast<int>(__brev({name}) >> {32 - bits})" if bits else "0"

@@ -1,4 +1,4 @@
-"""Tiles of planes, of which transforms are taken in place of whole signals.
+"""Tiles of planes: a batch of transforms whose signals are overlapping or adjacent tiles of larger planes.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 (a large convolution as several small
 ones).
@@ -16,26 +16,26 @@ from warpsmith.generator.canonical import count, integer
 from warpsmith.generator.fft.shapes import dimensions
 
 MOST = 2**31 - 1
-"""Tiles of a batch, elements of a plane, and the farthest point that a tile reaches: kernels count them in int."""
+"""Most tiles of a batch, elements of a plane, and points up to a tile's farthest end: kernels count them in int."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tiling:
-    """Which tile of which plane each transform of a batch is.
+    """Assignment of each transform of a batch to a tile of a plane.
 
-    The batch is (outer, tile, inner), the slowest first: `inner` planes share a tile's number, so that with the
-    spectrum frequency by frequency, each of its matrices has a row for every tile of every outer index and a column for
-    every inner one. The planes are (outer * inner, *plane), those with the same outer index side by side; tiles are
+    The batch is (outer, tile, inner), the slowest first: `inner` planes share a tile's number. If the spectrum lies
+    frequency by frequency, each of its matrices has a row for every tile of every outer index and a column for every
+    inner index. The planes are (outer * inner, *plane), those with the same outer index side by side; tiles are
     numbered row by row.
 
-    Point i of tile t is point t * step + origin + i of its plane, along each axis. A forward transform takes what lies
-    outside the plane as zeros; an inverse one leaves it out of the result.
+    Point i of tile t is point t * step + origin + i of its plane, along each axis. A forward transform reads points
+    outside the plane as zeros; an inverse one does not store them.
     """
 
     count: tuple[int, ...]
-    """Of the tiles of a plane along each axis."""
+    """Tiles of a plane along each axis."""
     step: tuple[int, ...]
-    """Points from a tile to the next."""
+    """Points from one tile to the next."""
     origin: tuple[int, ...]
     """The point of a plane at which its first tile begins; negative before the plane."""
     plane: tuple[int, ...]
@@ -45,11 +45,11 @@ class Tiling:
 
     @property
     def tiles(self) -> int:
-        """Of a plane."""
+        """Tiles of a plane."""
         return prod(self.count)
 
     def planes(self, batch: int) -> int:
-        """How many planes a batch of so many tiles has."""
+        """Planes of a batch of `batch` tiles."""
         return batch // self.tiles
 
     def place(self, transform: int) -> tuple[int, tuple[int, ...]]:
@@ -63,16 +63,16 @@ class Tiling:
         return outer * self.inner + inside, tuple(at[::-1])
 
     def reach(self, axis: int, points: int) -> tuple[int, int]:
-        """The first point of a plane that tiles of so many points touch along an axis, and the one behind the last."""
+        """First point of a plane that tiles of `points` points touch along an axis, and the one behind the last."""
         first = self.origin[axis]
         return first, first + (self.count[axis] - 1) * self.step[axis] + points
 
     def alike(self) -> Tiling:
-        """The same of one small plane: where tiles begin from one to the next, and nothing of how many there are."""
+        """The same tiling of one small plane: it keeps the steps and origins and drops the counts."""
         return dataclasses.replace(self, count=(1,) * len(self.count), plane=self.step, inner=1)
 
     def words(self) -> str:
-        """As a problem's key has it: `6x6 step=22x22 origin=-5x-5 plane=118x118 inner=3`."""
+        """Text in a problem's key: `6x6 step=22x22 origin=-5x-5 plane=118x118 inner=3`."""
         parts = {
             "step": dimensions(self.step),
             "origin": dimensions(self.origin) if any(self.origin) else None,
@@ -83,7 +83,7 @@ class Tiling:
         return " ".join([dimensions(self.count), *told])
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values of the fields."""
         return {name: list(getattr(self, name)) for name in _AXES} | {"inner": self.inner}
 
 
@@ -91,16 +91,16 @@ _AXES = ("count", "step", "origin", "plane")
 
 
 def tiling_of(value: Any, valid: tuple[int, ...], batch: int, *, is_inverse: bool) -> Tiling | None:
-    """A tiling as a caller or a spec gives it, in canonical form; None for none.
+    """Canonical tiling from a Tiling or a spec's mapping; None for None.
 
     Args:
         value: a Tiling, or its fields by name.
         valid: points of a transform that are read or written, along each axis.
         batch: the number of transforms.
-        is_inverse: whether results are tiles: each number of a plane is then one of exactly one tile.
+        is_inverse: whether the results are tiles; then exactly one tile must store each number of a plane.
 
     Raises:
-        BadArgument: what is no tiling, or one that does not fit the batch, or the result's planes.
+        BadArgument: `value` is no tiling, or does not fit the batch or the result's planes.
     """
     if value is None:
         return None
@@ -129,7 +129,7 @@ def _numbers(value: Any, name: str, axes: int, least: int | None) -> tuple[int, 
 
 
 def _check(tiling: Tiling, valid: tuple[int, ...], batch: int) -> None:
-    """It has whole planes, and kernels can count them."""
+    """Raises BadArgument unless the batch is whole planes and kernels can count the tiles and points."""
     together = tiling.tiles * tiling.inner
     if batch % together:
         raise BadArgument(
@@ -142,7 +142,7 @@ def _check(tiling: Tiling, valid: tuple[int, ...], batch: int) -> None:
 
 
 def _check_result(tiling: Tiling, valid: tuple[int, ...]) -> None:
-    """Each number of it is stored by one tile."""
+    """Raises BadArgument unless exactly one tile stores each point of a plane."""
     if tiling.step != valid or any(tiling.origin):
         raise BadArgument(
             f"tiles of a result lie side by side from the first point on, {dimensions(valid)} apart; got step "

@@ -1,7 +1,7 @@
 """Two-dimensional transforms as two passes over memory: all rows, then all columns, each transformed by `fft_block`.
 
-The pass over the rows leaves its result transposed, and the pass over the columns reads it so: what is a column to the
-whole is contiguous to it. A transform may then be larger than the shared memory of a multiprocessor.
+The pass over the rows leaves its result transposed, so the pass over the columns reads each column contiguously. A
+transform may then be larger than the shared memory of an SM.
 
 Source: Vasilache et al. 2014, section 5.1, "transposes the last two lowest dimensions" between the passes of fbfft.
 """
@@ -19,11 +19,11 @@ from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.steps import Workspace
 
 BETWEEN = "between"
-"""The workspace: the half-transformed plane, columns of the spectrum by rows of the signal."""
+"""Name of the workspace for the half-transformed plane: columns of the spectrum by rows of the signal."""
 
 
 class FftTwoPass(Pipeline):
-    """`fft` in two dimensions, one transform of them, with the spectrum transposed."""
+    """A single two-dimensional `fft` with the spectrum transposed."""
 
     name = "fft_two_pass"
 

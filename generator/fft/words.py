@@ -1,4 +1,4 @@
-"""What both families of transforms choose between, and the tables of factors that both read."""
+"""Choices that both families of transforms have, and the tables of factors that both read."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from warpsmith.generator.problem import Problem
 
 
 class Packing(enum.StrEnum):
-    """How real signals become complex ones."""
+    """Way in which real signals become complex ones."""
 
     COMPLEX = "complex"
-    """They are."""
+    """The signals are complex already."""
     HALF = "half"
-    """Two columns that follow each other are one complex number: half as many columns."""
+    """Two consecutive columns are one complex number, which halves the number of columns."""
     PAIR = "pair"
-    """Two transforms that follow each other are one."""
+    """Two consecutive transforms are one complex transform."""
     ALONE = "alone"
-    """Each is a pair with itself: nothing may be paired with it, and two columns are no complex number."""
+    """Each signal is both the real and the imaginary part: it may not be paired, and its columns are not packed."""
 
     @property
     def pairs(self) -> bool:
-        """Whether the real and the imaginary part are a signal each."""
+        """True if the real and the imaginary part are a signal each."""
         return self in (Packing.PAIR, Packing.ALONE)
 
     @property
     def transforms(self) -> int:
-        """Of the problem, that are one here."""
+        """Transforms of the problem that are one complex transform."""
         return 2 if self is Packing.PAIR else 1
 
 
 class Loads(enum.StrEnum):
-    """How what is transformed is read from memory."""
+    """Way in which the input is read from memory."""
 
     PLAIN = "plain"
     BULK = "bulk"
-    """All of a tile's at once, to shared memory."""
+    """One bulk copy of the whole tile to shared memory."""
 
 
 class Stores(enum.StrEnum):
-    """How results are written to memory."""
+    """Way in which results are written to memory."""
 
     PLAIN = "plain"
     STREAMING = "streaming"
-    """As data that nobody reads soon."""
+    """Streaming stores, for results that nobody reads soon."""
     BULK = "bulk"
-    """Collected in shared memory, from where all of a tile's are copied at once."""
+    """Results are collected in shared memory, from where one bulk copy stores the whole tile."""
 
 
 class Twiddles(enum.StrEnum):
-    """Where twiddle factors come from. Those within a radix are literals in any case."""
+    """Source of the twiddle factors. Those within a radix are always literals."""
 
     TABLE = "table"
-    """One for each, in memory."""
+    """Each factor is read from a table in memory."""
     POWERS = "powers"
-    """Powers 1, 2, 4, 8, 16 of the first from memory, the others as products. Of the first alone, rounded, the 16th
-    power is eight units in the last place away."""
+    """Powers 1, 2, 4, 8, 16 of the first factor from memory, the others as products. If only the rounded first power
+    were read, the 16th would be eight units in the last place off."""
     COMPUTED = "computed"
     """Powers 1, 4 and 16 by `sincospif`, the others as products."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """Complex numbers as literals."""
+    """Table of complex numbers as CUDA literals."""
 
     name: str
     values: tuple[tuple[str, str], ...]
@@ -77,12 +77,12 @@ class Table:
 
 
 def complex_columns(problem: Fft, packing: Packing) -> int:
-    """Complex numbers of a row: half as many as columns where two of these are one."""
+    """Complex numbers of a row: half the columns under Packing.HALF."""
     return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
 
 
 def require_fft(problem: Problem) -> Fft:
-    """`problem` as what it is. Raises TypeError for another operation."""
+    """`problem`, typed as an Fft. Raises TypeError for another operation."""
     if not isinstance(problem, Fft):
         raise TypeError(f"no fft: {problem.operation}")
     return problem

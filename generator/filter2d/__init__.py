@@ -1,4 +1,4 @@
-"""Image filters: the problem, and the families that solve it."""
+"""Image filters: the problem and the families that solve it."""
 
 from warpsmith.generator.filter2d.border import Border
 from warpsmith.generator.filter2d.problem import Filter2d

@@ -1,4 +1,4 @@
-"""Borders: how pixels outside an image are made, and what other libraries call them."""
+"""Borders of images: rules for pixels outside, and the names that other libraries have for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from warpsmith.errors import BadArgument
 
 
 class Border(enum.StrEnum):
-    """How pixels outside the image are made, by the names and meaning of scipy.ndimage."""
+    """Rule for pixels outside the image, by the names and meaning of scipy.ndimage."""
 
     VALID = "valid"
-    """None are: only outputs whose whole window lies inside the image (rows-R+1 by columns-S+1)."""
+    """No pixels outside: only outputs whose whole window lies inside the image (rows-R+1 by columns-S+1)."""
     CONSTANT = "constant"
     """k k k | a b c d | k k k, with k = cval."""
     NEAREST = "nearest"
@@ -25,9 +25,9 @@ class Border(enum.StrEnum):
 
     @classmethod
     def of(cls, name: str) -> Border:
-        """The border of that name: SciPy's, OpenCV's, NumPy's or PyTorch's.
+        """Border from SciPy's, OpenCV's, NumPy's or PyTorch's name.
 
-        `reflect` is SciPy's and OpenCV's; what NumPy and PyTorch call so is `mirror`.
+        `reflect` has SciPy's and OpenCV's meaning; NumPy's and PyTorch's `reflect` is `mirror`.
 
         Raises:
             BadArgument: there is none of that name; the message lists all names.
@@ -55,6 +55,6 @@ BORDER_ALIASES = {
     "grid-mirror": Border.REFLECT,
     "grid-wrap": Border.WRAP,
 }
-"""Names of other libraries where SciPy has another: of `numpy.pad`, PyTorch's `padding_mode`, OpenCV's `BorderTypes`
+"""Other libraries' names that differ from SciPy's: of `numpy.pad`, PyTorch's `padding_mode`, OpenCV's `BorderTypes`
 without their prefix, and SciPy's second names of its modes, of which `grid-mirror` is not `mirror`. NumPy's and
-PyTorch's `reflect` is missing, since SciPy's and OpenCV's is another border."""
+PyTorch's `reflect` is missing, since SciPy's and OpenCV's `reflect` is another border."""

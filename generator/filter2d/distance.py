@@ -1,4 +1,4 @@
-"""How far the winner of one image filter is from fitting another, in octaves of size."""
+"""Distance between two image filters in octaves of size: how far the winner of one is from fitting the other."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from warpsmith.generator.filter2d.problem import Filter2d
 
 TAP_OCTAVE = 4.0
-"""Twice the rows, or columns, of a filter: registers and unrolled code grow with them."""
+"""Octaves per factor of 2 in the rows or columns of a filter: registers and unrolled code grow with them."""
 WEIGHTS_KNOWN = 3.0
-"""Weights as literals on one side only."""
+"""Octaves between a filter with known weights, which become literals, and one without."""
 WEIGHTS_OTHER = 1.5
-"""Other literals: one filter may be separable or sparse where the other is not."""
+"""Octaves between other literals: one filter may be separable or sparse where the other is not."""
 BORDER_CHANGED = 0.5
-"""Between two borders that make pixels up; from or to `valid`, which makes none, twice as much."""
+"""Octaves between two borders with pixels outside the image; to or from `valid`, which has none, twice as much."""
 NONFINITE_CHANGED = 2.0**-10
-"""Whether a NaN may spread beyond its window: the same config is the same kernel, wherever it is legal."""
+"""Octaves between rules for NaNs: the same config is the same kernel, wherever it is legal."""
 
 
 def between_filters(one: Filter2d, other: Filter2d) -> float | None:

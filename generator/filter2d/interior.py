@@ -1,4 +1,4 @@
-"""The outputs of an image filter whose windows lie within the image; the frame around them is computed one by one."""
+"""Interior of an image filter: outputs whose windows lie within the image. The frame around is computed singly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ def reach(problem: Filter2d, columns: int) -> int:
 
 
 def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 0) -> tuple[int, int]:
-    """First row, and rows, whose windows, and `beyond` rows below, lie within the image: whole turns of the loop."""
+    """First row and number of rows of the interior, in whole turns of the loop.
+
+    Their windows, and `beyond` rows below, lie within the image.
+    """
     before = problem.before[0]
     first = ceil(before / rows_period) * rows_period
     end = problem.image[0] - (problem.filter[0] - 1 - before) - beyond
@@ -21,10 +24,10 @@ def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 
 
 
 def last_column(problem: Filter2d, first: int, columns: int, lead: int, loaded: int, aligned: int) -> int:
-    """Where the last of those begins that compute `columns` elements of a row each; left of `first` if there is none.
+    """Column where the last thread or warpgroup begins that computes `columns` elements of a row.
 
-    It lies a multiple of `aligned` right of `first`, where the first one begins. What it loads, `loaded` elements from
-    `lead` before its windows on, lies within a row of the image.
+    It is left of `first` if there is none. It lies a multiple of `aligned` right of `first`, where the first one
+    begins. Its `loaded` elements, which begin `lead` before its windows, lie within a row of the image.
     """
     start = first - problem.before[1] * problem.channels - lead
     image_end = problem.image[1] * problem.channels - loaded - start
@@ -33,5 +36,5 @@ def last_column(problem: Filter2d, first: int, columns: int, lead: int, loaded: 
 
 
 def outside(problem: Filter2d, rows: int, columns: int) -> int:
-    """Outputs of one plane that an interior of `rows` by `columns` elements leaves."""
+    """Outputs of one plane outside an interior of `rows` by `columns` elements."""
     return problem.output_shape[0] * problem.output_shape[1] * problem.channels - rows * columns

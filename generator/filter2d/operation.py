@@ -12,7 +12,7 @@ from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.operation import Operation
 
 _PLAIN = Filter2dPlain()
-"""No prefetch, and no constraint on the problem."""
+"""Simplest family: no prefetch, and no constraint on the problem."""
 
 FILTER2D = Operation(
     Filter2d,

@@ -1,4 +1,4 @@
-"""A few outputs a thread and no prefetch: the simplest kernel, and the one that solves every `filter2d`.
+"""`filter2d` with a few outputs per thread and no prefetch: the simplest kernel, which solves every problem.
 
 Source: "without prefetch" of Iandola et al. 2013, section 4, from global memory and through textures.
 """
@@ -29,23 +29,23 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.work import Work
 
 MAX_READS, MAX_UNROLLED = 512, 2048
-"""Pixels read, and multiply-adds, that are written out: nvcc takes up to 6 s for so many, 20 s for twice the
+"""Most pixel reads and multiply-adds that are unrolled: nvcc takes up to 6 s for that many, 20 s for twice the
 multiply-adds from constant memory, and no longer unrolls the loops for twice the reads."""
 LONG_READS = 256
-"""Pixels whose reads take the compiler up to 2 s where each has a border to mind: 441 of them take 2.4 to 3.1 s."""
+"""Pixel reads with a border that the compiler handles within 2 s: 441 of them take 2.4 to 3.1 s."""
 MAX_SUMS = 64
-"""Outputs in progress of a thread, a register each: more leave a multiprocessor too few threads to hide its loads."""
+"""Most accumulators of a thread, one register each: more leave an SM too few threads to hide its loads."""
 FILTERS_AT_ONCE = (1, 2, 4, 8, 16)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """One config on one problem, in outputs, threads and blocks; columns count elements, `channels` of them a pixel."""
+    """Geometry of one config on one problem, in outputs, threads and blocks; a pixel has `channels` columns."""
 
     rows: int
     columns: int
     filters: int
-    """Filters for which a thread uses a pixel that it has read."""
+    """Filters for which a thread reuses a pixel that it has read."""
     filter_groups: int
     block_columns: int
     block_rows: int
@@ -53,12 +53,12 @@ class Geometry:
     row_blocks: int
     min_blocks: int
     ragged: bool
-    """Whether some threads have fewer outputs than the others."""
+    """True if some threads have fewer outputs than others."""
     unroll_rows: bool
-    """Whether the loop over the rows of the filter is unrolled."""
+    """True if the loop over the rows of the filter is unrolled."""
     unroll_columns: bool
     skips_zeros: bool
-    """Whether there are zero taps that the compiler can leave out."""
+    """True if there are zero taps that the compiler can leave out."""
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
@@ -86,7 +86,7 @@ class Geometry:
 
     @property
     def blocks(self) -> int:
-        """Blocks for one plane."""
+        """Blocks per plane."""
         return self.column_blocks * self.row_blocks * self.filter_groups
 
 
@@ -119,7 +119,7 @@ class Filter2dPlain(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)
-        # With two outputs across, a loop over the rows of the filter remains of so many reads with a border.
+        # With two outputs across, the loop over the filter's rows stays a loop for that many reads with a border.
         is_long = filter2d.border is not Border.VALID and LONG_READS < prod(filter2d.filter) <= MAX_READS
         return Config.of(
             {
@@ -166,8 +166,8 @@ class Filter2dPlain(Family):
         geometry = Geometry.of(filter2d, config)
         is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (filter2d.weights or ())
         if not is_whole or filter2d.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
-            return None  # some taps or pixels are never read, or not as global memory is
-        # A thread reads a pixel once for all of its outputs, at best.
+            return None  # some taps or pixels are never read, or not through global loads
+        # At best a thread reads a pixel once for all of its outputs.
         rows, columns = geometry.rows + filter2d.filter[0] - 1, geometry.columns + filter2d.filter[1] - 1
         if not geometry.unroll_rows:
             rows = geometry.rows * filter2d.filter[0]

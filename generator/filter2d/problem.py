@@ -31,24 +31,24 @@ class Filter2d(Problem):
         filter: rows R and columns S of the filter.
         planes: number of independent images, filtered by the same weights.
         dtype: element type of the image: a name, a NumPy dtype or scalar type, or a dtype of PyTorch.
-        border: how pixels outside the image are made; the names of `Border`, or NumPy's, PyTorch's or OpenCV's where
-            they are not `reflect`, which is SciPy's and OpenCV's.
-        cval: the value outside the image, for border `constant`.
-        weights: the filters' values in row order, or as rows, where they are known at tune time; None to pass them
+        border: rule for pixels outside the image: a name of `Border`, or NumPy's, PyTorch's or OpenCV's name. `reflect`
+            has SciPy's and OpenCV's meaning.
+        cval: value outside the image, for border `constant`.
+        weights: values of the filters in row order, or as rows, if they are known at tune time; None to pass them
             at each call.
         channels: interleaved channels of a pixel, 1 to 4, each filtered by the same weights.
         filters: number of filters that are applied to the image in one pass.
         result_dtype: element type of the result; None for the image's. uint8 is rounded to nearest, half to even,
             and saturated.
-        convolve: turn the filter by 180 degrees about its anchor, as `scipy.ndimage.convolve` does.
+        convolve: rotate the filter by 180 degrees about its anchor, as `scipy.ndimage.convolve` does.
         anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2). SciPy's `origin` is
             the distance of the anchor from there.
-        pitch: row pitch of the image in bytes; None where rows are contiguous. Planes follow each other without a gap.
+        pitch: row pitch of the image in bytes; None if rows are contiguous. Planes follow each other without a gap.
         result_pitch: row pitch of the result in bytes.
-        accuracy: what the error bound is relative to; `normwise` admits algorithms that need fewer multiplications,
-            `imagewise` Fourier transforms too.
-        nonfinite: which outputs a NaN or an infinite pixel may reach; `any` saves matrix products the check
-            of their sums.
+        accuracy: quantity that the error bound is relative to; `normwise` admits algorithms that need fewer
+            multiplications, `imagewise` Fourier transforms too.
+        nonfinite: outputs that a NaN or an infinite pixel may reach; with `any`, matrix products need not check their
+            sums.
 
     Raises:
         BadArgument: a size of 0, a filter larger than an image without a border, an unknown border or dtype.
@@ -82,7 +82,7 @@ class Filter2d(Problem):
         set_field(self, "dtype", dtype_of(self.dtype, "dtype"))
         wanted = self.dtype if self.result_dtype is None else self.result_dtype
         result_dtype = dtype_of(wanted, "result dtype")
-        # One problem has one key: whatever says what is the case anyway is None.
+        # One problem has one key, so a value equal to the default becomes None.
         set_field(self, "result_dtype", None if result_dtype is self.dtype else result_dtype)
         set_field(self, "border", Border.of(self.border))
         set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
@@ -97,7 +97,7 @@ class Filter2d(Problem):
         columns = self.output_shape[1] * self.channels
         set_field(self, "result_pitch", row_pitch(self.result_pitch, columns, result_dtype, "result pitch"))
         self._check_offsets()
-        # Only border `constant` reads cval: with any other, two values of it are one problem.
+        # Only border `constant` reads cval, so problems with other borders and different cvals are equal.
         set_field(self, "cval", as_float32(self.cval, "cval") if self.border is Border.CONSTANT else 0.0)
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
@@ -110,7 +110,7 @@ class Filter2d(Problem):
             )
 
     def _check_offsets(self) -> None:
-        """Kernels count elements in int."""
+        """Raises BadArgument if a kernel could not count the elements in int."""
         if self.filters * self.filter[0] * self.filter[1] >= 2**31:
             raise BadArgument("the weights have 2^31 taps or more: no filter is so large")
         for operand in (self.operands[0], self.output):
@@ -146,9 +146,9 @@ class Filter2d(Problem):
 
     @property
     def taps(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        """The weights, where they are known, as filters of rows, turned as they are applied to the image: element
-        [f][r][s] meets the pixel r rows below and s columns right of the window's first. Empty where they come at
-        each call.
+        """Known weights as filters of rows, rotated as they are applied to the image; empty if each call brings them.
+
+        Element [f][r][s] multiplies the pixel r rows below and s columns right of the window's first one.
         """
         flat, (r, s) = self.weights or (), self.filter
         filters = [flat[start : start + r * s] for start in range(0, len(flat), r * s)]
@@ -171,7 +171,6 @@ class Filter2d(Problem):
 
     @property
     def output_dtype(self) -> DType:
-        """Element type of the result."""
         return self.result_dtype or self.dtype
 
     @property
@@ -212,7 +211,7 @@ class Filter2d(Problem):
         return 2 * r * s * self.operands[-1].size
 
     def features(self) -> Mapping[str, float | str]:
-        """The outputs and the taps of each; by types, and by whether the weights are known."""
+        """Outputs and taps as numbers; types, and whether the weights are known, as words."""
         kinds = f"{self.dtype} to {self.output_dtype}"
         weights = "given" if self.weights is None else "known"
         return {
@@ -223,12 +222,13 @@ class Filter2d(Problem):
         }
 
     def distance(self, other: Problem) -> float | None:
-        """In octaves of image size, planes and gaps between rows; other differences count as so many, up to a limit."""
+        """Octaves of image size, planes and row gaps; other differences count as fixed octaves, up to a limit."""
         return between_filters(self, other) if isinstance(other, Filter2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """In image size, planes and gaps between rows. A winner under another `nonfinite` is right wherever its config
-        is legal.
+        """True if the problems differ only in image size, planes, row gaps, and `nonfinite`.
+
+        A winner under another `nonfinite` is right wherever its config is legal.
         """
         sizes = {"image", "planes", "pitch", "result_pitch", "nonfinite"}
         names = [name for name in self._field_names() if name not in sizes]
@@ -257,7 +257,7 @@ class Filter2d(Problem):
             "planes": self.planes,
             "dtype": self.dtype,
             "border": self.border,
-            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
             "cval": repr(self.cval) if self.border is Border.CONSTANT else None,
             "channels": self.channels if self.channels > 1 else None,
             "filters": self.filters if self.filters > 1 else None,
@@ -274,5 +274,5 @@ class Filter2d(Problem):
 
 
 def _inside_a_row(dtype: DType, channels: int) -> tuple[int, ...]:
-    """The strides of the columns, and of the channels where there are several."""
+    """Strides of the columns and, if there are several, of the channels."""
     return (channels * dtype.itemsize, dtype.itemsize) if channels > 1 else (dtype.itemsize,)

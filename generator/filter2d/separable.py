@@ -12,14 +12,14 @@ from warpsmith.generator.problem import Accuracy
 Matrix = tuple[tuple[float, ...], ...]
 
 MAX_RESIDUAL = 2e-7
-"""What the terms leave of a filter, over what it is measured against: a fifth of the error that results may have."""
+"""Largest rest of a filter that the terms leave, relative to its reference: a fifth of the results' error bound."""
 MAX_GROWTH = 4.0
-"""Sum of the terms' |products|, over the same: float32 rounding errors grow by as much."""
+"""Largest sum of the terms' |products|, relative to the same reference: float32 rounding errors grow by that factor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """One product of a filter: taps[r][s] gains column[r] * row[s]."""
+    """One term of a filter: taps[r][s] gains column[r] * row[s]."""
 
     filter: int
     column: tuple[float, ...]
@@ -27,16 +27,16 @@ class Term:
 
     @property
     def cost(self) -> int:
-        """Multiply-adds an output."""
+        """Multiply-adds per output."""
         return sum(value != 0 for value in (*self.column, *self.row))
 
 
 @cache
 def separable_terms(problem: Filter2d) -> tuple[Term, ...]:
-    """The problem's known filters as terms that need fewer multiply-adds than its taps; none where there are not.
+    """Terms of the problem's known filters that need fewer multiply-adds than its taps; empty if there are none.
 
-    Source: convolution by the terms of a low-rank filter; the terms are found by adaptive cross approximation with
-    full pivoting, which keeps zeros and equal taps as they are.
+    Source: convolution by the terms of a low-rank filter; the terms are found by adaptive cross approximation with full
+    pivoting, which keeps zeros and equal taps as they are.
     """
     terms: list[Term] = []
     for index, taps in enumerate(problem.taps):
@@ -49,7 +49,7 @@ def separable_terms(problem: Filter2d) -> tuple[Term, ...]:
 
 
 def _cross_approximation(index: int, taps: Matrix, accuracy: Accuracy) -> list[Term]:
-    """Terms whose sum is `taps` to within MAX_RESIDUAL; none where they would be too many or would cancel."""
+    """Terms whose sum is `taps` to within MAX_RESIDUAL; empty if there would be too many or they would cancel."""
     rest = [list(row) for row in taps]
     terms: list[Term] = []
     while not _is_small(rest, MAX_RESIDUAL, taps, accuracy):
@@ -71,9 +71,11 @@ def _cross_approximation(index: int, taps: Matrix, accuracy: Accuracy) -> list[T
 
 
 def _is_small(matrix: list[list[float]], times: float, taps: Matrix, accuracy: Accuracy) -> bool:
-    """Whether a matrix is at most so many times the taps: each of them where errors are small elementwise, since a
-    bright pixel may lie under any tap, however small; else in the sum of their magnitudes, or, where errors are small
-    against the filter's largest gain, in the root of the sum of their squares, which is its mean gain (Parseval).
+    """True if a matrix is at most `times` the taps, in the norm of the accuracy.
+
+    Elementwise accuracy compares each number with its tap, since a bright pixel may lie under any tap, however small.
+    Normwise accuracy compares the sum of magnitudes with that of the taps. Imagewise accuracy, relative to the filter's
+    largest gain, compares it with the root of the sum of the taps' squares, the filter's mean gain (Parseval).
     """
     pairs = [
         (abs(a), abs(b)) for row, tap_row in zip(matrix, taps, strict=True) for a, b in zip(row, tap_row, strict=True)

@@ -1,4 +1,4 @@
-"""A filter2d problem as text for CUDA: what every filter2d template is given as `p`."""
+"""CUDA text of a filter2d problem: the values that every filter2d template takes as `p`."""
 
 from __future__ import annotations
 
@@ -14,47 +14,49 @@ from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Te
 from warpsmith.generator.space import Config, Parameter
 
 TEXTURE_PITCH_ALIGNMENT = 32
-"""Bytes: row pitches of a 2-D texture over linear memory (CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)."""
+"""Bytes that row pitches of 2-D textures over linear memory are multiples of
+(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)."""
 MAX_TEXTURE_WIDTH, MAX_TEXTURE_HEIGHT = 131072, 65000
-"""Texels of a 2-D texture over linear memory (CUDA programming guide, technical specifications)."""
+"""Most texels of a 2-D texture over linear memory (CUDA programming guide, technical specifications)."""
 MAX_TEXTURE_LINE = 2**27
-"""Texels of a 1-D texture over linear memory, the least that any supported architecture has."""
+"""Most texels of a 1-D texture over linear memory on every supported architecture."""
 
 PARAMETER_BYTES = 32764
-"""Largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function parameters)."""
+"""Bytes of the largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function
+parameters)."""
 
 DEFAULT_REACH = 2.0
-"""`Family.default_reach` of families whose defaults were compared with winners carried over: of 23 problems that 400
-trials searched on an H200, defaults took 1.26 times the best at the most, winners from 2 to 8 octaves away 1.59."""
+"""`Family.default_reach` of families whose defaults were compared with winners of other sizes. Of 23 problems that 400
+trials searched on an H200, defaults took at most 1.26 times the best time, winners from 2 to 8 octaves away 1.59."""
 
 
 class MemoryPath(enum.StrEnum):
-    """How pixels come from the image to a thread (Iandola et al. 2013, section 4)."""
+    """Path of pixels from the image to a thread (Iandola et al. 2013, section 4)."""
 
     GLOBAL = "global"
     """Straight from global memory."""
     SHUFFLE = "shuffle"
-    """From global memory once a warp, whose threads pass pixels on to their neighbours."""
+    """A warp loads pixels from global memory once, and its lanes exchange them by shuffles."""
     TEXTURE = "texture"
     """Through a texture object."""
     SHARED = "shared"
-    """Through a tile in shared memory, which the block fills by way of its registers."""
+    """Through a tile in shared memory, which the block fills from registers."""
     ASYNC = "async"
     """Through a tile in shared memory, filled by asynchronous copies."""
 
 
 class Weights(enum.StrEnum):
-    """Where a kernel finds the filter's values."""
+    """Place of the filter's values."""
 
     ARGUMENT = "argument"
-    """In the kernel's parameters: one kernel for all filters of a size."""
+    """Kernel parameters: one kernel for all filters of a size."""
     CONSTANT = "constant"
-    """In a `__constant__` variable."""
+    """A `__constant__` variable."""
     LITERAL = "literal"
-    """In the code."""
+    """Literals in the code."""
     GLOBAL = "global"
-    """In global memory: where a pointer says, or in a table of the program where they are known. For those that are
-    too many for the others."""
+    """Global memory: behind a pointer, or in a table of the program if they are known. Used if the other places are too
+    small."""
 
     @classmethod
     def of(cls, config: Config) -> Weights:
@@ -62,7 +64,7 @@ class Weights(enum.StrEnum):
 
 
 def weights_parameter(problem: Filter2d) -> Parameter:
-    """The choice of where the filter's values lie; literals where they are known."""
+    """Parameter for the place of the filter's values; literals only if they are known."""
     if too_many_weights(problem):
         return Parameter("weights", (Weights.GLOBAL.value,), "filter values are too many for all but global memory")
     known = (Weights.LITERAL,) if problem.weights is not None else ()
@@ -73,15 +75,16 @@ def weights_parameter(problem: Filter2d) -> Parameter:
 
 
 def default_weights(problem: Filter2d) -> str:
-    """The choice that needs no search: literals where they are known."""
+    """Default place of the filter's values: literals if they are known."""
     if too_many_weights(problem):
         return Weights.GLOBAL.value
     return Weights.ARGUMENT.value if problem.weights is None else Weights.LITERAL.value
 
 
 def too_many_weights(problem: Filter2d, pointers: int = 2) -> str | None:
-    """Why a kernel with so many pointers cannot have the filters in its parameters, nor in constant memory; None where
-    it can.
+    """Reason why a kernel with `pointers` pointers can pass the filters neither as parameters nor in constant memory.
+
+    None if it can.
     """
     room, nbytes = PARAMETER_BYTES - 8 * pointers, problem.operands[1].nbytes
     return None if nbytes <= room else f"weights of {nbytes} bytes do not fit a kernel's parameters ({room} bytes)"
@@ -102,12 +105,14 @@ def literals(term: Term) -> dict[str, object]:
 
 
 PIXEL = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}
-"""The C++ type that an element is stored as; halves as their bits, so that no header is needed."""
+"""C++ storage type of an element; float16 as its bits, so that no header is needed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter2dText:
-    """Sizes in pixels, offsets in elements (a pixel has `channels` of them); literals as CUDA text."""
+    """Template values of a problem: sizes in pixels, offsets in elements (a pixel has `channels`), literals as CUDA
+    text.
+    """
 
     key: str
     dtype: DType
@@ -129,11 +134,11 @@ class Filter2dText:
     border: Border
     cval: str
     turned: bool
-    """Whether weights that come at a call are to be turned by 180 degrees; those in `taps` are already."""
+    """True if weights of a call must be rotated by 180 degrees; those in `taps` are rotated already."""
     taps: tuple[tuple[tuple[str, ...], ...], ...]
-    """The filters' values where they are known; empty where they come at each call."""
+    """Values of known filters; empty if each call brings them."""
     deep: bool
-    """Whether a window can reach past a whole further image beyond the border."""
+    """True if a window can reach past a whole further image beyond the border."""
     strict: bool
     """`is_strict` of the problem."""
 
@@ -142,7 +147,7 @@ class Filter2dText:
         image, _, result = problem.operands
         reach = zip(problem.before, problem.filter, problem.image, strict=True)
         return cls(
-            # Most texts do not depend on `nonfinite`, and a time of theirs holds under either rule.
+            # Most texts do not depend on `nonfinite`, and their times hold under either rule.
             key=_under_the_usual_rule(problem).key(),
             dtype=image.dtype,
             result_dtype=result.dtype,
@@ -181,7 +186,7 @@ def result_pitch(problem: Filter2d) -> int:
 
 
 def require_filter2d(problem: Problem) -> Filter2d:
-    """`problem`, known to be a Filter2d. Raises TypeError where it is not."""
+    """`problem`, typed as a Filter2d. Raises TypeError for another operation."""
     if not isinstance(problem, Filter2d):
         raise TypeError(f"not a filter2d problem: {problem.key()}")
     return problem
@@ -189,17 +194,17 @@ def require_filter2d(problem: Problem) -> Filter2d:
 
 def _under_the_usual_rule(problem: Filter2d) -> Filter2d:
     if problem.nonfinite is NonFinite.WINDOW:
-        return problem  # to make it again takes 2 ms where 8000 weights are known
+        return problem  # making it again takes 2 ms if 8000 weights are known
     return dataclasses.replace(problem, nonfinite=NonFinite.WINDOW)
 
 
 def is_strict(problem: Filter2d) -> bool:
-    """Whether a NaN or an infinity, which the image can hold, may show in no output but those of its windows."""
+    """True if a NaN or an infinity, if the image can have one, may reach only outputs whose windows contain it."""
     return problem.dtype is not DType.UINT8 and problem.nonfinite is NonFinite.WINDOW
 
 
 def image_texture(problem: Filter2d) -> Texture | None:
-    """The image as a texture: 2-D where pitch and sizes allow it, else one line; None where it is too large for both.
+    """The image as a texture: 2-D if pitch and sizes allow it, else one line; None if it is too large for both.
 
     Planes follow each other down the texture.
     """
@@ -215,17 +220,17 @@ def image_texture(problem: Filter2d) -> Texture | None:
 def filter2d_arguments(
     weights: Weights, texture: Texture | None = None, *, known: bool = False
 ) -> tuple[Argument, ...]:
-    """The kernel arguments that every filter2d template declares; weights that lie elsewhere need none."""
+    """Kernel arguments that every filter2d template declares; weights elsewhere need none."""
     return (texture or Pointer("image"), Pointer("result"), *weights_arguments(weights, known=known))
 
 
 def weights_arguments(weights: Weights, *, known: bool) -> tuple[Argument, ...]:
-    """The last of a kernel's arguments, where it takes the weights; `known` ones in global memory are a table."""
+    """Last kernel arguments, if it takes the weights; `known` weights in global memory are a table."""
     if weights is Weights.ARGUMENT:
         return (ByValue("weights"),)
     return (Pointer("weights"),) if weights is Weights.GLOBAL and not known else ()
 
 
 def filter2d_constants(weights: Weights) -> tuple[Constant, ...]:
-    """The `__constant__` variables that every filter2d template declares."""
+    """`__constant__` variables that every filter2d template declares."""
     return (Constant("weights", "weights"),) if weights is Weights.CONSTANT else ()

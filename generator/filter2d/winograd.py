@@ -1,8 +1,8 @@
 """Winograd's minimal filtering along a row: two adjacent outputs at a time, for fewer multiplications.
 
-Three taps make two outputs by four products instead of six, F(2, 3); what remains of a row of taps is made by F(2, 2),
-three products instead of four, or tap by tap. Each product multiplies a sum or difference of pixels by a linear
-combination of taps, which is computed once for all outputs.
+Three taps make two outputs by four products instead of six, F(2, 3). Two remaining taps of a row take F(2, 2), three
+products instead of four, and one remaining tap two products. Each product multiplies a sum or difference of pixels by a
+linear combination of taps, which is computed once for all outputs.
 
 Source: Winograd 1980, "Arithmetic complexity of computations"; Lavin and Gray 2016, "Fast algorithms for convolutional
 neural networks", section 4.1.
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from functools import cache
 
 TRIPLE = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
-"""F(2, 3): the factors of x0-x2, x1+x2, x2-x1 and x3-x1. The first is of the first output, the second of both, the
-third of the first and taken from the second, the fourth of the second."""
+"""F(2, 3): factors of x0-x2, x1+x2, x2-x1 and x3-x1. The first output adds the first three products. The second output
+adds the second and the fourth and subtracts the third."""
 PAIR = ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
-"""F(2, 2): the factors of x0-x1, x1 and x2-x1: of the first output, of both, of the second."""
+"""F(2, 2): factors of x0-x1, x1 and x2-x1. The first output adds the first two products, the second the last two."""
 SINGLE = ((1.0,), (1.0,))
-"""A single tap: of x0 for the first output, of x1 for the second."""
+"""A single tap: factor of x0 for the first output, of x1 for the second."""
 BY_TAPS = {3: TRIPLE, 2: PAIR, 1: SINGLE}
 
 
@@ -41,7 +41,7 @@ class Group:
 
 @cache
 def groups(taps: int) -> tuple[Group, ...]:
-    """How a row of `taps` is cut: threes, and what remains."""
+    """Groups of a row of `taps` taps: threes, and the rest."""
     made: list[Group] = []
     for first in range(0, taps, 3):
         product = made[-1].first_product + made[-1].products if made else 0
@@ -57,7 +57,7 @@ def products(taps: int) -> int:
 
 @cache
 def factors_matrix(taps: int, turned: bool = False) -> tuple[tuple[float, ...], ...]:
-    """The matrix that makes the factors of the products from a row of `taps`; `turned` reads the row backwards."""
+    """Matrix that makes the factors of the products from a row of `taps`; `turned` reverses the row."""
     rows: list[tuple[float, ...]] = []
     for group in groups(taps):
         for factors in BY_TAPS[group.taps]:
@@ -68,5 +68,5 @@ def factors_matrix(taps: int, turned: bool = False) -> tuple[tuple[float, ...], 
 
 
 def factors(row: Sequence[float]) -> list[float]:
-    """The factors of the products for a known row of taps."""
+    """Factors of the products for a known row of taps."""
     return [math.fsum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(len(row))]

@@ -1,1 +1,1 @@
-"""Kernels that compute some results of a problem once more, in float64, for the check of an untuned answer."""
+"""Kernels that recompute some results of a problem in float64, to check an untuned answer at first use."""

@@ -1,4 +1,4 @@
-"""The reference kernels of `cgemm`."""
+"""Reference kernels of `cgemm`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpsmith.generator.problem import Accuracy, DType
 
 
 def cgemm_reference(problem: Cgemm, threads: int) -> Reference:
-    """A row times a column, whatever the ops."""
+    """Reference whose sums are a row times a column, for all ops."""
     integers = {
         "m": problem.m,
         "n": problem.n,

@@ -1,4 +1,4 @@
-"""The reference kernels of `conv2d`."""
+"""Reference kernels of `conv2d`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = {Pass.FPROP: 0, Pass.DGRAD: 1, Pass.WGRAD: 2}
 
 
 def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
-    """One result of any pass: all taps, channels or pixels that it is a sum of."""
+    """Reference whose sums are one result of a pass: all taps, channels or pixels that it adds."""
     by_role = {operand.name.removeprefix("d"): operand for operand in problem.operands}
     integers = {
         "pass_number": _NUMBERS[problem.pass_],
@@ -58,7 +58,7 @@ def _strides(name: str, axes: str, operand: Operand) -> dict[str, int]:
 
 
 def _terms(problem: Conv2d) -> int:
-    """Terms of one sum where a pixel stands at one place of the padded image."""
+    """Most terms of one sum, if each pixel stands at one place of the padded image."""
     taps = prod(problem.weight[2:])
     return {
         Pass.FPROP: problem.group_channels * taps,

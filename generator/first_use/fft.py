@@ -1,4 +1,4 @@
-"""The reference kernels of `fft`."""
+"""Reference kernels of `fft`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OUTSIDE = {
 }
 _LAYOUTS = {Layout.BATCH: 0, Layout.TRANSPOSED: 1, Layout.FREQUENCY: 2}
 _TERM_COST = 8
-"""A term has a sine and a cosine in float64."""
+"""Multiply-adds that take as long as one term, which has a sine and a cosine in float64."""
 
 Pair = tuple[int, int]
 
 
 def fft_reference(problem: Fft, threads: int) -> Reference:
-    """One frequency of a forward transform, or one point of an inverse one, by its definition."""
+    """Reference whose sums are one frequency of a forward transform, or one point of an inverse one."""
     rows, columns = _pair(problem.size, 1)
     spectrum_columns = problem.spectrum_size[-1]
     row_bits, column_bits = _bits(problem)
@@ -79,7 +79,7 @@ def _before(problem: Fft) -> dict[str, int]:
 
 
 def _bits(problem: Fft) -> Pair:
-    """The bits of a frequency that its place has in reverse; 0 in natural order."""
+    """Bits of a row and of a column frequency that are reversed in its place; 0 in natural order."""
     if problem.order is Order.NATURAL:
         return 0, 0
     rows, columns = _pair(problem.size, 1)

@@ -1,4 +1,4 @@
-"""The reference kernels of `filter2d`."""
+"""Reference kernels of `filter2d`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCALES = {
 
 
 def filter2d_reference(problem: Filter2d, threads: int) -> Reference:
-    """One window of an image times the weights of a filter, in any type, border, layout and accuracy."""
+    """Reference whose sums are one window of an image times a filter, for all types, borders and accuracies."""
     image, weights, result = problem.operands
     rows, columns = problem.output_shape
     row_bytes = problem.pitch or image.dtype.itemsize * problem.channels * problem.image[1]

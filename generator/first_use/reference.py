@@ -1,4 +1,4 @@
-"""Reference kernels of first use: a float64 sum for each of some results, by one binary for all problems of a type."""
+"""Reference kernels of first use: float64 sums of some results, by one binary for all problems of one pair of types."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
 GPU_THREADS = 128
-"""Threads of a block, which makes one sum. On the host it has one: threads that wait for each other are slow there."""
+"""Threads of a block, which computes one sum. The host has one: threads that wait for each other are slow there."""
 
 SAMPLE_BYTES = 16
-"""`Sample` of the template: the number of a result and its place, two 64-bit integers."""
+"""Bytes of the template's `Sample`: the number of a result and its place, two 64-bit integers."""
 FOUND_BYTES = 40
-"""`Found` of the template: four doubles and eight bytes of the result."""
+"""Bytes of the template's `Found`: four doubles and eight bytes of the result."""
 MOMENTS_BYTES = 16
-"""`Moments` of the template: two doubles."""
+"""Bytes of the template's `Moments`: two doubles."""
 
 
 class Scale(enum.StrEnum):
-    """What the error of a result is measured against."""
+    """Quantity that the error of a result is relative to."""
 
     TERMS = "terms"
-    """The sum of |terms|."""
+    """Sum of |terms|."""
     WINDOW = "window"
-    """The sum of |weights| times the largest |pixel| of the window."""
+    """Sum of |weights| times the largest |pixel| of the window."""
     PLANE = "plane"
-    """The filter's largest gain times the largest |pixel| of the plane, or the sum of |terms| where that is larger."""
+    """Filter's largest gain times the largest |pixel| of the plane, or the sum of |terms| if that is larger."""
     NORM = "norm"
-    """`bounds.PEAK` root mean squares of the result's group, or the sum of |terms| where that is larger."""
+    """`bounds.PEAK` root mean squares of the result's group, or the sum of |terms| if that is larger."""
     RMS = "rms"
     """`bounds.PEAK` root mean squares of the whole result."""
 
 
 class Outside(enum.IntEnum):
-    """What stands outside of an image or a signal; the numbers are those of `stand_in` in the template."""
+    """Elements outside of an image or a signal; the numbers are those of `stand_in` in the template."""
 
     CONSTANT = 0
     NEAREST = 1
@@ -52,7 +52,7 @@ class Outside(enum.IntEnum):
 
 
 class Entry(enum.StrEnum):
-    """The kernels of a reference."""
+    """Names of a reference's kernels."""
 
     SUMS = "first_use_sums"
     FILL = "first_use_fill"
@@ -63,7 +63,7 @@ class Entry(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mirrored:
-    """Spectra of real signals: what their self-mirrored columns must satisfy is written into random numbers."""
+    """Spectra of real signals in an operand: a kernel makes the self-mirrored columns of random numbers Hermitian."""
 
     operand: str
     batch: int
@@ -73,22 +73,22 @@ class Mirrored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """The kernels that check results of a problem, and what its results are held against."""
+    """Kernels that check results of a problem, and the scale of the errors."""
 
     program: Program
     values: bytes
-    """The problem as the kernels take it."""
+    """The problem's numbers as bytes, as the kernels take them."""
     inputs: tuple[str, str, str]
-    """The operands that the sums read, in the order of the kernel's arguments; repeated where there are fewer."""
+    """Operands that the sums read, in the order of the kernel's arguments; repeated if there are fewer than three."""
     terms: int
-    """Terms of one sum, at the most."""
+    """Most terms of one sum."""
     term_cost: int
     """Multiply-adds that take as long as one term."""
     scale: Scale
     groups: int = 1
     """Groups of neighbouring results, each with a root mean square of its own."""
     is_rectified: bool = False
-    """Whether a result is replaced by zero where its sum is negative."""
+    """True if negative sums give zero as their result."""
     mirrored: tuple[Mirrored, ...] = ()
 
 
@@ -101,7 +101,7 @@ def reference_program(
     result: DType,
     parts: int = 1,
 ) -> Program:
-    """The same as `_program`, whose names are those of a problem's numbers in order."""
+    """Cached program of an operation's kernels; `integers` and `reals` name the problem's numbers in order."""
     return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts)
 
 
@@ -115,16 +115,16 @@ def _program(
     result: DType,
     parts: int,
 ) -> Program:
-    """The kernels of an operation for one pair of types.
+    """Kernels of an operation for one pair of types.
 
     Args:
-        operation: whose template is rendered.
-        threads: of a block.
-        integers: names of the problem's numbers, each 64 bits.
-        reals: names of its float64 numbers, which follow.
+        operation: operation whose template is rendered.
+        threads: threads per block.
+        integers: names of the problem's integers, 64 bits each.
+        reals: names of its float64 numbers, which follow the integers.
         source: element type of the inputs, float32 for complex ones.
-        result: likewise of the result.
-        parts: real numbers of an element of the result.
+        result: element type of the result, float32 for a complex one.
+        parts: real numbers per element of the result.
     """
     text = render(
         f"first_use/{operation}.cu.jinja",
@@ -151,5 +151,5 @@ def _program(
 
 
 def packed(integers: Mapping[str, int], reals: Mapping[str, float]) -> bytes:
-    """The numbers of a problem as the kernels take them."""
+    """Numbers of a problem as bytes, as the kernels take them."""
     return struct.pack(f"<{len(integers)}q{len(reals)}d", *integers.values(), *reals.values())

@@ -1,4 +1,4 @@
-"""The operations whose results first use can check; docs/adding-an-operation.md says how to add one."""
+"""Operations whose results first use can check; docs/adding-an-operation.md says how to add one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.generator.problem import Problem
 
 
 def reference_of(problem: Problem, threads: int) -> Reference | None:
-    """The reference kernels for a problem, by blocks of so many threads; None for an operation that has none."""
+    """Reference kernels for a problem, in blocks of `threads` threads; None for an operation that has none."""
     match problem:
         case Filter2d():
             return filter2d_reference(problem, threads)

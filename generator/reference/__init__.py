@@ -1,1 +1,1 @@
-"""Float64 references on the device: plain kernels that share nothing with the families they judge."""
+"""Float64 references on the device: plain kernels that share nothing with the families that they check."""

@@ -1,4 +1,4 @@
-"""Float64 references of `cgemm`: a thread a result."""
+"""Float64 reference of `cgemm`: one thread per result."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SEGMENTS: Mapping[Accuracy, Callable[[Cgemm], int]] = {
     Accuracy.NORMWISE: lambda problem: problem.batch,
     Accuracy.ROWWISE: lambda problem: problem.batch * problem.m,
 }
-"""Equal parts of the results, in C order, each with a root mean square of its own."""
+"""Number of equal parts of the results, in C order, each with a root mean square of its own; 0 if none counts."""
 
 
 class CgemmReference(ReferenceKernels[Cgemm]):
-    """Each thread adds up both parts of a result, and the products of the magnitudes."""
+    """Sums of a result's real and imaginary part, and of its terms' magnitudes, in one thread."""
 
     def multiply_adds(self, problem: Cgemm) -> int:
         return problem.flops

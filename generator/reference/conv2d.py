@@ -29,27 +29,27 @@ from warpsmith.generator.steps import Workspace
 _SIDE = 16
 """Threads along each side of a block, and terms of a stage in shared memory."""
 _MOST_ROWS, _MOST_COLUMNS = 4, 8
-"""Results of a thread: 32 accumulators, for which it reads 12 numbers of shared memory a term."""
+"""Most rows and columns of a thread's results: 32 accumulators, which read 12 numbers of shared memory per term."""
 _BLOCKS = 2048
-"""Blocks that a grid has at the least where its sums are long enough to be split: rounds of 132 multiprocessors."""
+"""Least blocks of a grid, if its sums are long enough to be split: rounds of 132 SMs."""
 _LEAST_TERMS = 4096
-"""Terms of a split sum."""
+"""Least terms of a split sum."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conv2dReferenceText:
-    """The implicit GEMM of one pass. For each group a matrix of `rows` by `columns` results, `terms` products each:
+    """Implicit GEMM of one pass. Each group has a matrix of `rows` by `columns` results with `terms` terms each.
 
-    fprop: filters by positions of y; channels and taps. dgrad: channels by pixels of x; filters and taps.
-    wgrad: filters by channels and taps; positions of y.
+    fprop: filters by positions of y; channels and taps. dgrad: channels by pixels of x; filters and taps. wgrad:
+    filters by channels and taps; positions of y.
     """
 
     key: str
     pass_: Pass
     a: Operand
-    """The operand that does not depend on the column: w, of wgrad dy."""
+    """Operand that does not depend on the column: w, or dy for wgrad."""
     b: Operand
-    """The image that is read at the pixels: x, of dgrad dy."""
+    """Image operand that is read at the pixels: x, or dy for dgrad."""
     groups: int
     rows: int
     columns: int
@@ -67,7 +67,7 @@ class Conv2dReferenceText:
     padding: tuple[tuple[int, int], tuple[int, int]]
     padding_mode: PaddingMode
     bias: int
-    """Channels of the result that have a number of their own each; 0 where there is no bias."""
+    """Channels of the result, each with its own bias; 0 without a bias."""
     plane: int
     """Results of one channel of one image."""
     relu: bool
@@ -129,7 +129,7 @@ class Conv2dReferenceText:
 
     @property
     def split_terms(self) -> int:
-        """Terms of one block's sums, whole stages of them."""
+        """Terms of one block's sums, in whole stages."""
         return _SIDE * math.ceil(self.terms / (_SIDE * self.splits))
 
     @property
@@ -138,13 +138,13 @@ class Conv2dReferenceText:
 
 
 class Conv2dReference(ReferenceKernels[Conv2d]):
-    """Both sums, of the terms and of their magnitudes, by the same kernel on values and on magnitudes."""
+    """Sums of the terms and of their magnitudes, by one kernel that runs on values and on magnitudes."""
 
     def multiply_adds(self, problem: Conv2d) -> int:
         return problem.flops
 
     def segments(self, problem: Conv2d) -> int:
-        """Equal parts of the result, in C order, each with a root mean square of its own; 0 where none counts."""
+        """Equal parts of the result, in C order, each with a root mean square of its own; 0 if none counts."""
         if problem.accuracy is not Accuracy.NORMWISE:
             return 0
         return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]

@@ -1,4 +1,4 @@
-"""Float64 references of `fft`: direct sums along one axis, then along the other."""
+"""Float64 reference of `fft`: direct sums along one axis, then along the other."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from warpsmith.generator.render import render
 from warpsmith.generator.steps import Workspace
 
 _MOST_TERMS = 10**13
-"""Multiply-adds from which on the host's fast transforms take less time than direct sums on a GPU."""
+"""Multiply-adds above which the host's fast transforms take less time than direct sums on a GPU."""
 
 
 class FftReference(ReferenceKernels[Fft]):
-    """A kernel for each axis, a thread a number, with all roots of unity in a table."""
+    """Direct sums with a kernel for each axis, one thread per number, and all roots of unity in a table."""
 
     def why_not(self, problem: Fft) -> str | None:
         if problem.product is not None:
@@ -55,7 +55,8 @@ class FftReference(ReferenceKernels[Fft]):
             columns=columns,
             half=half,
             axes=_axes(problem),
-            # The mean is one of complex numbers, over all points of the transforms; `finish` divides by the real ones.
+            # The mean is over complex numbers, of all points of the transforms; `finish` divides by the count of real
+            # ones.
             factor=repr(output.components.size / (problem.batch * counted)),
             elements=output.components.size,
             peak=PEAK,
@@ -80,13 +81,13 @@ class FftReference(ReferenceKernels[Fft]):
 
 
 def _points(problem: Fft) -> tuple[int, int]:
-    """Rows and columns of a transform; one row of one dimension."""
+    """Rows and columns of a transform; one row in one dimension."""
     *rows, columns = problem.size
     return (rows[0] if rows else 1), columns
 
 
 def _axes(problem: Fft) -> list[dict[str, int | str]]:
-    """The facts of rows and columns, by which a point becomes an element of the signal."""
+    """Numbers of the rows and of the columns that map a point to an element of the signal."""
     found: list[dict[str, int | str]] = []
     for axis, points in enumerate(problem.size):
         border, tiling = problem.border, problem.tiling

@@ -1,4 +1,4 @@
-"""Float64 references of `filter2d`: a thread a result."""
+"""Float64 reference of `filter2d`: one thread per result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warpsmith.generator.steps import Workspace
 
 
 class Filter2dReference(ReferenceKernels[Filter2d]):
-    """Each thread adds up one result, the magnitudes of its terms, and looks for its window's largest pixel."""
+    """Sum of a result, sum of its terms' magnitudes, and its window's largest pixel, in one thread."""
 
     def why_not(self, problem: Filter2d) -> str | None:
         if problem.accuracy is Accuracy.IMAGEWISE:

@@ -1,1 +1,1 @@
-"""Tiles of two dimensions that a block transforms in shared memory, whatever the operation."""
+"""Two-dimensional tiles that a block transforms in shared memory; several operations use them."""

@@ -1,4 +1,4 @@
-"""The passes of a tile, as one config asks for them."""
+"""The three passes over a tile, with the sizes that one config gives them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class Passes:
     min_blocks: int
     twiddles: Twiddles
     valid_columns: int
-    """Columns that have results: what is transformed backward need not leave others."""
+    """Columns of a tile that have results; the inverse transform may leave the others undone."""
     spectrum_columns: int
-    """Of a filter's spectrum, that a block computes: with several it has more to do, of the same taps."""
+    """Columns of a filter's spectrum that one block computes; more columns share the reads of the same taps."""
 
     @classmethod
     def of(cls, config: Config, valid_columns: int, spectrum_columns: int = 1) -> Passes:
-        """Of the parameters that `tile_parameters` has; `valid_columns` of the tile's columns may have results."""
+        """Passes for a config with the parameters of `tile_parameters`.
+
+        `valid_columns` of the tile's columns may have results.
+        """
         shape = TileShape(
             y=Axis.of(config.text("y_radices")),
             x=Axis.of(config.text("x_radices")),
@@ -53,12 +56,12 @@ class Passes:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return WARP * self.warps
 
     @property
     def elements(self) -> int:
-        """Complex numbers that the tile takes in shared memory."""
+        """Complex numbers that the tile takes in shared memory, gaps included."""
         return self.layout.elements(self.shape)
 
     @property
@@ -67,25 +70,25 @@ class Passes:
 
     @property
     def turns(self) -> int:
-        """Times that a warp goes through the third pass of a group."""
+        """Iterations of a warp's loop over the third pass of one group."""
         return ceil(self.shape.group_rows * self.x.first / WARP)
 
     @property
     def spectrum_vector(self) -> int:
-        """Complex numbers of a filter's spectrum that are loaded at once."""
+        """Complex numbers of a filter's spectrum that one vector load brings."""
         return 2 if self.x.second % 2 == 0 else 1
 
     @property
     def spectrum_elements(self) -> int:
-        """Complex numbers of one filter's spectrum, with those of threads that have no work in the last turn."""
+        """Complex numbers stored for one filter's spectrum, padded for lanes that are idle in the last iteration."""
         return self.shape.groups * self.turns * WARP * self.x.second
 
     @property
     def spectrum_threads(self) -> int:
-        """Of a block that computes columns of a spectrum."""
+        """Threads per block of the kernel that computes columns of a filter's spectrum."""
         return min(256, WARP * ceil(self.y.points * self.spectrum_columns / WARP))
 
     @property
     def spectrum_blocks(self) -> int:
-        """For each filter."""
+        """Blocks per filter of the kernel that computes the filter's spectrum."""
         return ceil(self.x.points / self.spectrum_columns)

@@ -1,4 +1,4 @@
-"""Radices of a tile's axes, what they cost, and how many blocks and threads find work."""
+"""Radices of a tile's axes, their instruction counts, and how many blocks and threads they keep busy."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP, Axis, TileShape, fitted, turns
 
 LONG = (4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32)
-"""Points of the first and the third pass."""
+"""Radices of the first and the third pass, in points."""
 SHORT = (2, 3, 4, 5, 6, 7, 8)
-"""Points of the second one, along each axis."""
+"""Radices of the second pass along each axis, in points."""
 MOST_CORNERS = 32
-"""And together: a thread holds so many complex numbers."""
+"""Largest product of the second pass's two radices: one thread holds that many complex numbers in registers."""
 INSTRUCTIONS = {
     **{2: 4, 3: 12, 4: 16, 5: 36, 6: 44, 7: 66, 8: 54, 9: 88, 10: 108, 12: 112, 14: 184, 15: 200, 16: 156},
     **{18: 244, 20: 272, 21: 330, 24: 301, 25: 424, 27: 436, 28: 448, 30: 516, 32: 420},
 }
-"""float32 instructions of a transform within a thread, counted in what nvcc 13.0 makes of it for sm_90a."""
+"""float32 instructions of one transform within a thread, by radix, counted in the code that nvcc 13.0 generates for
+sm_90a."""
 TWIDDLE = 4
-"""Of a complex product."""
+"""float32 instructions of one complex multiplication."""
 GROUPS = (1, 2, 3, 4, 5, 6, 7, 8)
-"""Values of the columns' first digit whose rows a warp transforms at a time."""
+"""Values of `group`: how many first digits of the columns have their rows transformed by one warp at a time."""
 GAPS = (0, 2, 6, 12)
-"""Percent of a tile that may be left out against bank conflicts."""
+"""Values of `gaps`: percent of a tile that may be left out against bank conflicts."""
 _FEW_WARPS = (4, 5, 6, 7, 8)
-"""Of a block, for which the model finds out how many of their turns have no work at best."""
+"""Warps per block for which the model computes the least share of idle loop iterations."""
 RESERVED_BYTES = 1024
-"""Shared memory of a block that the system takes (CUDA programming guide, compute capability 8.0 and later)."""
+"""Bytes of shared memory per block that the system reserves (CUDA programming guide, compute capability 8.0 and
+later)."""
 
 
 def resident(elements: int, device: Device) -> int:
-    """Blocks of so many complex numbers that share a multiprocessor; 0 where not even one fits."""
+    """Blocks resident on one SM if each holds `elements` complex numbers; 0 if not even one fits."""
     nbytes = COMPLEX_BYTES * elements
     if nbytes > device.shared_per_block_bytes:
         return 0
@@ -42,31 +44,34 @@ def resident(elements: int, device: Device) -> int:
 
 
 def instructions(y: Axis, x: Axis) -> float:
-    """float32 instructions for each point of a tile, forward."""
+    """float32 instructions of the forward transform, per point of a tile."""
     turned = sum(TWIDDLE * (axis.first - 1) / axis.first for axis in (y, x))
     return turned + sum(INSTRUCTIONS[radix] / radix for radix in (y.first, y.second, x.first, x.second))
 
 
 @functools.cache
 def axes_of_columns(points: int) -> tuple[Axis, ...]:
-    """Ways to take a column of so many points apart: the first pass has the larger radix."""
+    """Splits of a column into two radices: the first pass has one of LONG, the second one of SHORT."""
     return tuple(Axis(long, points // long) for long in LONG if points % long == 0 and points // long in SHORT)
 
 
 @functools.cache
 def axes_of_rows(points: int) -> tuple[Axis, ...]:
-    """Ways to take a row of so many points apart: the third pass has the larger radix."""
+    """Splits of a row into two radices: the second pass has one of SHORT, the third one of LONG."""
     return tuple(Axis(axis.second, axis.first) for axis in axes_of_columns(points))
 
 
 def products(least: int) -> tuple[int, ...]:
-    """Points of an axis that two radices make, from `least` on, ascending."""
+    """Numbers of points, from `least` on and ascending, that are a radix of LONG times one of SHORT."""
     return tuple(sorted({a * b for a, b in itertools.product(LONG, SHORT) if a * b >= least}))
 
 
 @functools.cache
 def best_axes(rows: int, columns: int) -> tuple[Axis, Axis] | None:
-    """The radices of a tile that take the fewest instructions; None where no thread could hold a second pass."""
+    """The radices of a tile that take the fewest instructions.
+
+    None if no split keeps the second pass within MOST_CORNERS points.
+    """
     ways = itertools.product(axes_of_columns(rows), axes_of_rows(columns))
     legal = [(y, x) for y, x in ways if y.second * x.first <= MOST_CORNERS]
     return min(legal, key=lambda each: (instructions(*each), each[0].first, each[1].second), default=None)
@@ -74,14 +79,14 @@ def best_axes(rows: int, columns: int) -> tuple[Axis, Axis] | None:
 
 @functools.lru_cache(maxsize=4096)
 def busiest(y: Axis, x: Axis) -> tuple[TileShape, int]:
-    """The group and the number of warps, of a few, that leave threads the least without work."""
+    """The group and the warps per block, out of a few, that leave threads idle for the smallest share of iterations."""
     choices = itertools.product((TileShape(y, x, group, 0) for group in GROUPS if group <= y.first), _FEW_WARPS)
     return min(choices, key=lambda each: idle(*each))
 
 
 @functools.lru_cache(maxsize=1024)
 def conflicts(y: Axis, x: Axis, device: Device) -> float:
-    """Turns of an access, with the gaps for which there is room without losing a block."""
+    """Wavefronts per shared-memory access (`turns`), with the widest gaps that cost no resident block."""
     shape, _ = busiest(y, x)
     blocks = resident(shape.points, device)
     choices = (dataclasses.replace(shape, gaps=gaps) for gaps in sorted(GAPS, reverse=True))
@@ -90,7 +95,7 @@ def conflicts(y: Axis, x: Axis, device: Device) -> float:
 
 
 def idle(shape: TileShape, warps: int) -> float:
-    """The share of its turns in which a thread has no work, on average over the passes."""
+    """Share of loop iterations in which a thread has no work, averaged over the three passes."""
     groups = ceil(shape.groups / warps) * warps / (shape.y.first / shape.group)
     taken = (
         _taken(shape.y.second * shape.x.points, WARP * warps),
@@ -101,5 +106,5 @@ def idle(shape: TileShape, warps: int) -> float:
 
 
 def _taken(items: int, threads: int) -> float:
-    """How many items' time some take, for each of them."""
+    """Time of a loop over `items` relative to one without idle threads: `items` rounded up to whole iterations."""
     return ceil(items / threads) * threads / items

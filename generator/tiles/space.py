@@ -1,4 +1,4 @@
-"""What may be chosen for a tile, whatever the operation."""
+"""Parameters and constraints of a tile, shared by the operations that transform tiles."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP, Axis, TileShape,
 
 WARPS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 28, 32)
 MANY_WARPS = 15
-"""Of a multiprocessor: what a default aims at."""
+"""Resident warps per SM that a default aims at."""
 OTHER_REGISTERS = 30
-"""Of a thread, beside those of its points."""
+"""Registers of a thread besides those that hold its points."""
 MOST_IDLE = 0.5
-"""Share of a warp's turns without work, up to which a config is legal."""
+"""Largest share of a warp's loop iterations without work at which a config is legal."""
 
 
 def tile_parameters(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Parameter, ...]:
-    """Those of a tile of one of these sizes."""
+    """Parameters of a tile that has one of the sizes `rows` by one of the sizes `columns`."""
     y = tuple(each.text for size in rows for each in axes_of_columns(size))
     x = tuple(each.text for size in columns for each in axes_of_rows(size))
     twiddles = (Twiddles.TABLE.value, Twiddles.POWERS.value)
@@ -50,14 +50,14 @@ def tile_parameters(rows: tuple[int, ...], columns: tuple[int, ...]) -> tuple[Pa
 
 @functools.lru_cache(maxsize=64)
 def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> tuple[Mapping[str, Value], ...]:
-    """Of `tile_parameters`, for blocks of so many tiles of these sizes, the likeliest first; not all are legal."""
+    """Values of `tile_parameters` for blocks of `tiles` tiles of this size, the likeliest first; not all are legal."""
     blocks = resident(tiles * y.points * x.points, device)
     found, seen = [], set()
     for gaps, group in itertools.product(GAPS, GROUPS):
         shape = TileShape(y, x, group, gaps)
         layout = fitted(shape)
         if (group, layout) in seen:
-            continue  # more room is of no use
+            continue  # larger gaps give the same layout
         seen.add((group, layout))
         lost = turns(shape, layout) * (1 if resident(tiles * layout.elements(shape), device) == blocks else 2)
         for warps in WARPS:
@@ -70,13 +70,16 @@ def likely_values(y: Axis, x: Axis, device: Device, tiles: int = 1) -> tuple[Map
 
 
 def unrolled(y: Axis, x: Axis) -> int:
-    """Multiply-adds, or what takes a compiler as long, of one text of a tile's passes, forward and backward."""
+    """Unrolled multiply-adds of one copy of a tile's passes, forward and backward.
+
+    Other instructions count by the time that they take the compiler.
+    """
     corners = x.first * INSTRUCTIONS[y.second] + y.second * (INSTRUCTIONS[x.first] + 4 * x.first)
     return INSTRUCTIONS[y.first] + 4 * y.first + corners + INSTRUCTIONS[x.second]
 
 
 def tile_constraints(device: Device, tiles: int = 1) -> tuple[Constraint, ...]:
-    """Of a block that has so many tiles."""
+    """Constraints of a block that holds `tiles` tiles in shared memory."""
     limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
 
     def room(y_radices: str, x_radices: str, gaps: int) -> int:

@@ -1,4 +1,4 @@
-"""A tile's passes as text for CUDA: what `shared/tile_passes.cu.jinja` is given as `g`."""
+"""CUDA text of a tile's passes: the values that `shared/tile_passes.cu.jinja` takes as `g`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from warpsmith.generator.tiles.tile import Axis
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepText:
-    """The two steps of an axis."""
+    """Both steps of an axis."""
 
     first: int
     second: int
     text: str
-    """Both, as a config names them."""
+    """Both radices as a config writes them, `16x8`."""
     table: str
-    """Name of its twiddles."""
+    """Name of the axis's table of twiddles."""
     roots: str
-    """And of its roots of unity."""
+    """Name of the axis's table of roots of unity."""
     powers: tuple[Power, ...]
 
 
@@ -55,7 +55,7 @@ class TileText:
         return StepText(axis.first, axis.second, axis.text, f"kTwiddles{axis.text}", f"kRoots{axis.points}", powers)
 
     def tables(self, roots: bool = True) -> tuple[Table, ...]:
-        """Twiddles, and roots where they are wanted, of each axis, or of both."""
+        """Tables of twiddles and, if `roots`, of roots of unity; axes with equal radices share theirs."""
         found: dict[str, Table] = {}
         for axis, step in ((self.passes.y, self.y), (self.passes.x, self.x)):
             exponents = [power.exponent for power in step.powers if power.row >= 0]
@@ -72,18 +72,18 @@ class TileText:
 
     @property
     def column_place(self) -> str:
-        """Where column x lies in a row."""
+        """CUDA expression of the place in a row at which column x lies."""
         x, digit = self.passes.x, self.passes.layout.digit
         return "x" if digit == x.second else f"{quotient('x', x.second)} * {digit} + {modulo('x', x.second)}"
 
     @property
     def valid_digits(self) -> int:
-        """Values of a row's first digit that have results."""
+        """First digits of a row whose columns have results."""
         return ceil(self.passes.valid_columns / self.passes.x.second)
 
     @property
     def scale(self) -> str:
-        """Of the spectrum: what both transforms multiply by, undone."""
+        """Literal factor of the filter's spectrum that undoes the factor of the forward and the inverse transform."""
         return float_literal(1 / self.passes.shape.points)
 
     @staticmethod

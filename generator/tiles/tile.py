@@ -1,12 +1,12 @@
-"""A tile in shared memory: its digits, how threads take their work, and the gaps that avoid bank conflicts.
+"""A tile in shared memory: its digits, how threads share the work, and the gaps that avoid bank conflicts.
 
-An axis has two radices. Its first step transforms the first digit of an index, which is the most significant one, and
-turns the result by twiddles; the second one transforms the other digit. Both are in place, so that place
-`second * i + j` holds frequency `i + first * j` in the end. The inverse takes the same steps backwards.
+An axis has two radices. Its first step transforms the first digit of an index, the most significant one, and multiplies
+the result by twiddles. The second step transforms the other digit. Both work in place, so that place `second * i + j`
+holds frequency `i + first * j` in the end. The inverse takes the same steps backwards.
 
-Three passes do the four steps of both axes: the first step of the columns; the second one of the columns and the first
-one of the rows, which a thread has together; the second one of the rows. All but the first pass stay within few rows,
-which are a warp's own.
+Three passes do the four steps of both axes. The first pass does the first step of the columns. In the second pass a
+thread does the second step of the columns and the first step of the rows together. The third pass does the second step
+of the rows. The second and the third pass stay within few rows, which belong to one warp.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import math
 from math import ceil
 
 BANKS = 16
-"""Complex numbers, 8 bytes each, that shared memory delivers at once; half a warp asks for so many."""
+"""Complex numbers of 8 bytes that shared memory delivers in one wavefront; half a warp requests that many."""
 WARP = 32
 COMPLEX_BYTES = 8
 _MOST = 16
-"""Complex numbers left out in one place: as many shift the banks all the way round."""
+"""Exclusive bound on the complex numbers left out in one place: 16 shift the banks by a whole cycle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """The radices of an axis, in the order of the forward transform."""
+    """Two radices of an axis, in the order of the forward transform."""
 
     first: int
     second: int
 
     @classmethod
     def of(cls, text: str) -> Axis:
-        """`16x8` as numbers."""
+        """Reads an axis from text: `16x8`."""
         first, second = text.split("x")
         return cls(int(first), int(second))
 
@@ -49,7 +49,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TileShape:
-    """What a tile holds, and how its rows are grouped."""
+    """Sizes of a tile, the grouping of its rows, and the room for gaps."""
 
     y: Axis
     x: Axis
@@ -72,36 +72,39 @@ class TileShape:
 
     @property
     def most_points(self) -> int:
-        """That a thread transforms at once."""
+        """Most points that a thread transforms at once."""
         return max(self.y.first, self.y.second * self.x.first, self.x.second)
 
     @property
     def room(self) -> int:
-        """Complex numbers that the tile may take with its gaps."""
+        """Complex numbers that the tile may take in shared memory, gaps included."""
         return self.points + self.points * self.gaps // 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """Where an element lies: `row * y + digit * i + j` for column `second * i + j`. In complex numbers."""
+    """Placement in shared memory, in complex numbers.
+
+    Column `second * i + j` of row y lies at `row * y + digit * i + j`.
+    """
 
     row: int
     digit: int
     rows_first: bool
-    """Whether neighbours of a warp have neighbouring rows in the third pass; else neighbouring digits of a row."""
+    """True if neighbouring lanes take neighbouring rows in the third pass, False if neighbouring digits of a row."""
 
     def elements(self, shape: TileShape) -> int:
-        """That the tile takes, with its gaps."""
+        """Complex numbers that the tile takes, gaps included."""
         return self.row * shape.y.points
 
     def place(self, shape: TileShape, y: int, x: int) -> int:
-        """Of row y and column x."""
+        """Complex numbers before row y, column x."""
         return self.row * y + x // shape.x.second * self.digit + x % shape.x.second
 
 
 @functools.lru_cache(maxsize=4096)
 def fitted(shape: TileShape) -> Layout:
-    """The layout within the tile's room whose accesses take the fewest turns; of equal ones the smallest."""
+    """The layout within the tile's room whose accesses take the fewest wavefronts; the smallest of equal ones."""
     first, second, points, room = shape.x.first, shape.x.second, shape.y.points, shape.room
     layouts = sorted(
         (digit * first + beside, digit, rows_first)
@@ -119,7 +122,7 @@ def fitted(shape: TileShape) -> Layout:
 
 
 def turns(shape: TileShape, layout: Layout) -> float:
-    """Turns that an access of half a warp takes on average; 1 where banks never conflict."""
+    """Wavefronts of shared memory per access of half a warp, on average; 1 without bank conflicts."""
     halves = _accesses(dataclasses.replace(shape, gaps=0), rows_first=layout.rows_first)
     row, digit = layout.row, layout.digit
     taken = 0
@@ -132,9 +135,10 @@ def turns(shape: TileShape, layout: Layout) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _accesses(shape: TileShape, *, rows_first: bool) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-    """Row and digits of each thread's first element, for each pass and each half of its first two warps. The distances
-    between a thread's elements are equal for all threads. Every pass reads and writes the whole tile, forward and
-    backward.
+    """Row and two digits of each thread's first element, for each pass and each half of the first two warps.
+
+    The distances between a thread's elements are equal for all threads. Every pass reads and writes the whole tile,
+    forward and backward.
     """
     y, x = shape.y, shape.x
     threads = range(2 * WARP)

@@ -1,4 +1,4 @@
-"""The ways in which `fft_block` may reach a spectrum, and what a config must keep to for each."""
+"""Ways in which `fft_block` accesses a spectrum in memory, and the constraints of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsmith.generator.space import Constraint
 
 _HALVES_AT_HAND = Constraint(
     "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
-    # From global memory it took 3 to 30% longer.
+    # Reads from global memory took 3 to 30% longer.
     lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
 )
 
@@ -24,22 +24,22 @@ _RESULTS_TOGETHER = Constraint(
 
 
 def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
-    """The ways to reach the spectrum."""
+    """Legal accesses to the spectrum."""
     mirrored = (Access.MIRRORED,) if may_mirror(problem) else ()
     if problem.product is not None:
-        return mirrored  # the others would ask for each number twice
+        return mirrored  # the others would read each number twice
     if problem.is_real and not problem.inverse:
         return (Access.STAGED, Access.SEQUENTIAL, *mirrored)
     if mirrored:
         return (Access.STAGED, *mirrored)
     if problem.layout is not Layout.BATCH:
-        return (Access.STAGED,)  # neighbours in it are not those of a pass
+        return (Access.STAGED,)  # neighbours in memory are no neighbours in a pass
     is_flat = len(problem.size) == 1
     return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
 
 
 def access_constraints(problem: Fft) -> Iterator[Constraint]:
-    """What some of them need."""
+    """Constraints that some accesses to the spectrum need."""
     known = spectrum_accesses(problem)
     if problem.is_real and Access.DIRECT in known:
         yield _HALVES_AT_HAND

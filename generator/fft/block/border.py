@@ -1,4 +1,4 @@
-"""How `fft_block` reads a signal that has a border: which element stands at each point, as text for CUDA."""
+"""CUDA text of the loads of a signal with a border: which element stands at each point of the tile."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from warpsmith.generator.padding import PaddingMode
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BorderText:
-    """What the template of a load needs. Points of the tile count from where the border begins."""
+    """Template values of such a load. Points of the tile count from the first point of the border."""
 
     mode: PaddingMode
     lines: tuple[str, ...]
-    """That turn a point into the row and the column of the element there."""
+    """Lines that turn a point into the row and the column of the element there."""
     place: str
-    """Of that element in the signal."""
+    """CUDA expression of that element's place in the signal."""
     second: str
-    """How far the imaginary part lies from the real one."""
+    """Elements from the real part's element to the imaginary part's."""
     inside: str
-    """Whether a point has an element; empty where all have."""
+    """CUDA condition under which a point has an element; empty if all have one."""
     inside_second: str
 
 
 def border_of(text: FftBlockText) -> BorderText | None:
-    """That of a transform; None where it has none."""
+    """Border text of a transform; None if it has no border."""
     problem, packing = text.problem, text.choice.packing
     if problem.border is None:
         return None
@@ -45,7 +45,7 @@ def border_of(text: FftBlockText) -> BorderText | None:
         lines.append(f"const int column = {_source(*columns)};")
     pitch, transforms = text.source_pitch, text.pair if text.is_paired else "t"
     place = f"{transforms} * {pitch}{f' + row * {columns[2]}' if rows else ''} + column"
-    # As if the border were part of the signal.
+    # The conditions are those of a signal that contains its border.
     whole = dataclasses.replace(problem, valid=problem.bordered_size, border=None)
     there_text = dataclasses.replace(text, problem=whole)
     second = "second" if packing is Packing.HALF else str(text.second)

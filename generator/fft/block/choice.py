@@ -1,4 +1,4 @@
-"""A config of `fft_block`, read: how it packs, reaches memory and splits the work, and the tile that follows."""
+"""A config of `fft_block`, read: its packing, its accesses to memory, its split of the work, and its tile."""
 
 from __future__ import annotations
 
@@ -16,38 +16,36 @@ from warpsmith.generator.space import Config
 
 
 class Access(enum.StrEnum):
-    """How threads reach an array in memory."""
+    """Way in which threads access an array in global memory."""
 
     DIRECT = "direct"
-    """The first pass reads it, or the last one writes it."""
+    """The first pass reads the array, or the last one writes it."""
     STAGED = "staged"
-    """Through the tile."""
+    """A stage of its own copies the array to or from the tile."""
     SEQUENTIAL = "sequential"
-    """Through the tile to a half spectrum, one element after the other: the tile is read twice for each. Where it is
-    staged otherwise, a thread writes a frequency and the one that mirrors it.
-    """
+    """A half spectrum is written through the tile, one element after the other; each reads the tile twice. Under
+    STAGED, in contrast, a thread writes a frequency and its mirror image."""
     MIRRORED = "mirrored"
-    """The first pass reads the spectra of two real signals, or the last one writes them, of two sets of frequencies
-    that mirror each other.
-    """
+    """The first pass reads the spectra of two real signals, or the last one writes them; each thread has two sets of
+    frequencies that are mirror images."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A config, read."""
+    """A config of `fft_block`, read."""
 
     x_radices: tuple[int, ...]
     y_radices: tuple[int, ...]
     packing: Packing
     y_first: bool
     shares: int
-    """Blocks that share a transform: each has every other row of the result, where there are two."""
+    """Blocks that share a transform. With two, each computes every other row of the result."""
     transforms: int
-    """Complex ones in a tile."""
+    """Complex transforms per tile."""
     threads: int
-    """Of a tile."""
+    """Threads per tile."""
     tiles: int
-    """Of a block."""
+    """Tiles that a block has at a time."""
     signal: Access
     spectrum: Access
     twiddles: Twiddles
@@ -57,11 +55,11 @@ class Choice:
     gaps: int
     """Percent of a tile that may be left out between its rows."""
     blocks: int
-    """Of the grid, that go on from tile to tile; 0 for one of each tile."""
+    """Persistent blocks of the grid; 0 for one block per group of `tiles` tiles."""
     ahead: int
-    """Tiles from one to the next whose data it fetches into the L2 cache; 0 where it fetches none."""
+    """Tiles from the current one to the one whose data is prefetched into the L2 cache; 0 without prefetching."""
     rows: int
-    """Of a product whose results a tile has; 1 of what is no product."""
+    """Rows of a product whose results one tile has; 1 without a product."""
 
     @classmethod
     def of(cls, problem: Fft, config: Config) -> Choice:
@@ -88,14 +86,14 @@ class Choice:
         )
 
 
-@functools.lru_cache(maxsize=4096)  # every rule of a space that reads radices asks for them
+@functools.lru_cache(maxsize=4096)  # every constraint that reads radices calls it
 def radices_of(text: str) -> tuple[int, ...]:
-    """`8x16` as numbers."""
+    """Radices of a config's word: `8x16`."""
     return tuple(int(radix) for radix in text.split("x"))
 
 
 def tile_of(problem: Fft, choice: Choice) -> Tile:
-    """The tile in shared memory."""
+    """Tile in shared memory for a config."""
     first, last = choice.spectrum, choice.signal
     if not problem.inverse:
         first, last = last, first
@@ -114,7 +112,7 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
 
 
 def _present(problem: Fft, choice: Choice) -> tuple[int, int]:
-    """Rows and columns of a tile that a signal has, where it has fewer than there are frequencies; 0 for all."""
+    """Rows and columns of a tile that the signal fills, if they are fewer than the frequencies; 0 for all."""
     is_whole = problem.start is not None or choice.shares > 1 or problem.layout is not Layout.FREQUENCY
     if is_whole or len(problem.size) == 1:
         return 0, 0
@@ -124,7 +122,7 @@ def _present(problem: Fft, choice: Choice) -> tuple[int, int]:
 
 
 def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
-    """The stages that are not passes."""
+    """Accesses to the tile by the stages that are not passes."""
     inverse = problem.inverse is True
     if choice.signal is Access.STAGED:
         yield Touch(signal_pool(shape), is_after=inverse)
@@ -140,40 +138,42 @@ def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
 
 
 def signal_pool(shape: TileShape) -> Pool:
-    """Elements of the signal, neighbours in memory first."""
+    """Pool over the elements of the signal, neighbours in memory first."""
     return Pool.of(x=shape.x, y=shape.y, t=shape.transforms)
 
 
 def spectrum_pool(problem: Fft, shape: TileShape) -> Pool:
-    """Neighbours in memory first; of a half spectrum, one item for a frequency and the one that mirrors it."""
+    """Pool over the spectrum, neighbours in memory first; an item of a half spectrum is a frequency and its mirror
+    image.
+    """
     x = shape.x // 2 + 1 if problem.is_real else shape.x
     return Pool.of(**spectrum_order(problem, {"x": x, "y": shape.y, "t": shape.transforms}))
 
 
 def seconds_of(problem: Fft, packing: Packing) -> int:
-    """Real signals in each transform of a tile: alone, one is its own partner."""
+    """Real signals in each transform of a tile; a single signal is its own partner."""
     return packing.transforms if problem.batch > 1 else 1
 
 
 def sequential_pool(problem: Fft, shape: TileShape, seconds: int = 1) -> Pool:
-    """Neighbours in memory first, of the half spectra of so many signals for each transform of the tile."""
+    """Pool over `seconds` half spectra for each transform of the tile, neighbours in memory first."""
     extents = {"x": problem.spectrum_size[-1], "y": shape.y, "second": seconds, "t": shape.transforms}
     return Pool.of(**spectrum_order(problem, extents))
 
 
 def mirrored_columns(packing: Packing, points: int) -> int:
-    """Columns of a half spectrum that another one mirrors."""
+    """Columns of a half spectrum that mirror another column than themselves."""
     return (points - 1) // 2 if packing.pairs else points // 2
 
 
 def columns_pool(problem: Fft, shape: TileShape, columns: int) -> Pool:
-    """Neighbours in memory first, with a number for the columns of a spectrum that are worked on."""
+    """Pool over `columns` columns of the spectrum, counted by `column`, neighbours in memory first."""
     ordered = spectrum_order(problem, {"x": columns, "y": shape.y, "t": shape.transforms})
     return Pool.of(**{"column" if name == "x" else name: extent for name, extent in ordered.items()})
 
 
 def spectrum_order(problem: Fft, extents: dict[str, int]) -> dict[str, int]:
-    """Those of x, y, t and what else there is, in the order in which they follow each other in memory."""
+    """`extents` of x, y, t and `second`, in the order in which these follow each other in memory."""
     t = ("second", "t")
     orders = {Layout.BATCH: ("x", "y", *t), Layout.TRANSPOSED: ("y", "x", *t), Layout.FREQUENCY: (*t, "x", "y")}
     return {name: extents[name] for name in orders[problem.layout] if name in extents}

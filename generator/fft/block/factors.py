@@ -1,4 +1,4 @@
-"""The factors that `fft_block` reads from memory or computes, as text for CUDA."""
+"""Tables of twiddles and other factors that `fft_block` reads from memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsmith.generator.fft.words import Packing, Table, Twiddles
 
 
 def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
-    """The factors that the kernel reads from memory."""
+    """Tables that the kernel reads from memory."""
     if choice.twiddles is Twiddles.COMPUTED:
         return ()
     tables: dict[str, Table] = {}
@@ -42,5 +42,5 @@ def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
 
 
 def table_name(radix: int, later: int) -> str:
-    """Of the twiddles between a digit and those after it: the same numbers for any axis."""
+    """Name of the table of twiddles between a digit and the later ones; its numbers are the same for any axis."""
     return f"kTwiddles{radix}x{later}"

@@ -37,9 +37,9 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
 
 PAIRED = 1024
-"""Points of a real transform of two dimensions, up to which the shipped winners have two of them as a complex one."""
+"""Most points of a real two-dimensional transform for which shipped winners pack two transforms as a complex one."""
 USUAL_RADIX = 16
-"""Largest one of a config that nobody has searched for: 32 points take 80 registers."""
+"""Largest radix of a default config: a radix of 32 takes 80 registers."""
 
 
 class FftBlock(Family):
@@ -60,7 +60,8 @@ class FftBlock(Family):
             nbytes, memory = 8 * elements, device.shared_per_block_bytes
             part = "one transform" if max(shares_of(problem)) == 1 else "half of one transform"
             return f"{part} takes {nbytes} bytes of shared memory; a block has {memory}"
-        # Gaps, copies and products leave no config to a tile that fills a block's memory. Others have thousands.
+        # Gaps, copies and products may leave no legal config for a tile that fills a block's memory. Others have
+        # thousands.
         if problem.product is not None or not fits(2 * elements, device):
             return _why_empty(problem, device)
         return None
@@ -84,7 +85,7 @@ class FftBlock(Family):
 
 @lru_cache(maxsize=256)
 def _why_empty(problem: Fft, device: Device) -> str | None:
-    """Two milliseconds, and a layer asks it of the same transform for each of its families."""
+    """Reason why the space is empty, cached: it takes 2 ms, and each family of a layer asks for the same transform."""
     if (why := space_of(problem, device).why_empty) is None:
         return None
     return f"has no tile for {device.shared_per_block_bytes} bytes of shared memory in a block: {why}"
@@ -107,12 +108,12 @@ def _starts(problem: Fft, device: Device) -> tuple[Config, ...]:
 
 
 def block_source(text: FftBlockText, config: Config) -> str:
-    """The unit of the transforms."""
+    """CUDA source of the transforms' kernel."""
     return render("fft/block.cu.jinja", g=text, border=border_of(text), config=config.key())
 
 
 def block_launch(text: FftBlockText, arguments: tuple[Argument, ...]) -> Launch:
-    """That of its kernel."""
+    """Launch of the transforms' kernel."""
     return Launch(
         entry=FftBlock.name,
         grid=(text.walk.blocks, 1, 1),
@@ -123,18 +124,22 @@ def block_launch(text: FftBlockText, arguments: tuple[Argument, ...]) -> Launch:
 
 
 def nearest_config(space: Space, wanted: Mapping[str, Value]) -> Config | None:
-    """The config of the space that is nearest to these values, of which some are of no parameter of it."""
+    """Legal config nearest to the values `wanted`, some of which may name no parameter of the space."""
     return space.like({parameter.name: wanted[parameter.name] for parameter in space.parameters})
 
 
 def _first_guess(problem: Fft, device: Device) -> Guess:
-    """The first of those that searches start from, of usual radices where there is one."""
+    """First guess of the search's starts with radices up to USUAL_RADIX, or else the first one."""
     found = guesses(problem, device)
     return next((guess for guess in found if max(guess.x_radices) <= USUAL_RADIX), found[0])
 
 
 def _square_guess(problem: Fft, device: Device) -> Guess:
-    """One transform or a few a tile; two small real ones as a complex one, or any by sets of frequencies."""
+    """Guess for a 2-D transform.
+
+    It uses mirrored sets of frequencies if possible, else two small real signals as a complex one. A tile has one
+    transform, or a few small ones.
+    """
     if (by_sets := next(guesses_by_sets(problem), None)) is not None:
         return by_sets
     is_small = problem.is_real and prod(problem.size) <= PAIRED and Packing.PAIR in packings(problem)
@@ -147,6 +152,6 @@ def _square_guess(problem: Fft, device: Device) -> Guess:
 
 
 def _usual(points: int) -> tuple[int, ...]:
-    """Radices that leave registers for enough threads, where there are such."""
+    """First radices up to USUAL_RADIX, which leave registers for enough threads; without such, the first radices."""
     found = factorizations(points)
     return next((radices for radices in found if max(radices, default=1) <= USUAL_RADIX), found[0])

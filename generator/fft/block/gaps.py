@@ -1,4 +1,4 @@
-"""The gaps of a tile and the order of its threads, by counting bank conflicts."""
+"""Gaps of a tile and thread orders of its passes, chosen by counting bank conflicts."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from warpsmith.generator.fft.block.tile import (
 )
 
 _MOST = 16
-"""Elements of a gap: one more shifts the banks all the way round."""
+"""Exclusive bound on the elements of a gap: 16 would shift the banks by a whole cycle."""
 _WARPS = 4
-"""Of a stage, that are looked at."""
+"""Warps per stage whose accesses are counted."""
 _GUESSES = 192
 _GUESSED = (*range(_MOST), 0, 0, 0, 0, 1, 1, 2, 2, 3, 4)
-"""What a guessed gap is, small ones more often."""
+"""Gaps that a guess draws from, small ones more often."""
 _ROUNDS = 2
 _MEMORY = 0.05
-"""What a tile of twice the size may save of its accesses: it may leave room for fewer others."""
+"""Cost of doubling a tile, as a share of its accesses: a larger tile may leave room for fewer others."""
 _APART = 4096
-"""More than any digit has values."""
+"""Larger than the number of values of any digit."""
 
 Numbers = NDArray[Any]
 
 
 @functools.lru_cache(maxsize=4096)
 def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
-    """The tile of that shape whose gaps, and whose order of threads in each pass, avoid bank conflicts best.
+    """The tile of that shape whose gaps and thread orders avoid bank conflicts best.
 
-    A few guesses, then one gap at a time from the best of them.
+    The search draws a few guesses, then improves the best one gap at a time.
 
     Args:
-        shape: what it holds.
-        touches: the stages that are not passes.
+        shape: transforms, radices and room of the tile.
+        touches: accesses to the tile by the stages that are not passes.
     """
     conflicts = _Conflicts.of(shape, touches)
     digits = digits_of(shape)
@@ -60,7 +60,7 @@ def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
     rng = random.Random(0)
     guesses = [dense]
     for _ in range(_GUESSES):
-        # Of all of its methods random() alone gives the same with every version of Python.
+        # Only random() gives the same numbers with every version of Python.
         drawn = {slot: _GUESSED[int(rng.random() * len(_GUESSED))] for slot in slots}
         guesses.append(tuple((drawn.get((digit, 0), 0), drawn[digit, 1]) for digit in range(len(digits))))
     best = conflicts.best_of(guesses)
@@ -76,35 +76,35 @@ def _replaced(gaps: Gaps, digit: int, part: int, gap: int) -> Gaps:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Access:
-    """One stage's, of the warps that are looked at, in one order of its threads."""
+    """Accesses of one stage's counted warps, in one order of its threads."""
 
     group: int
-    """The stage."""
+    """Number of the stage."""
     lead: Lead | None
-    """None outside the passes."""
+    """Thread order of a pass; None outside the passes."""
     weight: float
-    """How often such a half of a warp reads or writes."""
+    """Accesses that each counted half-warp stands for."""
     parts: Numbers
-    """What each lane's place has of every stride: lanes x strides."""
+    """Coefficients of the strides in each lane's address: lanes x strides."""
     halves: Numbers
-    """The half of a warp of each lane."""
+    """Number of the half-warp that each lane belongs to."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Conflicts:
-    """Counts how often shared memory is read or written, for many tiles of one shape at once."""
+    """Counts wavefronts of shared memory for many tiles of one shape at once."""
 
     shape: TileShape
     accesses: tuple[_Access, ...]
     parts: Numbers
     halves: Numbers
-    """Of all accesses."""
+    """Half-warp of each lane, over all accesses."""
     starts: tuple[int, ...]
-    """The first half of a warp of each access."""
+    """First half-warp of each access."""
     groups: tuple[int, ...]
-    """The first access of each stage."""
+    """First access of each stage."""
     weights: Numbers
-    """Of each access."""
+    """Weight of each access."""
 
     @classmethod
     def of(cls, shape: TileShape, touches: tuple[Touch, ...]) -> _Conflicts:
@@ -119,7 +119,7 @@ class _Conflicts:
         return cls(shape, accesses, parts, halves, tuple(starts), groups, weights)
 
     def best_of(self, candidates: list[Gaps]) -> Gaps:
-        """The gaps with the lowest cost; of equals the first."""
+        """The gaps with the lowest cost; the first of equal ones."""
         strides = [strides_of(self.shape, gaps) for gaps in candidates]
         fitting = [i for i, each in enumerate(strides) if each[-1] * self.shape.transforms <= self.shape.room]
         chosen = np.array([strides[i] for i in fitting], np.float32).T
@@ -129,7 +129,7 @@ class _Conflicts:
         return candidates[fitting[int(np.argmin(total * (1 - _MEMORY + _MEMORY * sizes)))]]
 
     def leads(self, gaps: Gaps) -> tuple[Lead, ...]:
-        """For each pass the best order of its threads."""
+        """Best thread order of each pass."""
         counts = self._counts(np.array([strides_of(self.shape, gaps)], np.float32).T)[:, 0]
         found: dict[int, tuple[float, Lead]] = {}
         for access, count in zip(self.accesses, counts, strict=True):
@@ -138,7 +138,7 @@ class _Conflicts:
         return tuple(lead for _, lead in found.values())
 
     def _counts(self, strides: Numbers) -> Numbers:
-        """Reads and writes of each access, with each column of strides: accesses x columns."""
+        """Wavefronts of each access for each column of strides: accesses x columns."""
         columns, halves = strides.shape[1], int(self.halves[-1]) + 1
         banks = (self.parts @ strides).astype(np.int32) % BANKS
         keys = (np.arange(columns) * halves + self.halves[:, None]) * BANKS + banks
@@ -148,9 +148,9 @@ class _Conflicts:
 
 
 def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]:
-    """All that any stage does with the tile, whatever its strides are."""
+    """Accesses of every stage to the tile, in terms of strides that are not chosen yet."""
     count = sum(1 if outer == 1 else 2 for _, outer in digits_of(shape)) + 1
-    # In a tile whose strides are powers of a large number, a place shows its digits.
+    # The strides are powers of a large number, so a place shows its digits.
     tile = Tile.with_strides(shape, tuple(_APART**i for i in range(count)))
     works = tile.passes
     for group, work in enumerate(works):
@@ -169,18 +169,18 @@ def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]
 
 
 def _mirrored_access(shape: TileShape, group: int, work: PassWork, count: int, *, is_there: bool) -> _Access:
-    """Of one of the two sets of a pass that has mirrored ones: read or written, not both."""
+    """Access to one of the two sets of a pass over mirrored sets: read or written, not both."""
     sets, lead = Sets.of_pass(shape, work), None if is_there else Lead("t")
     indices = functools.partial(sets.indices, is_there=is_there)
     return _access(group, lead, work.step.radix, sets.pool, set_address(work, "y", "digit"), count, indices)
 
 
 def _leads(work: PassWork, *, is_global: bool) -> tuple[Lead, ...]:
-    """The usual order first; in global memory neighbours stay neighbours."""
+    """Thread orders of a pass, the usual one first. In global memory only the order of neighbours is left."""
     names = [name for name, _ in work.pool.variables] or ["t"]
     if is_global:
         return (Lead(names[0]),)
-    # Neighbours that differ in `later` read different twiddles.
+    # Lanes that differ in `later` read different twiddles.
     ordered = sorted(names, key=lambda name: name == "later")
     return tuple(Lead(name, is_stored) for is_stored in (True, False) for name in ordered)
 

@@ -1,4 +1,4 @@
-"""Which elements of a tile a signal has, where it has fewer than there are points, as text for CUDA."""
+"""CUDA conditions under which a signal has an element of the tile; a signal may have fewer elements than points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsmith.generator.fft.words import Packing
 
 
 def inside_of(problem: Fft, choice: Choice, row: str) -> tuple[str, str]:
-    """Whether an element of the signal, and the second real one beside it, are there; empty where they always are."""
+    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if always."""
     conditions = []
     if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
         conditions.append(f"{row} < {problem.signal_size[0]}")

@@ -1,4 +1,4 @@
-"""What `fft_block` keeps in shared memory: each tile, and beside it what bulk copies read and write."""
+"""Shared memory of `fft_block`: each tile, and beside it the sources and targets of bulk copies."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.words import Loads, Stores
 
 UNIT = 16
-"""Bytes of which a bulk copy has a multiple, between multiples of as many."""
+"""Bytes that a bulk copy's size and addresses are multiples of."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one tile; places are complex numbers from its start, which is a multiple of UNIT bytes.
+    """Shared memory of one tile; places are complex numbers from its start, which is a multiple of UNIT bytes.
 
-    What is read and what is written lie in one place, at different times, where a tile comes between them.
+    The source and the target of bulk copies share one place, at different times, if a tile comes between them.
     """
 
     problem: Fft
     choice: Choice
     tile_elements: int
-    """Complex numbers of the tile itself, with its gaps; 0 where there is none."""
+    """Complex numbers of the tile itself, gaps included; 0 without a tile."""
 
     @property
     def is_read_at_once(self) -> bool:
@@ -39,7 +39,7 @@ class Memory:
 
     @property
     def source_place(self) -> int:
-        """Before it lies the barrier that waits for the source."""
+        """Place of the source; the barrier that waits for it lies before it."""
         return UNIT // 8 if self.is_read_at_once else 0
 
     @property
@@ -52,7 +52,7 @@ class Memory:
 
     @property
     def pitch(self) -> int:
-        """From a tile to the next."""
+        """Complex numbers from one tile to the next."""
         end = self.tile_place + self.tile_elements
         return end + end % 2 if self.has_copies else end
 
@@ -70,12 +70,12 @@ class Memory:
 
 
 def copied_bytes(problem: Fft, transforms: int, loads: str, stores: str) -> int:
-    """Of shared memory that bulk copies of so many transforms take beside a tile, at most."""
+    """Bytes of shared memory that bulk copies of `transforms` transforms take beside a tile, at most."""
     source = _copied_bytes(problem.inputs[0].nbytes, problem.batch, transforms) if loads == Loads.BULK else 0
     target = _copied_bytes(problem.output.nbytes, problem.batch, transforms) if stores == Stores.BULK else 0
     return max(source, target) + UNIT if source or target else 0
 
 
 def _copied_bytes(nbytes: int, batch: int, transforms: int) -> int:
-    """Those of so many transforms of a batch, which may start at any place, in whole units."""
+    """Bytes of `transforms` transforms of a batch, in whole units; they may start at any place within a unit."""
     return UNIT * (ceil(min(transforms, batch) * nbytes / (batch * UNIT)) + 1)

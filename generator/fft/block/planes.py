@@ -1,4 +1,4 @@
-"""Where transforms that are tiles of planes lie, as text for CUDA: for `templates/fft/block_planes.cu.jinja`."""
+"""CUDA text of the places of transforms that are tiles of planes, for `templates/fft/block_planes.cu.jinja`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsmith.generator.fft.words import Packing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planes:
-    """The signals of a problem with tiles. Divisors are constants, so that compilers multiply instead."""
+    """Places of a problem's tiles. Divisors are constants, so that compilers multiply instead."""
 
     problem: Fft
     packing: Packing
@@ -20,66 +20,66 @@ class Planes:
 
     @property
     def inside(self) -> str:
-        """Which plane of those that share a tile's number."""
+        """CUDA expression of the plane's number among those that share a tile's number."""
         return _modulo("number", self.tiling.inner)
 
     @property
     def tile(self) -> str:
-        """The number of the tile within its plane."""
+        """CUDA expression of the tile's number within its plane."""
         return _modulo(_quotient("number", self.tiling.inner), self.tiling.tiles)
 
     @property
     def plane(self) -> str:
-        """The number of the plane."""
+        """CUDA expression of the plane's number."""
         inner, together = self.tiling.inner, self.tiling.inner * self.tiling.tiles
         outer = _quotient("number", together)
         return f"{outer} * {inner}u + {self.inside}" if inner > 1 else outer
 
     @property
     def points(self) -> int:
-        """Of a plane."""
+        """Points of a plane."""
         return prod(self.tiling.plane)
 
     @property
     def columns(self) -> int:
-        """Of a plane."""
+        """Columns of a plane."""
         return self.tiling.plane[-1]
 
     @property
     def row(self) -> str:
-        """At which row a tile begins."""
+        """CUDA expression of the row at which a tile begins."""
         return self._corner(0, _quotient("tile", self.tiling.count[-1]))
 
     @property
     def column(self) -> str:
-        """At which column."""
+        """CUDA expression of the column at which a tile begins."""
         axis = len(self.tiling.count) - 1
         return self._corner(axis, _modulo("tile", self.tiling.count[-1]) if axis else "tile")
 
     @property
     def is_vector(self) -> bool:
-        """Whether two columns that are one complex number lie at a multiple of 8 bytes, both of them inside or none."""
+        """True if two packed columns always lie at a multiple of 8 bytes, both inside the plane or both outside."""
         numbers = (self.columns, self.tiling.step[-1], self.tiling.origin[-1], self.problem.signal_size[-1])
         return self.packing is Packing.HALF and not any(number % 2 for number in numbers)
 
     @property
     def element_type(self) -> str:
-        """Of what is read or written at once."""
+        """CUDA type of an element that is read or written at once."""
         return "float2" if self.is_vector or not self.problem.is_real else "float"
 
     @property
     def nothing(self) -> str:
-        """Such an element of what lies outside."""
+        """CUDA value of an element outside the plane."""
         return "make_float2(0.0f, 0.0f)" if self.element_type == "float2" else "0.0f"
 
     @property
     def is_inside(self) -> str:
-        """Whether point (y, x) of a tile, x a column, is to be read or written; empty where each is."""
+        """CUDA condition under which point (y, x) of a tile, x a column, exists; empty if each does."""
         names = (("y", "row"), ("x", "column"))[-len(self.tiling.count) :]
         return " && ".join(each for axis, (own, at) in enumerate(names) for each in self._conditions(axis, own, at))
 
     def _conditions(self, axis: int, own: str, at: str) -> tuple[str, ...]:
-        """Within the part that exists of a tile, and within the plane: a negative number is large without its sign."""
+        """Conditions of one axis: the tile's valid part, and the plane. A negative place is a large unsigned number."""
         there, points, plane = self.problem.signal_size[axis], self.problem.size[axis], self.tiling.plane[axis]
         first, end = self.tiling.reach(axis, there)
         found = [f"{own} < {there}"] if there < points else []

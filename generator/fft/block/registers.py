@@ -1,4 +1,4 @@
-"""What a config's launch bounds leave a thread: registers for its numbers of a pass, and for all else."""
+"""Constraints on the registers that a config's launch bounds leave a thread, for a pass's numbers and all else."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.space import Constraint
 
 TOGETHER = 8
-"""Registers by which a thread has more or fewer: a warp gets 256 at once (compute capability 3.0 and later)."""
+"""Registers per thread come in multiples of 8: a warp gets 256 at once (compute capability 3.0 and later)."""
 LEAST_REGISTERS = 40
-"""Of a thread, whatever its radices: ptxas 13.0 made a config with 32 wrong, and no shipped winner has below 56."""
+"""Least registers per thread, whatever the radices: ptxas 13.0 miscompiled a config with 32, and no shipped winner has
+fewer than 56."""
 OTHER_REGISTERS = 16
-"""Of a thread, beside its numbers: with less, 87% of configs spill; 28 and 32 points do with 72 and 80."""
+"""Registers per thread besides a pass's numbers: with fewer, 87% of configs spill; 28 and 32 points do with 72 and
+80."""
 
 
 def register_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
-    """The same limit for a single block too, so that a walk through the space turns back early."""
+    """Constraints on registers. The one for a single block lets a walk through the space turn back early."""
     names = (*radices, "spectrum") if Access.MIRRORED in spectrum_accesses(problem) else radices
     have = f"a thread has {LEAST_REGISTERS} registers, and {OTHER_REGISTERS} beside its numbers of a pass"
 
@@ -37,9 +39,7 @@ def register_constraints(problem: Fft, device: Device, radices: tuple[str, ...])
 
 
 def _numbers(problem: Fft, x_radices: str, y_radices: str = "1", spectrum: str = "") -> int:
-    """Registers of the largest pass for what it transforms: two of a point, and two sets of points where they mirror
-    each other.
-    """
+    """Registers for the numbers of the largest pass: two per point, for two sets of points if they are mirrored."""
     x = radices_of(x_radices)
     sets = 2 * radix_of_sets(problem, x) if spectrum == Access.MIRRORED else 1
     return 2 * max(*x, *radices_of(y_radices), sets)

@@ -1,4 +1,4 @@
-"""The search space of `fft_block`: its parameters, and what a config must keep to."""
+"""Search space of `fft_block`: its parameters and constraints."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, comp
 from warpsmith.generator.space import Constraint, Parameter, Space
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
-"""Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
+"""Complex numbers of a tile per thread: with fewer, threads outnumber the work; with more, registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
 MOST_THREADS = 1024
 GAPS = (2, 8, 25)
-"""Percent of a tile: one element a row of 64, one in sixteen and a row's, or whatever helps."""
+"""Percent of a tile for gaps: one element in a row of 64, one in sixteen plus one per row, or as much as helps."""
 LASTING = (4, 8, 16)
-"""Blocks of a multiprocessor that go on from tile to tile."""
+"""Persistent blocks per SM."""
 AHEAD = (1, 2, 4)
-"""Tiles of a multiprocessor after which comes the one whose data a tile fetches: later ones push out others' data."""
+"""Tiles per SM from the current one to the prefetched one: prefetching further ahead evicts the data of others."""
 SHARED_BYTES = 48 * 1024
-"""Of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
+"""Bytes of a tile from which on two blocks may share a transform: an SM has room for four such tiles."""
 LEAST_BUSY = 0.6
-"""Of the threads of a tile, in each pass: a radix that leaves more of them without work has them wait for the rest."""
+"""Least share of a tile's threads with work in each pass: idle threads would wait for the others."""
 
 
-@functools.lru_cache(maxsize=64)  # the transforms of a layer are those of a dozen families
+@functools.lru_cache(maxsize=64)  # a dozen families of a layer have the same transforms
 def space_of(problem: Fft, device: Device) -> Space:
-    """All configs of `fft_block` for this problem."""
+    """Space of all configs of `fft_block` for this problem."""
     return Space(_parameters(problem, device), _constraints(problem, device))
 
 
 def packings(problem: Fft) -> tuple[Packing, ...]:
-    """The ways to make `problem` complex, the usual one first."""
+    """Ways to make `problem` complex, the usual one first."""
     if not problem.is_real:
         return (Packing.COMPLEX,)
     columns = problem.size[-1]
-    if columns % 2 or columns < 4 or problem.start is not None:  # two columns that are one would begin anywhere
+    if columns % 2 or columns < 4 or problem.start is not None:  # packed columns would start at an odd column
         return (Packing.PAIR if problem.may_pair else Packing.ALONE,)
     return (Packing.HALF, Packing.PAIR) if problem.may_pair else (Packing.HALF,)
 
 
 def word(radices: tuple[int, ...]) -> str:
-    """Radices as a config has them, such as 8x16."""
+    """Radices as a config writes them, such as 8x16."""
     return "x".join(map(str, radices))
 
 
@@ -73,7 +73,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
-    # For one block compilers give a thread all the registers that there are, and so all its loads are on their way.
+    # For one block, compilers give a thread all registers there are, so all its loads can be in flight.
     is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
@@ -106,12 +106,12 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
 
 
 def _has_large_tiles(problem: Fft) -> bool:
-    """Whether a tile may have a multiprocessor for itself, so that transforms side by side fill sectors of memory."""
+    """True if a tile may fill an SM, so that transforms side by side fill sectors of memory."""
     return problem.layout is Layout.FREQUENCY and len(problem.size) == 2
 
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
-    """Whether what a tile reads, and what it writes, lies together and can be copied at once."""
+    """True if a tile's source, and its target, is contiguous, so that one bulk copy can move it."""
     has_bulk = device.kind is DeviceKind.HOST or device.compute_capability >= (9, 0)
     has_whole_spectra = problem.layout is not Layout.FREQUENCY
     has_whole_signals = problem.tiling is None
@@ -172,7 +172,7 @@ def _constraints(problem: Fft, device: Device) -> tuple[Constraint, ...]:
 
 
 def _memory_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
-    """The same limit for parts of a config too, so that a walk through the space turns back early."""
+    """Constraints on shared memory. Those on parts of a config let a walk through the space turn back early."""
     memory = device.shared_per_block_bytes
     return (
         Constraint(
@@ -240,7 +240,7 @@ def _row_constraints(rows: int) -> tuple[Constraint, ...]:
 
 
 def _walks(problem: Fft, device: Device, rounds: tuple[int, ...]) -> tuple[int, ...]:
-    """So many tiles of each multiprocessor, where there may be twice as many in all."""
+    """Multiples of the SM count, one for each of `rounds`, that are at most half of the tiles there may be."""
     most = problem.batch // (2 * min(packing.transforms for packing in packings(problem)))
     return tuple(device.multiprocessors * each for each in rounds if device.multiprocessors * each <= most)
 
@@ -264,12 +264,12 @@ def _points(word: str) -> int:
 
 def _has_enough(transforms: int, threads: int, *words: str) -> bool:
     elements = _elements(transforms, words)
-    least = LEAST_ELEMENTS * threads if threads > 32 else 0  # a warp is as small as threads come
+    least = LEAST_ELEMENTS * threads if threads > 32 else 0  # one warp is the least that there can be
     return least <= elements <= MOST_ELEMENTS * threads
 
 
 def _is_busy(transforms: int, threads: int, *words: str) -> bool:
-    """Whether no pass over a tile leaves many threads without work; a warp is as small as threads come."""
+    """True if each pass over a tile keeps LEAST_BUSY of the threads busy, or the tile has only one warp."""
     elements = _elements(transforms, words)
     for radix in (radix for word in words for radix in radices_of(word)):
         items = elements // radix
@@ -279,7 +279,7 @@ def _is_busy(transforms: int, threads: int, *words: str) -> bool:
 
 
 def shares_of(problem: Fft) -> tuple[int, ...]:
-    """Into how many blocks a transform can be split: large ones of two dimensions."""
+    """Numbers of blocks that can share a transform; more than one for large two-dimensional transforms."""
     begins_anywhere = problem.start is not None or problem.tiling is not None
     if len(problem.size) == 1 or problem.size[0] % 2 or problem.size[0] < 4 or begins_anywhere:
         return (1,)
@@ -289,10 +289,10 @@ def shares_of(problem: Fft) -> tuple[int, ...]:
 
 
 def fits(elements: int, device: Device, tiles: int = 1, gaps: int = GAPS[0], copied: int = 0) -> bool:
-    """Whether tiles of so many complex numbers, with gaps and so many bytes beside each, lie in a block's memory."""
+    """True if `tiles` tiles of `elements` complex numbers, each with gaps and `copied` bytes, fit a block's memory."""
     return tiles * (8 * room(elements, gaps) + copied) <= device.shared_per_block_bytes
 
 
 def _may_fetch_ahead(problem: Fft) -> bool:
-    """Whether what a tile reads lies together, or at places a batch apart."""
+    """True if the source of a tile is contiguous, or lies at places a batch apart."""
     return problem.product is None and (problem.inverse is True or problem.tiling is None)

@@ -1,4 +1,4 @@
-"""Spectra that are products of two others, as text for CUDA: for `templates/fft/block_product.cu.jinja`."""
+"""CUDA text of spectra that are products of two others, for `templates/fft/block_product.cu.jinja`."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from warpsmith.generator.literals import float_literal
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """One of a sum, for two results side by side: expressions of CUDA."""
+    """Term of a frequency's sum, for two results side by side, as CUDA expressions."""
 
     a: str
     one: str
-    """The first result's number of b, in the variables that hold what is read of b."""
+    """Factor of b for the first result, in the variables that hold the vectors read from b."""
     other: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpectraProduct:
-    """The factors of a problem's spectra. Pitches are in complex numbers."""
+    """Factors a and b of a problem's spectra. Pitches are in complex numbers."""
 
     problem: Fft
     product: Product
     transforms: int
-    """Of a tile, in pairs."""
+    """Pairs of real transforms per tile."""
     rows: int
-    """Of the product, of which a tile has results."""
+    """Rows of the product whose results one tile has."""
 
     @classmethod
     def of(cls, problem: Fft, choice: Choice) -> SpectraProduct | None:
-        """None where spectra are read as they are."""
+        """Product of a problem's spectra; None if spectra are read as they are."""
         product = problem.product
         return None if product is None else cls(problem, product, choice.transforms, choice.rows)
 
     @property
     def tile_columns(self) -> int:
-        """Columns of the product, of which a tile has results."""
+        """Columns of the product whose results one tile has."""
         return 2 * self.transforms // self.rows
 
     @property
     def row(self) -> str:
-        """Of pair t, from the tile's first row on; empty where it has one."""
+        """CUDA expression of pair t's row, counted from the tile's first one; empty if the tile has one row."""
         return f"({quotient('t', self.tile_columns // 2)})" if self.rows > 1 else ""
 
     @property
     def pair(self) -> str:
-        """Of pair t the first result's number, from the tile's first one on."""
+        """CUDA expression of the number of pair t's first result, counted from the tile's first one."""
         return f"({self.row} * {self.product.columns} + {self.column})" if self.rows > 1 else self.column
 
     @property
     def column(self) -> str:
-        """Of pair t the first column, from the tile's first one on."""
+        """CUDA expression of pair t's first column, counted from the tile's first one."""
         return f"2 * ({modulo('t', self.tile_columns // 2)})" if self.rows > 1 else "2 * t"
 
     @property
     def tiles(self) -> int:
-        """In all, of which those of the same rows follow each other."""
+        """Tiles of the whole product; tiles of the same rows follow each other."""
         return self.product.batch // (2 * self.transforms)
 
     @property
     def first(self) -> str:
-        """The first result of a tile."""
+        """CUDA expression of the number of a tile's first result."""
         across = self.product.columns // self.tile_columns
         if self.rows == 1:
             return f"tile_number * {self.tile_columns}"
@@ -76,22 +76,22 @@ class SpectraProduct:
 
     @property
     def offset_scale(self) -> str:
-        """What an offset is of frequency 0, by which results are scaled; empty where there is none."""
+        """Literal factor of an offset that is added to frequency 0 before scaling; empty without an offset."""
         return float_literal(1 / self.problem.scale) if self.product.offset else ""
 
     @property
     def row_pitch(self) -> int:
-        """Of a, from a row to the next."""
+        """Complex numbers of a from one row to the next."""
         return 1 if self.product.a.transposes else self.product.terms
 
     @property
     def column_pitch(self) -> int:
-        """Of b, from a column to the next."""
+        """Complex numbers of b from one column to the next."""
         return self.product.terms if self.product.b.transposes else 1
 
     @property
     def a_pitch(self) -> int:
-        """From the matrix of a frequency to that of the next."""
+        """Complex numbers of a from one frequency's matrix to the next."""
         return prod(self.product.shapes[0])
 
     @property
@@ -100,20 +100,21 @@ class SpectraProduct:
 
     @property
     def columns(self) -> int:
-        """Of the half spectrum."""
+        """Columns of the half spectrum."""
         return self.problem.spectrum_size[-1]
 
     @property
     def vectors(self) -> tuple[int, ...]:
-        """Where what two columns need of b lies, two numbers at once, in such pairs from the first: all terms of one
-        column and then of the other, or a term of both and then the next.
+        """Places, in pairs of complex numbers, of the vectors of b that two columns need.
+
+        They are all terms of one column and then of the other, or one term of both columns and then the next term.
         """
         step = 1 if self.product.b.transposes else self.product.columns // 2
         return tuple(number * step for number in range(self.product.terms))
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """In their order."""
+        """Terms of the sum, in order."""
         return tuple(self._term(number) for number in range(self.product.terms))
 
     def _term(self, number: int) -> Term:

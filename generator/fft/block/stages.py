@@ -1,4 +1,4 @@
-"""What the threads of an `fft_block` do between its barriers, and the factors that they read, as text for CUDA."""
+"""CUDA text of the stages of `fft_block`: the work of its threads between two barriers, and its factors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from warpsmith.generator.fft.words import Packing
 
 
 class Mirror(enum.StrEnum):
-    """Which columns of a stage are their own mirror image."""
+    """Share of a stage's columns that are their own mirror images."""
 
     NONE = "none"
     SOME = "some"
@@ -36,50 +36,50 @@ class Mirror(enum.StrEnum):
 
 
 _PASSES = (Access.DIRECT, Access.MIRRORED)
-"""How the first or the last pass reaches memory itself."""
+"""Accesses by which the first or the last pass accesses global memory itself."""
 Terms = tuple[tuple[str, Place], ...]
-"""Of an address."""
+"""Terms of an address: variables and their places."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """What the threads of a tile do between two barriers."""
+    """Work of a tile's threads between two barriers."""
 
     kind: str
     summary: str
     items: int
     steps: int
     is_ragged: bool
-    """Whether some threads have fewer items than others."""
+    """True if some threads have fewer items than others."""
     variables: tuple[str, ...]
     address: str
-    """In the tile."""
+    """CUDA expression of the place in the tile."""
     reads: str = "tile"
     writes: str = "tile"
     index: str = ""
-    """Transform, y and x of the element that is read or written; of a pass, of element j."""
+    """Transform, y and x of the element that is read or written; in a pass, of element j."""
     frequency: str = ""
-    """The same of the element that a pass writes."""
+    """Transform, y and x of the element j that a pass writes."""
     mirrored_address: str = ""
     mirror: str = ""
-    """Of a stage that works on mirrored frequencies."""
+    """Value of `Mirror`, in a stage that works on mirrored frequencies."""
     within: tuple[Stage, ...] = ()
-    """What is done between its reads and its writes."""
+    """Stages between its reads and its writes."""
     is_followed: bool = False
-    """By a stage that does not depend on it: no barrier between them."""
+    """True if a stage that does not depend on this one follows: no barrier comes between them."""
     radix: int = 0
     element: str = ""
-    """Where element j of a pass lies, from the first one."""
+    """CUDA expression of the distance from a transform's first element to element j of a pass."""
     is_there: str = ""
-    """Of element j of a pass that reads the tile: whether it is not 0; empty where all are in the tile."""
+    """CUDA condition under which element j, read from the tile by a pass, is not 0; empty if all are in the tile."""
     is_needed: str = ""
-    """Of element j of a pass that writes to the tile: whether it is read again; empty where all are."""
+    """CUDA condition under which element j, written to the tile by a pass, is read again; empty if all are."""
     later: int = 0
     distance: int = 0
-    """Of a pass over mirrored sets: from the frequency of element j to that of the next."""
+    """Columns from the frequency of element j to that of the next, in a pass over mirrored sets."""
     table: str = ""
     powers: tuple[Power, ...] = ()
-    """Of the twiddle that turns frequency 1; none after the last pass over an axis."""
+    """Powers of the twiddle of frequency 1; none after the last pass over an axis."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Stages:
         return tuple(stages)
 
     def _before(self, side: str) -> Iterator[Stage]:
-        """From memory into the tile."""
+        """Stages from memory into the tile."""
         if side == "signal" or not self.problem.is_real:
             yield self._copy(side, is_first=True)
         elif not self._has_y:
@@ -114,8 +114,9 @@ class Stages:
             yield from self._merges()
 
     def _merges(self) -> Iterator[Stage]:
-        """The columns of a half spectrum that another one mirrors, then those that mirror themselves: no thread has
-        to ask which, and all its loads can be on their way together.
+        """Merges of a half spectrum: columns that mirror another one, then columns that mirror themselves.
+
+        No thread has to tell them apart, and all its loads can be in flight together.
         """
         shape, packing = self.tile.shape, self.choice.packing
         others = mirrored_columns(packing, shape.x)
@@ -134,7 +135,7 @@ class Stages:
             yield alone
 
     def _after(self, side: str) -> Stage:
-        """From the tile to memory."""
+        """Stage from the tile to memory."""
         if side == "signal" or not self.problem.is_real:
             return self._copy(side, is_first=False)
         if self.choice.spectrum is Access.SEQUENTIAL:
@@ -155,7 +156,7 @@ class Stages:
         return (self.choice.signal if side == "signal" else self.choice.spectrum) not in _PASSES
 
     def _stage(self, kind: str, summary: str, pool: Pool) -> dict[str, Any]:
-        """What all stages have."""
+        """Fields that all stages have."""
         steps = ceil(pool.items / self.choice.threads)
         return {
             "kind": kind,
@@ -179,7 +180,7 @@ class Stages:
         )
 
     def _mirrored(self, kind: str, summary: str, pool: Pool, mirror: Mirror) -> Stage:
-        """Works on a frequency and the one that mirrors it."""
+        """Stage that works on a frequency and its mirror image."""
         terms = self.tile.before if kind == "merge" else self.tile.after
         shape = self.tile.shape
         known = Pool.of(t=shape.transforms, y=shape.y, x=shape.x, mirrored_y=shape.y, mirrored_x=shape.x)
@@ -202,7 +203,7 @@ class Stages:
         return dataclasses.replace(stage, variables=(*constants, *stage.variables, *lines))
 
     def _mirror_lines(self, column: str) -> Iterator[str]:
-        """Which frequency mirrors (y, x), or (y, 0) where `column` is 0."""
+        """CUDA definitions of the frequency that mirrors (y, x), or (y, 0) where `column` is 0."""
         if self.choice.shares == 2:
             yield f"const int mirrored_y = y + share == 0 ? 0 : {self.tile.shape.y} - share - y;"
         elif self._has_y:
@@ -210,10 +211,10 @@ class Stages:
         yield f"const int mirrored_x = {column} == 0 ? 0 : {self.tile.shape.x} - x;"
 
     def _sequence(self) -> Stage:
-        """The half spectra of real signals, each element from a frequency of the complex one and its mirror image."""
+        """Stage that writes half spectra of real signals; each element needs a frequency and its mirror image."""
         shape, packing = self.tile.shape, self.choice.packing
         pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
-        # Where two columns are one, the last frequency comes from the first one again.
+        # Under packed columns the last frequency comes from the first one again.
         wraps = packing is Packing.HALF
         column = "wrapped_x" if wraps else "x"
         lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()
@@ -255,7 +256,7 @@ class Stages:
         )
 
     def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
-        """From or to the spectra of two real signals, of two sets of frequencies that mirror each other."""
+        """Pass from or to the spectra of two real signals, over two sets of frequencies that mirror each other."""
         sets = Sets.of_pass(self.tile.shape, work)
         known = Pool.of(t=sets.transforms, here_y=sets.rows, here=sets.digits, there_y=sets.rows, there=sets.digits)
         summary = f"Pass {place + 1}: {work.step.radix} points along x, twice, of rows that mirror each other."
@@ -273,7 +274,7 @@ class Stages:
         )
 
     def _elements(self, step: Pass) -> dict[str, Any]:
-        """What a pass does with the elements of a transform."""
+        """Fields that describe the elements of a pass's transform."""
         sign = 2 if self.problem.inverse else -2
         return {
             "radix": step.radix,
@@ -287,7 +288,7 @@ class Stages:
 
 
 def _column(columns: int, mirror: Mirror, points: int) -> str:
-    """Which x a numbered column is: the first and the middle one are their own mirror image, from 1 on are others."""
+    """CUDA definition of x for `column`: columns 0 and X / 2 are their own mirror images, the others count from 1."""
     if columns == 1:
         return f"constexpr int x = {0 if mirror is Mirror.ALL else 1};"
     return f"const int x = column * {points // 2};" if mirror is Mirror.ALL else "const int x = column + 1;"

@@ -1,4 +1,4 @@
-"""A config of `fft_block` on a problem as text for CUDA: what its template is given as `g`."""
+"""CUDA text of a config of `fft_block` on a problem: the values that its template takes as `g`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from warpsmith.generator.space import Config
 
 @dataclasses.dataclass(frozen=True)
 class FftBlockText:
-    """Sizes, places and stages; `x` and `y` are those of the tile, of which `x` is halved where packing says so."""
+    """Sizes, places and stages. `x` and `y` are the tile's extents; packed columns halve `x`."""
 
     problem: Fft
     choice: Choice
     halves: HalvedSpectra | None = None
-    """How spectra are stored as halves; None for complex numbers."""
+    """Split fp16 storage of the spectra; None for complex numbers."""
 
     @classmethod
     def of(cls, problem: Fft, config: Config, halves: HalvedSpectra | None = None) -> FftBlockText:
@@ -52,7 +52,7 @@ class FftBlockText:
 
     @property
     def divides(self) -> bool:
-        """Whether some index is divided by what is no power of two."""
+        """True if some index is divided by a number that is no power of two."""
         every = [each for stage in self.stages for each in (stage, *stage.within)]
         texts = (text for each in every for text in (each.address, each.mirrored_address, *each.variables))
         return any("quotient<" in text or "modulo<" in text for text in (self.pair, *texts))
@@ -75,7 +75,7 @@ class FftBlockText:
 
     @property
     def tile_elements(self) -> int:
-        """Complex numbers of a tile in shared memory; 0 where a thread has all of a transform."""
+        """Complex numbers of a tile in shared memory; 0 if a thread has all of a transform."""
         return self.tile.elements if any("tile" in (stage.reads, stage.writes) for stage in self.stages) else 0
 
     @property
@@ -84,7 +84,7 @@ class FftBlockText:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
         return 8 * self.choice.tiles * self.memory.pitch
 
     @property
@@ -110,12 +110,12 @@ class FftBlockText:
 
     @property
     def half_root(self) -> str:
-        """What `half_root(x)` is."""
+        """Formula of `half_root(x)`."""
         return half_root(self.problem)
 
     @property
     def half_angle(self) -> str:
-        """Of its exponential, in units of pi."""
+        """Literal angle of the exponential in `half_root(1)`, in units of pi."""
         return float_literal((2 if self.problem.inverse else -2) / self.problem.size[-1])
 
     @property
@@ -124,17 +124,17 @@ class FftBlockText:
 
     @property
     def share_root(self) -> str:
-        """What `share_root(y)` is."""
+        """Formula of `share_root(y)`."""
         return f"exp({'' if self.problem.inverse else '-'}2 pi i y / {self.problem.size[0]})"
 
     @property
     def share_angle(self) -> str:
-        """Of it, in units of pi."""
+        """Literal angle of `share_root(1)`, in units of pi."""
         return float_literal((2 if self.problem.inverse else -2) / self.problem.size[0])
 
     @property
     def share_pitch(self) -> int:
-        """Elements of the spectrum from an even row to the next."""
+        """Elements of the spectrum from an even row to the next one."""
         points = self.problem.size[0]
         rows = points // 2 if self.problem.order is Order.REVERSED else 1
         columns = self.problem.spectrum_size[-1]
@@ -143,13 +143,13 @@ class FftBlockText:
 
     @property
     def mirrors(self) -> tuple[str, ...]:
-        """The kinds of stages that merge spectra."""
+        """Kinds of mirrors among the stages that merge spectra."""
         merges = [each for stage in self.stages for each in (stage, *stage.within) if each.kind == "merge"]
         return tuple(dict.fromkeys(each.mirror for each in merges))
 
     @property
     def is_own_mirror(self) -> str:
-        """Whether column x is."""
+        """CUDA condition under which column x is its own mirror image."""
         return f"x == 0 || 2 * x == {self.x}" if self.is_paired and self.x % 2 == 0 else "x == 0"
 
     @property
@@ -171,7 +171,7 @@ class FftBlockText:
 
     @property
     def signal_place(self) -> str:
-        """Where element (t, y, x) of the tile lies in the signal."""
+        """CUDA expression of the place of element (t, y, x) of the tile in the signal."""
         transforms, columns = (
             self.pair if self.is_paired else "t",
             "2 * x" if self.choice.packing is Packing.HALF else "x",
@@ -181,7 +181,7 @@ class FftBlockText:
 
     @property
     def from_start(self) -> tuple[str, ...]:
-        """Lines that turn a point of the tile into its distance from where the signal begins."""
+        """Lines that turn a point of the tile into its distance from the start of the signal."""
         start, size = self.problem.start, self.problem.size
         if start is None:
             return ()
@@ -190,23 +190,23 @@ class FftBlockText:
 
     @property
     def planes(self) -> Planes | None:
-        """Of which transforms are tiles; None where each has a signal of its own."""
+        """Planes whose tiles the transforms are; None if each transform has a signal of its own."""
         tiling = self.problem.tiling
         return None if tiling is None else Planes(self.problem, self.choice.packing, tiling)
 
     @property
     def spectra(self) -> SpectraProduct | None:
-        """What spectra are the product of; None where they are read."""
+        """Product that makes the spectra; None if spectra are read."""
         return SpectraProduct.of(self.problem, self.choice)
 
     @property
     def is_vector(self) -> bool:
-        """Whether two columns of a real signal can be read or written at once."""
+        """True if two columns of a real signal can be read or written at once."""
         return self.choice.packing is Packing.HALF and self.problem.signal_size[-1] % 2 == 0
 
     @property
     def second(self) -> int:
-        """How far the imaginary part lies from the real one; alone, a transform is its own partner."""
+        """Elements from the real part's signal to the imaginary part's; a single transform is its own partner."""
         return (self._signal_pitch if self._has_second else 0) if self.is_paired else 1
 
     @property
@@ -215,7 +215,7 @@ class FftBlockText:
 
     @property
     def pair(self) -> str:
-        """Of pair t the first transform, from the tile's first one on."""
+        """CUDA expression of the number of pair t's first transform, counted from the tile's first one."""
         if self.choice.packing is Packing.ALONE:
             return "t"
         return "2 * t" if self.spectra is None else self.spectra.pair
@@ -226,12 +226,12 @@ class FftBlockText:
 
     @property
     def inside(self) -> str:
-        """Whether an element is to be read or written; empty where it always is."""
+        """CUDA condition under which an element is read or written; empty if it always is."""
         return self._conditions("2 * t >= done", inside_of(self.problem, self.choice, self._row)[0])
 
     @property
     def inside_second(self) -> str:
-        """The same of the second real number of a packed one."""
+        """CUDA condition for the second real number of a packed one."""
         return self._conditions("2 * t + 1 >= done", inside_of(self.problem, self.choice, self._row)[1])
 
     @property
@@ -240,7 +240,7 @@ class FftBlockText:
 
     @property
     def spectrum_place(self) -> str:
-        """Where frequency (y, x) of a transform lies in the spectrum."""
+        """CUDA expression of the place of frequency (y, x) of a transform in the spectrum."""
         return spectrum_place(self.problem, "(2 * y)" if self.choice.shares == 2 and not self.problem.inverse else "y")
 
     @property
@@ -253,12 +253,12 @@ class FftBlockText:
 
     @property
     def source_bytes(self) -> int:
-        """Of an element."""
+        """Bytes of an element of the source."""
         return 8 if self.source_type == "float2" else 4
 
     @property
     def source_pitch(self) -> int:
-        """Elements from one transform to the next."""
+        """Elements of the source from one transform to the next."""
         return self._spectrum_pitch if self.problem.inverse else self._signal_pitch
 
     @property
@@ -271,17 +271,17 @@ class FftBlockText:
 
     @property
     def is_paired(self) -> bool:
-        """Whether the real and the imaginary part of an element are of a signal each."""
+        """True if the real and the imaginary part of an element belong to a signal each."""
         return self.choice.packing.pairs
 
     @property
     def _has_second(self) -> bool:
-        """Whether the two are different signals."""
+        """True if both parts belong to different signals."""
         return self.choice.packing is Packing.PAIR and self.problem.batch > 1
 
     @property
     def _own(self) -> str:
-        """The number of a signal that is a pair with itself."""
+        """CUDA expression of the number of a signal that is a pair with itself."""
         return "0" if self.problem.batch == 1 else "t"
 
     @property
@@ -293,7 +293,7 @@ class FftBlockText:
         return 1 if self.problem.layout is Layout.FREQUENCY else prod(self.problem.spectrum_size)
 
     def _conditions(self, not_done: str, inside: str) -> str:
-        """Results that another tile has are left out too."""
+        """Joined conditions; results that another tile has are left out too."""
         asked = (not_done if self.walk.is_guarded and self.problem.inverse else "", inside)
         return " && ".join(filter(None, asked))
 

@@ -1,4 +1,4 @@
-"""The tile of `fft_block`: its axes in shared memory, who takes which part of a stage, and the gaps between rows."""
+"""Tile of `fft_block`: its axes in shared memory, the threads' order in each stage, and the gaps between rows."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from warpsmith.generator.fft.axes import Axis, Digit, Pass, Place, modulo, quotient
 
 BANKS = 16
-"""Of shared memory, for elements of 8 bytes: half a warp reads or writes at once."""
+"""Banks of shared memory for elements of 8 bytes; half a warp reads or writes at once."""
 
 
 def room(elements: int, gaps: int) -> int:
-    """How many complex numbers a tile of so many takes, with gaps of so many percent; a small one has 8 KB in all."""
+    """Complex numbers that a tile of `elements` may take with gaps of `gaps` percent, at least 1024 (8 KB)."""
     return max(elements + elements * gaps // 100, 1024)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pool:
-    """Work for the threads of a tile: one item for each choice of values of some variables, the first fastest."""
+    """Work items of a tile's threads: one item for each choice of values of some variables, the first fastest."""
 
     variables: tuple[tuple[str, int], ...]
-    """Names and extents; a variable of one value is left out."""
+    """Names and extents; a variable with one value is left out."""
 
     @classmethod
     def of(cls, **extents: int) -> Pool:
@@ -34,7 +34,7 @@ class Pool:
         return math.prod(extent for _, extent in self.variables)
 
     def values(self, item: Any) -> dict[str, Any]:
-        """The variables of one item, or of an array of items."""
+        """Values of the variables for one item, or for an array of items."""
         found = {}
         for name, extent in self.variables:
             found[name] = item % extent
@@ -42,7 +42,7 @@ class Pool:
         return found
 
     def lines(self, item: str) -> tuple[str, ...]:
-        """The same as definitions in CUDA."""
+        """CUDA definitions of the variables, from the item's number."""
         lines, weight = [], 1
         for name, extent in self.variables:
             value = quotient(item, weight)
@@ -53,16 +53,16 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """A place in the tile as a sum over variables of a pool."""
+    """Place in the tile as a sum over variables of a pool."""
 
     terms: tuple[tuple[str, Place], ...]
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The place, of elements; a variable that a pool leaves out is 0."""
+        """Place in elements; a variable that a pool leaves out is 0."""
         return sum(place.at(values.get(name, 0)) for name, place in self.terms)
 
     def text(self, pool: Pool) -> str:
-        """The same in CUDA."""
+        """CUDA text of `at`."""
         known = {name for name, _ in pool.variables}
         texts = [place.text(name) for name, place in self.terms if name in known]
         return " + ".join(text for text in texts if text != "0") or "0"
@@ -70,12 +70,12 @@ class Address:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lead:
-    """In which order the threads of a pass take their work."""
+    """Order in which the threads of a pass take their items."""
 
     name: str
-    """The variable in which neighbours of a warp differ."""
+    """Variable in which neighbouring lanes differ."""
     is_stored: bool = False
-    """Whether they count elements as they lie in the tile; else as indices and frequencies."""
+    """True if threads count elements in the order of the tile's memory, False if by index and frequency."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,25 +83,26 @@ class PassWork:
     """One pass over a digit, as the threads of a tile do it."""
 
     axis: str
-    """x or y."""
+    """Axis of the pass, x or y."""
     step: Pass
     pool: Pool
     address: Address
-    """Of a transform's first element."""
+    """Address of a transform's first element."""
     has_all_lines: bool = True
-    """Whether it is over all of the other axis; else over the first ones alone, which have something."""
+    """True if the pass is over all lines of the other axis, False if over the first ones, which hold the signal."""
     read: int = 0
-    """Elements whose index is below are in the tile, and others are zeros; 0 where all are there."""
+    """Elements with an index below this one are in the tile, and others are zeros; 0 if all are there."""
     written: int = 0
-    """Elements whose frequency is below are needed; 0 where all are."""
+    """Elements with a frequency below this one are needed; 0 if all are."""
 
     def led_by(self, lead: Lead) -> PassWork:
-        """The same in another order."""
+        """The same pass with its items in another order."""
         extents = dict(self.pool.variables)
         first = {lead.name: extents.pop(lead.name, 1)}
         terms = self.address.terms
         if lead.is_stored:
-            # Twiddles depend on the number `later`; of lines and results there may be the first ones alone.
+            # Twiddles depend on the value of `later`. Lines and results may be the first ones only, so they keep their
+            # order too.
             lines = "" if self.has_all_lines else "y" if self.axis == "x" else "x"
             kept = {"later", lines, "earlier" if self.written else ""}
             terms = tuple((name, place if name in kept else place.stored) for name, place in terms)
@@ -110,14 +111,14 @@ class PassWork:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Touch:
-    """How threads reach a tile from outside the passes: one element for each item."""
+    """Accesses to a tile from outside the passes: one element for each item."""
 
     pool: Pool
-    """Of t, y and x, or instead of x a `column`, which is one less."""
+    """Pool over t, y and x, or over `column`, which is x - 1, in place of x."""
     is_after: bool
-    """Whether frequencies are read after the passes; else indices are written before them."""
+    """True if frequencies are read after the passes, False if indices are written before them."""
     is_mirrored: bool = False
-    """Whether it is the element of the frequency that mirrors."""
+    """True if the element is that of the mirrored frequency."""
 
     def indices(self, shape: TileShape, values: Mapping[str, Any]) -> dict[str, Any]:
         """Index or frequency of the items with these values."""
@@ -131,41 +132,40 @@ class Touch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TileShape:
-    """What a tile holds: `transforms` arrays of y by x complex numbers, and the passes over them."""
+    """Contents of a tile, `transforms` arrays of y by x complex numbers, and the order of the passes over them."""
 
     transforms: int
     y_radices: tuple[int, ...]
-    """None where transforms have one dimension: y is then 1."""
+    """Radices of y; none if transforms have one dimension, and y is then 1."""
     x_radices: tuple[int, ...]
     y_first: bool
-    """Whether the passes over y come first."""
+    """True if the passes over y come first."""
     is_global: tuple[bool, bool] = (False, False)
-    """Whether the first pass reads from global memory and the last one writes there: neighbours in x, then."""
+    """True if the first pass reads global memory, and if the last one writes it; lanes are then neighbours in x."""
     gaps: int = 25
-    """Percent of it that may be left out between its rows."""
+    """Percent of the tile that may be left out between its rows."""
     is_mirrored: tuple[bool, bool] = (False, False)
-    """Whether the first pass reads two sets of frequencies at once, and the last one writes such: see `mirrored.py`."""
+    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them: see
+    `mirrored.py`."""
 
     present: tuple[int, int] = (0, 0)
-    """Rows and columns of which some element of the signal may differ from 0, or is asked for; 0 where there may be in
-    all.
-    """
+    """Rows and columns of the signal that may differ from 0 or are needed as results; 0 for all."""
     is_signal_first: bool = True
-    """Whether indices are those of the signal; else frequencies are."""
+    """True if the passes go from the signal to the spectrum, False for an inverse transform."""
 
     def is_mirrored_pass(self, place: int, count: int) -> bool:
-        """Whether that one of so many passes has two sets of frequencies."""
+        """True if pass `place` of `count` passes has two mirrored sets of frequencies."""
         reads, writes = self.is_mirrored
         return (reads and place == 0) or (writes and place == count - 1)
 
     def is_global_pass(self, place: int, count: int) -> bool:
-        """Whether that one of so many passes reads from global memory or writes there."""
+        """True if pass `place` of `count` passes reads from global memory or writes there."""
         reads, writes = self.is_global
         return (reads and place == 0) or (writes and place == count - 1)
 
     @property
     def room(self) -> int:
-        """Complex numbers that a tile may take, with its gaps."""
+        """Complex numbers that the tile may take, gaps included."""
         return room(self.transforms * self.x * self.y, self.gaps)
 
     @property
@@ -178,29 +178,29 @@ class TileShape:
 
 
 Gaps = tuple[tuple[int, int], ...]
-"""Elements left out: for each digit, the innermost first, where it crosses BANKS, and after it."""
+"""Elements left out for each digit, the innermost first: where it crosses BANKS, and after it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile in shared memory. Distances in complex numbers."""
+    """Tile in shared memory. Distances are in complex numbers."""
 
     shape: TileShape
     y: Axis
     x: Axis
     pitch: int
-    """From one array to the next."""
+    """Complex numbers from one array to the next."""
     leads: tuple[Lead, ...] = ()
-    """Of each pass; none where they are the usual ones."""
+    """Thread order of each pass; empty for the usual orders."""
 
     @classmethod
     def with_gaps(cls, shape: TileShape, gaps: Gaps, leads: tuple[Lead, ...] = ()) -> Tile:
-        """A tile with so many elements left out."""
+        """Tile with gaps of these sizes."""
         return cls.with_strides(shape, strides_of(shape, gaps), leads)
 
     @classmethod
     def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leads: tuple[Lead, ...] = ()) -> Tile:
-        """A tile whose digits, or their parts, are so many elements apart: the innermost first, the arrays last."""
+        """Tile whose digits, or their parts, are `strides` elements apart: the innermost first, the arrays last."""
         ahead = list(strides)
         places = []
         for inner, outer in digits_of(shape):
@@ -214,7 +214,7 @@ class Tile:
 
     @property
     def elements(self) -> int:
-        """That it takes, with its gaps."""
+        """Complex numbers that the tile takes, gaps included."""
         return self.pitch * self.shape.transforms
 
     @property
@@ -223,17 +223,17 @@ class Tile:
 
     @property
     def before(self) -> tuple[tuple[str, Place], ...]:
-        """Where index (y, x) of transform t lies before the first pass."""
+        """Terms of the place of index (y, x) of transform t before the first pass."""
         return (("t", self.transform_place), ("y", self.y.index_place), ("x", self.x.index_place))
 
     @property
     def after(self) -> tuple[tuple[str, Place], ...]:
-        """Where frequency (y, x) of it lies after the last one."""
+        """Terms of the place of frequency (y, x) of transform t after the last pass."""
         return (("t", self.transform_place), ("y", self.y.frequency_place), ("x", self.x.frequency_place))
 
     @property
     def passes(self) -> tuple[PassWork, ...]:
-        """In order."""
+        """Passes in order."""
         first, second = ("y", "x") if self.shape.y_first else ("x", "y")
         works = (*self._over(first, is_first=True), *self._over(second, is_first=False))
         if not self.leads:
@@ -270,9 +270,9 @@ class Tile:
 
 
 def digits_of(shape: TileShape) -> tuple[tuple[int, int], ...]:
-    """The digits of an array, the innermost first, as an inner part of BANKS elements and how often it repeats.
+    """Digits of an array, the innermost first, as an inner part of BANKS elements and the number of times it repeats.
 
-    The other part is 1 where a digit does not cross a multiple of BANKS elements, or not at one of its values.
+    The number of times is 1 if a digit does not cross a multiple of BANKS elements, or not at one of its values.
     """
     found, stride = [], 1
     for radix in (*reversed(shape.x_radices), *reversed(shape.y_radices)):
@@ -284,7 +284,7 @@ def digits_of(shape: TileShape) -> tuple[tuple[int, int], ...]:
 
 
 def strides_of(shape: TileShape, gaps: Gaps) -> tuple[int, ...]:
-    """Those of `Tile.with_strides` that leave out so many elements."""
+    """Strides for `Tile.with_strides` that leave out these elements."""
     strides, stride = [], 1
     for (inner, outer), (within, after) in zip(digits_of(shape), gaps, strict=True):
         strides.append(stride)

@@ -1,4 +1,4 @@
-"""How the tiles of `fft_block` follow each other: which block has which, and whose data it fetches ahead."""
+"""Order of the tiles of `fft_block`: which block has which tiles, and which data it prefetches."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from warpsmith.generator.fft.words import Packing, Stores
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Walk:
-    """The tiles of a problem, in the order of its transforms; those that share transforms follow each other."""
+    """Tiles of a problem in the order of its transforms; tiles that share transforms follow each other."""
 
     problem: Fft
     choice: Choice
 
     @property
     def step(self) -> int:
-        """Transforms of the problem in a tile."""
+        """Transforms of the problem per tile."""
         return self.choice.transforms * self.choice.packing.transforms
 
     @property
     def tiles(self) -> int:
-        """In all."""
+        """Tiles of the whole problem."""
         return self.choice.shares * ceil(self.problem.batch / self.step)
 
     @property
@@ -34,36 +34,36 @@ class Walk:
 
     @property
     def is_persistent(self) -> bool:
-        """Whether a block goes on from tile to tile."""
+        """True if a block has several tiles, one after the other."""
         return self.blocks * self.choice.tiles < self.tiles
 
     @property
     def stride(self) -> int:
-        """From a tile to the next one of the same threads, where there are several."""
+        """Tiles from one to the next one of the same threads, in persistent blocks."""
         return self.blocks * self.choice.tiles
 
     @property
     def ahead(self) -> int:
-        """Transforms from a tile to the one whose data it fetches into the L2 cache; 0 where it fetches none."""
+        """Transforms from a tile to the one whose data it prefetches into the L2 cache; 0 without prefetching."""
         return self.choice.ahead // self.choice.shares * self.step
 
     @property
     def places_ahead(self) -> int:
-        """Places in the spectrum, a batch apart, at which lies what is fetched; 0 where it lies together."""
+        """Places in the spectrum, a batch apart, of the data that is prefetched; 0 if the data is contiguous."""
         is_spread = self.problem.inverse and self.problem.layout is Layout.FREQUENCY
         return prod(self.problem.spectrum_size) if self.ahead and is_spread else 0
 
     @property
     def last_first(self) -> int:
-        """The first transform of the last tile."""
+        """First transform of the last tile."""
         return max(0, self.problem.batch - self.step)
 
     @property
     def overlaps(self) -> bool:
-        """Whether the last tile does again what another does with other partners, and so must leave it out."""
+        """True if the last tile repeats a transform of another tile with another partner, and so must not store it."""
         return self.choice.packing is Packing.PAIR and self.problem.batch > 1 and self.problem.batch % 2 == 1
 
     @property
     def is_guarded(self) -> bool:
-        """Whether threads ask, before they write a result, if it is another tile's."""
+        """True if threads check before each store whether the result belongs to another tile."""
         return self.overlaps and self.choice.stores is not Stores.BULK

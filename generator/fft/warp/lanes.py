@@ -1,4 +1,4 @@
-"""How a transform of `fft_warp` lies on lanes and in their registers, and the steps between lanes: the numbers."""
+"""Numbers of `fft_warp`: how a transform lies in lanes and their registers, and the steps between lanes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsmith.generator.space import Config
 
 
 class First(enum.StrEnum):
-    """What is transformed first. It decides which side of memory neighbouring lanes reach at neighbouring places."""
+    """Part that is transformed first. It decides whether loads or stores of neighbouring lanes are neighbours."""
 
     REGISTERS = "registers"
     """Lane l starts with elements l, l + lanes, ..., and ends with frequencies that follow each other."""
@@ -22,16 +22,16 @@ class First(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A config, read."""
+    """A config of `fft_warp`, read."""
 
     packing: Packing
     points: int
-    """Complex numbers of a transform in the registers of a lane; those of a column where there are two dimensions."""
+    """Complex numbers of a transform in the registers of a lane; of a column if there are two dimensions."""
     first: First
     warps: int
-    """Of a block."""
+    """Warps per block."""
     repeats: int
-    """Transforms that a group of lanes does one after the other."""
+    """Transforms that a group of lanes computes one after the other."""
     twiddles: Twiddles
     stores: Stores
     min_blocks: int
@@ -52,21 +52,21 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spread:
-    """Which of a row's numbers a lane has in register j: `lane * lane_weight + j * register_weight`."""
+    """Number of a row that a lane has in register j: `lane * lane_weight + j * register_weight`."""
 
     lanes: int
     lane_weight: int
     register_weight: int
     is_reversed: bool
-    """Whether the lane's bits are turned round first, as decimation in frequency leaves them."""
+    """True if the lane's bits are reversed first, as decimation in frequency leaves them."""
 
     def at(self, lane: int, j: int) -> int:
-        """The number."""
+        """The number in register j of a lane."""
         place = reversed_bits(lane, self.lanes) if self.is_reversed else lane
         return place * self.lane_weight + j * self.register_weight
 
     def text(self, j: str) -> str:
-        """The same in CUDA."""
+        """CUDA text of `at`."""
         lane = "reversed" if self.is_reversed else "lane"
         if self.lane_weight > 1:
             return f"{lane} * kPoints" + (f" + {j}" if j != "0" else "")
@@ -74,9 +74,9 @@ class Spread:
 
 
 def spreads(problem: Fft, choice: Choice) -> tuple[Spread, Spread]:
-    """Where the numbers of a row lie at the start, and at the end.
+    """Spreads of a row's numbers before and after the transform.
 
-    Of two dimensions these are the columns of both: rows lie in registers.
+    In two dimensions both spread the columns over lanes; the rows lie in registers.
     """
     lanes = complex_columns(problem, choice.packing)
     if len(problem.size) == 2:
@@ -90,21 +90,21 @@ def spreads(problem: Fft, choice: Choice) -> tuple[Spread, Spread]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LaneStep:
-    """A step of radix 2 between lanes: the sum of two that are `distance` apart, in the upper one the difference.
+    """Radix-2 step between lanes `distance` apart: the lower one takes the sum, the upper one the difference.
 
     Two such steps make one of radix 4, with a quarter turn between them instead of a twiddle.
     """
 
     distance: int
     turns: bool
-    """Whether a quarter turn follows, in lanes that are the upper ones of this step and of the next."""
+    """True if a quarter turn (times i or -i) follows in lanes that are upper in this step and in the next."""
     span: int
-    """Lanes over which the twiddles that follow go once round; 0 where none follow."""
+    """Order of the roots of the twiddles that follow, in lanes; 0 if none follow."""
     radix: int
-    """Of the transforms that end with this step."""
+    """Radix of the transforms that end with this step."""
 
     def exponent(self, lane: int) -> int:
-        """Of the root of order `span` that turns this lane."""
+        """Exponent of the root of order `span` that this lane multiplies by."""
         if self.radix == 2:
             return lane // self.distance % 2 * (lane % self.distance)
         frequency = lane // (2 * self.distance) % 2 + lane // self.distance % 2 * 2
@@ -112,7 +112,7 @@ class LaneStep:
 
     @property
     def exponent_text(self) -> str:
-        """The same in CUDA."""
+        """CUDA text of `exponent`."""
         upper = f"lane / {self.distance} % 2"
         if self.radix == 2:
             return f"{upper} * (lane % {self.distance})"
@@ -120,7 +120,7 @@ class LaneStep:
 
 
 def lane_steps(lanes: int) -> tuple[LaneStep, ...]:
-    """From a number in each lane to its transform, whose frequencies end in lanes with their bits turned round."""
+    """Steps that transform one number per lane; the frequencies end in bit-reversed lanes."""
     steps, span = [], lanes
     if lanes.bit_length() % 2 == 0:
         steps.append(LaneStep(lanes // 2, False, lanes if lanes > 2 else 0, 2))
@@ -133,8 +133,8 @@ def lane_steps(lanes: int) -> tuple[LaneStep, ...]:
 
 
 def twiddle_exponent(first: First, lanes: int, lane: int) -> int:
-    """What register j of a lane is turned by, between registers and lanes: the power j of the root with this exponent.
+    """Exponent of the root whose j-th power multiplies register j between registers and lanes.
 
-    Its order is the number of points.
+    The order of the root is the number of points.
     """
     return lane if first is First.REGISTERS else reversed_bits(lane, lanes)

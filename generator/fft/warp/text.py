@@ -1,4 +1,4 @@
-"""A config of `fft_warp` on a problem as text for CUDA: what its template is given as `g`."""
+"""CUDA text of a config of `fft_warp` on a problem: the values that its template takes as `g`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from warpsmith.generator.space import Config
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """What lanes load, or store: the signal or the spectrum."""
+    """Loads or stores of the lanes: the signal or the spectrum."""
 
     kind: str
     """complex, pair (of real signals), columns (two real ones as a complex one) or spectra (of real signals)."""
     element: str
-    """Where the element in register j lies in a transform's part of memory."""
+    """CUDA expression of the place of register j's element in a transform's part of memory."""
     inside: str = ""
-    """Whether it is there; empty where it always is."""
+    """CUDA condition under which the element exists; empty if it always does."""
     inside_second: str = ""
-    """The same of the second real number of a complex one."""
+    """CUDA condition for the second real number of a complex one; empty if it always exists."""
     width: int = 1
-    """Elements that follow each other and are reached at once."""
+    """Consecutive elements per vector access."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FftWarpText:
-    """Sizes, places, twiddles. A group of lanes has one complex transform at a time."""
+    """Sizes, places and twiddles of the kernel. A group of lanes has one complex transform at a time."""
 
     problem: Fft
     choice: Choice
@@ -53,17 +53,17 @@ class FftWarpText:
 
     @property
     def columns(self) -> int:
-        """Complex numbers of a row."""
+        """Complex numbers of a row, after packing."""
         return complex_columns(self.problem, self.choice.packing)
 
     @property
     def lanes(self) -> int:
-        """That share a transform."""
+        """Lanes that share a transform."""
         return self.spreads[0].lanes
 
     @property
     def lane_shift(self) -> int:
-        """From 32 bits, turned round, to those of a lane."""
+        """Right shift that leaves the bits of a lane of a bit-reversed 32-bit number."""
         return 33 - self.lanes.bit_length()
 
     @cached_property
@@ -80,7 +80,7 @@ class FftWarpText:
 
     @property
     def transforms(self) -> int:
-        """Complex ones."""
+        """Complex transforms of the batch."""
         return ceil(self.problem.batch / self.choice.packing.transforms)
 
     @property
@@ -90,7 +90,7 @@ class FftWarpText:
 
     @property
     def lacks_second(self) -> bool:
-        """Whether the last pair has one transform."""
+        """True if the last pair has only one transform."""
         return self.choice.packing is Packing.PAIR and self.problem.batch % 2 == 1
 
     @property
@@ -120,7 +120,7 @@ class FftWarpText:
 
     @property
     def input_pitch(self) -> int:
-        """Elements from one transform of the problem to the next, of the array's type."""
+        """Elements, of the array's type, from one transform of the problem to the next."""
         return prod(self.problem.spectrum_size if self.problem.inverse else self.problem.signal_size)
 
     @property
@@ -133,7 +133,7 @@ class FftWarpText:
 
     @property
     def spectrum_place(self) -> str:
-        """Where frequency x, or (y, x), lies in a transform's spectrum; empty where it is x."""
+        """CUDA expression of the place of frequency x, or (y, x), in a transform's spectrum; empty if it is x."""
         return _spectrum_place(self.problem)
 
     def _signal(self, spread: Spread) -> Side:
@@ -168,7 +168,7 @@ def _summary(g: FftWarpText) -> tuple[str, ...]:
 
 
 def _inside(problem: Fft, packing: Packing, spread: Spread) -> tuple[str, str]:
-    """Whether an element of the signal, and the second real one beside it, are there; empty where they always are."""
+    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if always."""
     rows = []
     if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
         rows.append(f"j < {problem.signal_size[0]}")

@@ -1,4 +1,4 @@
-"""The factors of `fft_warp`, as text for CUDA: of registers, of steps between lanes, of real signals' halves."""
+"""Twiddle factors of `fft_warp` as CUDA text: between registers and lanes, between lanes, and for packed columns."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from warpsmith.generator.literals import float_literal
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Factors:
-    """What a lane multiplies its numbers by; it has all of them before its first transform."""
+    """Factors by which a lane multiplies its numbers; it loads or computes all of them before its first transform."""
 
     problem: Fft
     choice: Choice
 
     @property
     def steps(self) -> tuple[LaneStep, ...]:
-        """Between lanes."""
+        """Steps between lanes."""
         return lane_steps(self._lanes)
 
     @property
     def are_twiddles(self) -> bool:
-        """Whether factors lie between registers and lanes: of two dimensions they are independent."""
+        """True if twiddles lie between registers and lanes; in two dimensions the two are independent axes."""
         return len(self.problem.size) == 1 and self.choice.points > 1
 
     @property
     def twiddles(self) -> tuple[tuple[int, str], ...]:
-        """Registers and their twiddles: in a table, a root, or a product of two earlier ones."""
+        """Registers and CUDA expressions of their twiddles: a table's entry, a root, or a product of two."""
         found = list[tuple[int, str]]()
         for power in self._powers:
             if power.row >= 0:
@@ -52,12 +52,12 @@ class Factors:
 
     @property
     def half_roots(self) -> tuple[str, ...]:
-        """The factors with which two columns are taken apart, or put together, of each register that needs one."""
+        """CUDA expressions of the factors that separate or pack two columns, for each register that needs one."""
         if self.choice.packing is not Packing.HALF:
             return ()
         inverse, size = self.problem.inverse, self.problem.size[-1]
         spread = spreads(self.problem, self.choice)[0 if inverse else 1]
-        # Forward, a register's frequencies and those that mirror them have one factor.
+        # Forward, a register's frequencies and their mirror images have one factor.
         count = self.choice.points if inverse else self.choice.points // 2 + (spread.register_weight <= 1)
         first = f"{'turned_left' if inverse else 'turned_right'}(root_of({self.angle(size)} * {spread.text('0')}))"
         found = []
@@ -70,12 +70,12 @@ class Factors:
 
     @property
     def half_meaning(self) -> str:
-        """What they are for frequency x."""
+        """Formula of the factors `half_roots` for frequency x."""
         return half_root(self.problem)
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Those that are read from memory."""
+        """Tables that the kernel reads from memory."""
         if self.choice.twiddles is Twiddles.COMPUTED:
             return ()
         sign, tables = self._sign, []
@@ -96,7 +96,7 @@ class Factors:
         return tuple(tables)
 
     def angle(self, order: int) -> str:
-        """Of the root of that order, in units of pi."""
+        """Literal angle of the first root of that order, in units of pi."""
         return float_literal(self._turn / order)
 
     @property
@@ -114,7 +114,7 @@ class Factors:
 
     @property
     def _root_lane(self) -> str:
-        """The number whose root turns register 1."""
+        """CUDA name of the number whose root is the twiddle of register 1."""
         return "lane" if self.choice.first is First.REGISTERS else "reversed"
 
     @property
@@ -123,7 +123,7 @@ class Factors:
 
     @property
     def _turn(self) -> int:
-        """A whole one in units of pi."""
+        """A full circle in units of pi, with the sign of the direction."""
         return 2 if self.problem.inverse else -2
 
     def _turned(self, value: complex) -> complex:

@@ -1,1 +1,1 @@
-"""`filter2d_fft`: filters as large as images, by transforms whose tiles lie in global memory."""
+"""`filter2d_fft`: filters as large as images, by transforms of tiles in global memory."""

@@ -1,11 +1,12 @@
-"""All chunks of tiles in one launch: the order of its jobs, and what waits for what.
+"""All chunks of tiles in one launch: the order of its jobs, and their dependencies.
 
-A job is what one block does at a time: some rows forward, some columns, or some rows backward, of one chunk. Blocks
-take jobs in one order. A turn of it has the rows of a chunk, the columns of the chunk before, and the results of the
-one before that, so that what a job waits for was taken a whole turn earlier, and is mostly done when it is needed.
+A job is the work of one block at a time: some rows forward, some columns, or some rows backward, of one chunk. Blocks
+take jobs in one fixed order. A turn of that order has the rows of one chunk, the columns of the chunk before it, and
+the results of the chunk before that. A job thus depends on jobs taken a whole turn earlier, which are mostly done when
+it starts.
 
-A block waits for earlier jobs only, and does its jobs in their order. So the earliest job that is not done waits for
-none, and some block is at it: however few blocks run at a time, the next job gets done.
+A block waits for earlier jobs only, and does its jobs in their order. So the earliest unfinished job waits for none,
+and some block runs it: however few blocks run at a time, there is no deadlock.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from warpsmith.generator.progress import counter_bytes
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """Jobs that no chunk has: before the first one's and behind the last one's."""
+    """Jobs missing in the first and the last turns, which have only some of the parts."""
 
     start: int
     jobs: int
@@ -26,7 +27,7 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flow:
-    """The jobs of one launch."""
+    """Jobs of one launch."""
 
     geometry: Geometry
 
@@ -45,7 +46,7 @@ class Flow:
 
     @property
     def parts(self) -> tuple[int, int, int]:
-        """All of a chunk's, in the order of a turn."""
+        """Jobs of a chunk by part, in the order of a turn."""
         return self.rows, self.columns, self.results
 
     @property
@@ -55,12 +56,12 @@ class Flow:
 
     @property
     def jobs(self) -> int:
-        """Of all chunks. Those of the last one that have no item do nothing."""
+        """Jobs of all chunks. Jobs of the last chunk that have no item do nothing."""
         return self.turn * len(self.geometry.chunks)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """What a job's number has to skip, in ascending order, to be a place in turns that are all whole."""
+        """Gaps in ascending order that map a job's number to its place in an order where all turns are whole."""
         chunks, found = len(self.geometry.chunks), []
         for turn in sorted({0, 1, chunks, chunks + 1}):
             start = turn * self.turn
@@ -72,7 +73,7 @@ class Flow:
 
     @property
     def counters(self) -> int:
-        """The jobs that are taken, and of each chunk and part those that are done."""
+        """Number of counters: one for the jobs taken, and one for the jobs done of each chunk and part."""
         return 1 + len(self.parts) * len(self.geometry.chunks)
 
     @property

@@ -1,4 +1,4 @@
-"""One config of `filter2d_fft` on one problem: tiles, chunks of pairs, what each launch's blocks do."""
+"""Geometry of one config of `filter2d_fft` on one problem: tiles, chunks of pairs, and the blocks of each launch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 FLOWING = 4
-"""Chunks in the workspace of one launch: one is read, one transformed, one stored, and one is between."""
+"""Value of `buffers` for all chunks in one launch, with four chunks in the workspace: one is read, one transformed, one
+stored, and one is in between."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Lines:
     axis: Axis
     count: int
     side_by_side: bool
-    """Columns, whose elements follow each other in rows; else one line follows the other."""
+    """True for columns, whose elements lie side by side in rows; False for rows, which follow each other."""
     threads: int
 
     @property
@@ -34,7 +35,7 @@ class Lines:
 
     @property
     def pitch(self) -> int:
-        """Complex numbers from a line to the next in shared memory."""
+        """Complex numbers from one line to the next in shared memory."""
         return 1 if self.side_by_side else span(self.axis)
 
     @property
@@ -44,30 +45,30 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry(PairedTiles):
-    """Sizes in pixels, tiles and threads. An item is a pair of tiles and a filter."""
+    """Sizes in pixels, tiles and threads. An item is a pair of tiles with a filter."""
 
     rows: Lines
-    """Rows of tiles: they have as many points as a tile has columns."""
+    """Rows of tiles: a row has as many points as a tile has columns."""
     columns: Lines
     chunk: int
-    """Items that are in the workspace at a time."""
+    """Items in one chunk of the workspace."""
     min_blocks: int
-    """Blocks of columns that a multiprocessor must hold."""
+    """Blocks of columns that an SM must hold."""
     buffers: int
-    """Chunks that the workspace has room for: FLOWING for all chunks in one launch."""
+    """Chunks that the workspace has room for; FLOWING for all chunks in one launch."""
     blocks: int
-    """Of that launch."""
+    """Blocks of that one launch, else 0."""
     partners: Partners
     twiddles: Twiddles
     streaming: bool
     valid_rows: int
-    """Of a tile: rows of results that its pixels suffice for, and that the whole result has."""
+    """Rows of results that a tile's pixels suffice for and that the whole result has."""
     valid_columns: int
     tile_rows_valid: int
-    """How far a tile lies from the next one down."""
+    """Rows from one tile to the next one down."""
     tile_columns_valid: int
     tiles_down: int
-    """Of a plane."""
+    """Tiles of a plane, down."""
     tiles_across: int
     planes: int
     filters: int
@@ -104,7 +105,7 @@ class Geometry(PairedTiles):
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """What the kernels do, for their header."""
+        """Header lines that say what the kernels do."""
         y, x = self.columns.points, self.rows.points
         return (
             f"Overlap-save: tiles of {y} x {x} pixels, {self.tile_rows_valid} x {self.tile_columns_valid} results.",
@@ -118,27 +119,27 @@ class Geometry(PairedTiles):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """The items of each chunk."""
+        """Items in each chunk."""
         return tuple(min(self.chunk, self.items - start) for start in range(0, self.items, self.chunk))
 
     @property
     def is_double(self) -> bool:
-        """Whether one launch stores the results of a chunk and reads the pixels of the next one."""
+        """True if one launch stores the results of a chunk and reads the pixels of the next one."""
         return self.buffers == 2 and len(self.chunks) > 1
 
     @property
     def flows(self) -> bool:
-        """Whether one launch does all chunks."""
+        """True if one launch does all chunks."""
         return self.buffers == FLOWING
 
     @property
     def slots(self) -> int:
-        """Chunks that lie in the workspace at a time."""
+        """Chunks in the workspace at a time."""
         return min(self.buffers, len(self.chunks))
 
     @property
     def pixel_rows(self) -> int:
-        """Of a tile, that some result needs: the others are 0, and are never stored."""
+        """Rows of a tile that some result needs; the other rows are 0 and are never stored."""
         return self.valid_rows + self.filter_rows - 1
 
     @property
@@ -147,32 +148,32 @@ class Geometry(PairedTiles):
 
     @property
     def row_blocks(self) -> int:
-        """Of an item, forward."""
+        """Blocks per item that transform rows forward."""
         return ceil(self.pixel_rows / self.rows.count)
 
     @property
     def result_blocks(self) -> int:
-        """Of an item, backward."""
+        """Blocks per item that transform rows backward."""
         return ceil(self.valid_rows / self.rows.count)
 
     @property
     def column_blocks(self) -> int:
-        """Of an item."""
+        """Blocks per item that transform columns."""
         return self.rows.points // self.columns.count
 
     @property
     def tap_blocks(self) -> int:
-        """Of all filters' rows."""
+        """Blocks that transform the rows of all filters."""
         return ceil(self.filters * self.filter_rows / self.rows.count)
 
     @property
     def work_bytes(self) -> int:
-        """Of the chunks' tiles that lie there at a time."""
+        """Bytes of the chunks in the workspace at a time."""
         return COMPLEX_BYTES * self.slots * min(self.chunk, self.items) * self.pixel_rows * self.rows.points
 
     @property
     def tap_bytes(self) -> int:
-        """Of the filters' rows, transformed."""
+        """Bytes of the filters' transformed rows."""
         return COMPLEX_BYTES * self.filters * self.filter_rows * self.rows.points
 
     @property
@@ -180,7 +181,7 @@ class Geometry(PairedTiles):
         return COMPLEX_BYTES * self.filters * self.columns.points * self.rows.points
 
     def results(self, tile: int) -> tuple[slice, slice]:
-        """Rows and columns of a plane's results that a tile has; those past the last one are none."""
+        """Rows and columns of a plane's results that a tile computes; parts past the result do not exist."""
         row, column = divmod(tile, self.tiles_across)
         return (
             slice(row * self.tile_rows_valid, (row + 1) * self.tile_rows_valid),

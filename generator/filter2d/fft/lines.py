@@ -1,8 +1,8 @@
-"""Lines that a block transforms in shared memory: their radices, and where the elements lie.
+"""Lines that a block transforms in shared memory: their radices, and the places of their elements.
 
-A line is an axis of two or three digits (generator/fft/axes.py): pass i transforms digit i in place and turns the
-result, so that frequencies end in the order of their digits turned round, and the inverse takes the passes backwards.
-Several lines lie one after the other, or side by side, element by element.
+A line is an axis of two or three digits (generator/fft/axes.py). Pass i transforms digit i in place and multiplies by
+twiddles, so that frequencies end in digit-reversed order. The inverse takes the passes backwards. Several lines lie one
+after the other, or side by side, element by element.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from warpsmith.generator.tiles.tile import BANKS
 
 _RADICES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 21, 24, 25, 27, 28, 30, 32)
 _SMALL = tuple(radix for radix in _RADICES if 4 <= radix <= 16)
-"""Where there are three: larger ones take registers and save no pass."""
+"""Radices of three-pass lines: larger ones take registers and save no pass."""
 _GAPS = (0, 1, 2, 3, 4)
-"""Elements that may be left out after all values of a digit, against bank conflicts."""
+"""Gaps, in elements, that may follow all values of a digit against bank conflicts."""
 _LOOKED_AT = 64
-"""Transforms of a pass whose conflicts are counted: their pattern repeats."""
+"""Transforms of a pass whose bank conflicts are counted: their pattern repeats."""
 _WAYS_OF_TWO, _WAYS_OF_THREE = 3, 2
-"""To take a number of points apart, the quickest."""
+"""Splits of a number of points into two and into three radices that are kept, the fastest ones."""
 
 
 Radices = tuple[int, ...]
 
 
 def text_of(radices: Radices) -> str:
-    """`16x8x8`."""
+    """Text of radices: `16x8x8`."""
     return "x".join(map(str, radices))
 
 
 def radices_of(text: str) -> Radices:
-    """What `text_of` wrote."""
+    """Radices from the text of `text_of`."""
     return tuple(map(int, text.split("x")))
 
 
 def points_of(text: str) -> int:
-    """Of a line with these radices."""
+    """Points of a line with these radices."""
     return math.prod(radices_of(text))
 
 
 def instructions(radices: Radices) -> float:
-    """float32 instructions for each point of a line, one way."""
+    """float32 instructions per point of a line for one direction."""
     within = sum(INSTRUCTIONS[radix] / radix for radix in radices)
     return within + sum(TWIDDLE * (radix - 1) / radix for radix in radices[:-1])
 
 
 @functools.cache
 def ways(points: int) -> tuple[Radices, ...]:
-    """Radices of a line, the likeliest first: two, or three of 4 to 16; empty where none make so many points."""
+    """Splits of a line into radices, the likeliest first: two radices, or three of 4 to 16. Empty if there are none."""
     two = [(a, points // a) for a in _RADICES if points % a == 0 and points // a in _RADICES]
     three = [
         (a, b, points // (a * b))
@@ -66,13 +66,13 @@ def ways(points: int) -> tuple[Radices, ...]:
 
 
 def _cost(radices: Radices) -> tuple[float, Radices]:
-    """Another pass is another way through shared memory: 32 bytes a point, like 25 instructions of 128 lanes."""
+    """Cost of radices. Each pass moves 32 bytes a point through shared memory, like 25 instructions of 128 lanes."""
     return instructions(radices) + 25 * len(radices) + max(radices), radices
 
 
 @functools.cache
 def sizes(least: int, multiple: int, most: int) -> tuple[int, ...]:
-    """Points of lines from `least` to `most`, multiples of `multiple` and products of 2, 3, 5 and 7, ascending."""
+    """Points of lines from `least` to `most`: multiples of `multiple`, products of 2, 3, 5 and 7, ascending."""
     start = -(-least // multiple) * multiple
     return tuple(size for size in range(start, most + 1, multiple) if _is_smooth(size) and ways(size))
 
@@ -86,11 +86,11 @@ def _is_smooth(number: int) -> bool:
 
 @functools.cache
 def axis_of(radices: Radices, side_by_side: int) -> Axis:
-    """A line in shared memory, laid out with few bank conflicts, and few gaps.
+    """A line in shared memory, laid out with few bank conflicts and few gaps.
 
     Args:
-        radices: of its passes, forward.
-        side_by_side: lines whose elements follow each other; strides count elements of one line.
+        radices: radices of its passes, forward.
+        side_by_side: lines whose elements are interleaved; strides count elements of one line.
     """
     choices = (Axis.of(radices, _strides(radices, gaps)) for gaps in itertools.product(_GAPS, repeat=len(radices) - 1))
     return min(choices, key=lambda axis: turns(axis, side_by_side) + span(axis) / (2 * axis.points))
@@ -104,12 +104,12 @@ def _strides(radices: Radices, gaps: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def span(axis: Axis) -> int:
-    """Elements from the first to the last one, and the last."""
+    """Elements from the first to the last one, both included."""
     return 1 + sum((radix - 1) * place.at(1) for radix, place in zip(axis.radices, axis.places, strict=True))
 
 
 def turns(axis: Axis, side_by_side: int) -> float:
-    """That half a warp takes for an access to shared memory, on average over the passes; 1 without bank conflicts."""
+    """Wavefronts of shared memory per access of half a warp, averaged over the passes; 1 without bank conflicts."""
     together = max(1, BANKS // side_by_side)
     total = [_turns_of(step, axis.points // step.radix, together) for step in axis.passes]
     return sum(total) / len(total)

@@ -1,4 +1,4 @@
-"""What may be chosen for tiles in global memory, and the limits, each with its reason."""
+"""Search space of `filter2d_fft`: parameters, and constraints with their reasons."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
 ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 _GRAIN = 128
-"""Threads whose registers nvcc 13.0 counts together where it bounds them."""
+"""Threads by whose multiples nvcc 13.0 rounds up when it bounds their registers."""
 MIN_BLOCKS = (1, 2, 3, 4, 6)
 BLOCK_POINTS = 4096
-"""Of the rows of a block by default, 32 KB: several blocks share a multiprocessor."""
+"""Points of a block's rows by default, 32 KB: several blocks share an SM."""
 OTHER_REGISTERS = 44
-"""Of a thread, beside those of its points."""
+"""Registers of a thread besides those that hold its points."""
 
 
 def fft_parameters(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
-    """The choices. Weights that fit a kernel's parameters come in them, so that callers need not know who answers."""
+    """Parameters of the family.
+
+    Weights that fit a kernel's parameters are passed there, so that callers need not know which family answers.
+    """
     y, x = (tuple(text_of(each) for size in axis_sizes(problem, axis) for each in ways(size)) for axis in (0, 1))
     weights = Weights.GLOBAL if too_many_weights(problem, pointers=1) else Weights.ARGUMENT
     return (
@@ -64,7 +67,7 @@ def fft_parameters(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
 
 
 def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
-    """Of a block that transforms so many lines: about so many, those first that are seldom without work."""
+    """Thread counts for a block of `lines` lines, close to `about`; those that are seldom idle come first."""
     points = lines * prod(radices)
 
     def lost(threads: int) -> float:
@@ -76,7 +79,7 @@ def likely_threads(radices: Radices, lines: int, about: int) -> tuple[int, ...]:
 
 
 def fft_constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
-    """The limits."""
+    """Constraints of the family for a problem on a device."""
     return (
         Constraint(
             f"a workspace has at most {MOST_WORK} complex numbers, all spectra {MOST_SPECTRA}; there are at most "
@@ -142,7 +145,7 @@ def _row_constraints(device: Device) -> tuple[Constraint, ...]:
 
 
 def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
-    """Of one launch for rows and columns alike."""
+    """Constraints of a single launch, whose blocks take rows and columns alike."""
     registers, whole = device.registers_per_multiprocessor, device.shared_per_multiprocessor_bytes
 
     def fits(x_radices: str, rows: int, row_threads: int, min_blocks: int, buffers: int) -> bool:
@@ -168,11 +171,11 @@ def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
 
 
 def registers_of(radices: str) -> int:
-    """That a thread needs, as a guess."""
+    """Registers that a thread needs, as a guess."""
     return 2 * max(radices_of(radices)) + OTHER_REGISTERS
 
 
 def _most_items(radices: str, lines: int) -> int:
-    """Transforms of so many lines in the pass that has most, or a warp."""
+    """Transforms of `lines` lines in the pass that has most; at least a warp."""
     factors = radices_of(radices)
     return max(WARP, lines * prod(factors) // min(factors))

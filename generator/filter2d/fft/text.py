@@ -1,4 +1,4 @@
-"""A config of `filter2d_fft` as text for CUDA: what its template is given as `g`."""
+"""CUDA text of a config of `filter2d_fft`: the values that its template takes as `g`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class StepText:
 
     number: int
     first: int
-    """Its radix."""
+    """Radix of the pass."""
     second: int
-    """Values of the digits that are still to come: twiddles depend on them."""
+    """Values of the digits still to come, on which twiddles depend."""
     items: int
-    """Transforms of a line."""
+    """Transforms per line."""
     element: int
     """Complex numbers from one element of a transform to the next."""
     place: str
-    """Where item `item` of line `line` begins in shared memory."""
+    """CUDA expression of the place in shared memory where item `item` of line `line` begins."""
     later: str
-    """The digits still to come of an item."""
+    """CUDA definitions of an item's digits."""
     table: str
-    """Name of its twiddles; the last pass has none."""
+    """Name of the table of twiddles; the last pass has none."""
     powers: tuple[Power, ...]
 
     @classmethod
@@ -66,7 +66,7 @@ class StepText:
 
     @property
     def twiddles(self) -> Table:
-        """exp(-2 pi i k q / order), for the powers k that come from memory."""
+        """Table of exp(-2 pi i k q / order), for the powers k that come from memory."""
         order = self.first * self.second
         exponents = [power.exponent for power in self.powers if power.row >= 0]
         values = [root(-exponent * q, order) for exponent in exponents for q in range(self.second)]
@@ -107,7 +107,7 @@ class LinesText:
 
 @dataclasses.dataclass(frozen=True)
 class FftText:
-    """Lines of both axes, tables and the transforms within a thread."""
+    """Lines of both axes, tables, and the transforms within a thread."""
 
     passes: Geometry
 
@@ -126,13 +126,13 @@ class FftText:
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """Twiddles, each once."""
+        """Tables of twiddles, each once."""
         steps = (*self.rows.steps, *self.columns.steps)
         return tuple({step.table: step.twiddles for step in steps if step.powers}.values())
 
     @property
     def scale(self) -> str:
-        """Of the spectrum: what both transforms multiply by, undone."""
+        """Literal factor of the filter's spectrum that undoes the factor of the forward and the inverse transform."""
         return float_literal(1 / (self.passes.rows.points * self.passes.columns.points))
 
     @staticmethod
@@ -142,5 +142,5 @@ class FftText:
 
     @staticmethod
     def rest(number: str, divisor: int) -> str:
-        """`number % divisor` in CUDA; 0 where that is all it can be."""
+        """`number % divisor` in CUDA; "0" for a divisor of 1."""
         return "0" if divisor == 1 else modulo(number, divisor)

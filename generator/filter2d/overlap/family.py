@@ -1,13 +1,13 @@
-"""An image in overlapping tiles, filtered by transforms in shared memory: large filters.
+"""Large filters by transforms of overlapping image tiles in shared memory (overlap-save).
 
-Source: overlap-save (Stockham 1966, "High-speed convolution and correlation"), with two real tiles as one complex one:
-with a real filter it need not be taken apart, since FFT(a + i b) H is the transform of both results. Forward by
-decimation in frequency (Gentleman and Sande 1966, "Fast Fourier transforms: for fun and profit") and backward by
-decimation in time, so that no element ever moves to another place.
+Source: overlap-save (Stockham 1966, "High-speed convolution and correlation"), with two real tiles as one complex tile.
+With a real filter the spectrum need not be split, since FFT(a + i b) H is the transform of both results. The forward
+transform is by decimation in frequency (Gentleman and Sande 1966, "Fast Fourier transforms: for fun and profit"), the
+inverse by decimation in time, so that no element ever moves to another place.
 
 An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity
-spreads over both tiles: unless the problem allows that, a block looks whether a result is not finite, and computes its
-tiles' results again then, tap by tap.
+spreads over both tiles. Unless the problem allows that, a block checks whether a result is not finite, and then
+computes its tiles' results again, tap by tap.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from warpsmith.generator.tiles.text import TileText
 from warpsmith.generator.tiles.tile import Axis
 
 MIN_TAPS = 49
-"""Fewer cost less one by one than a transform does."""
+"""Least taps: fewer taps cost less one by one than a transform does."""
 LIKELY_TAPS = 17 * 17
-"""From which on it answers where nothing is stored."""
+"""Taps from which on the family is likely, and answers if nothing is stored."""
 START_TILES = 4
-"""Sizes of tiles that a search begins with."""
+"""Tile sizes that a search begins with."""
 STARTS = 3
-"""Configs of each."""
+"""Starting configs for each tile size."""
 _USUAL: dict[str, Value] = {
     "path": MemoryPath.GLOBAL.value,
     "weights": Weights.ARGUMENT.value,
@@ -59,7 +59,7 @@ _CHANGES: tuple[dict[str, Value], ...] = (
     {"twiddles": Twiddles.POWERS.value},
     {"store": StoreHint.STREAMING.value},
 )
-"""To the default, that are worth a try."""
+"""Changes to the default config that are worth a try."""
 
 
 class Filter2dOverlapSave(Family):
@@ -84,7 +84,7 @@ class Filter2dOverlapSave(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """The more taps there are, the more a transform saves."""
+        """More taps make a transform save more."""
         return device.kind is DeviceKind.CUDA and prod(require_filter2d(problem).filter) >= LIKELY_TAPS
 
     def space(self, problem: Problem, device: Device) -> Space:
@@ -116,7 +116,7 @@ class Filter2dOverlapSave(Family):
         return tuple(dict.fromkeys(each for each in found if each != default))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
-        """Each pass is written out forward and backward."""
+        """Unrolled work: each pass is written out forward and backward."""
         return unrolled(Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices")))
 
     def program(self, problem: Problem, config: Config) -> Program:
@@ -149,5 +149,5 @@ class Filter2dOverlapSave(Family):
 
 
 def _configs(y: Axis, x: Axis, device: Device) -> list[Config]:
-    """Tiles of these sizes, the likeliest way to do them first; not all are legal."""
+    """Configs for tiles of these sizes, the likeliest first; not all are legal."""
     return [Config.of({**_USUAL, **values}) for values in likely_values(y, x, device)]

@@ -1,4 +1,4 @@
-"""One config of `filter2d_overlap_save` on one problem: the tile, the grid, the blocks' work."""
+"""Geometry of one config of `filter2d_overlap_save` on one problem: the tile, the grid, the blocks' work."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 
 
 class Partners(enum.StrEnum):
-    """Which two tiles are one complex tile."""
+    """Pairing of two tiles into one complex tile."""
 
     ADJACENT = "adjacent"
-    """Tiles of a plane that follow each other, mostly side by side."""
+    """Consecutive tiles of a plane, mostly side by side."""
     APART = "apart"
-    """One of the first half of a plane's tiles, and one of the second."""
+    """One tile of the first half of a plane's tiles, and one of the second half."""
 
 
 class PairedTiles:
-    """The tiles of a plane, of which two are one complex tile."""
+    """Tiles of a plane, paired into complex tiles."""
 
     __slots__ = ()
 
@@ -33,16 +33,16 @@ class PairedTiles:
 
     @property
     def tiles(self) -> int:
-        """Of a plane."""
+        """Tiles of a plane."""
         return self.tiles_down * self.tiles_across
 
     @property
     def pairs(self) -> int:
-        """Of a plane: the errors of a tile are relative to its partner's pixels too, and so may not leave a plane."""
+        """Pairs of a plane. A tile's errors are relative to its partner's pixels too, so a pair stays in one plane."""
         return ceil(self.tiles / 2)
 
     def partners_of(self, pair: int) -> tuple[int, int]:
-        """The numbers of a plane's two tiles in a pair; the second one may be as many as there are, which is none."""
+        """Numbers of the two tiles of a pair; the second one is `tiles` if it does not exist."""
         return (pair, self.pairs + pair) if self.partners is Partners.APART else (2 * pair, 2 * pair + 1)
 
 
@@ -53,13 +53,13 @@ class Geometry(PairedTiles):
     passes: Passes
     partners: Partners
     ahead: bool
-    """Whether the filter's spectrum is read before the transform that it is multiplied with."""
+    """True if the filter's spectrum is read before the transform that it multiplies."""
     streaming: bool
     valid_rows: int
-    """Of a tile: rows of results that its pixels suffice for."""
+    """Rows of results that a tile's pixels suffice for."""
     valid_columns: int
     tiles_down: int
-    """Of a plane."""
+    """Tiles of a plane, down."""
     tiles_across: int
     planes: int
     filters: int
@@ -84,7 +84,7 @@ class Geometry(PairedTiles):
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """What the kernel does, for its header."""
+        """Header lines that say what the kernel does."""
         y, x = self.passes.y, self.passes.x
         return (
             f"Overlap-save: tiles of {y.points} x {x.points} pixels, {self.valid_rows} x {self.valid_columns} results.",
@@ -94,7 +94,7 @@ class Geometry(PairedTiles):
 
     @property
     def blocks(self) -> int:
-        """A pair of tiles and a filter each."""
+        """Blocks of the grid: each has one pair of tiles and one filter."""
         return self.pairs * self.planes * self.filters
 
     @property
@@ -102,7 +102,7 @@ class Geometry(PairedTiles):
         return COMPLEX_BYTES * self.filters * self.passes.spectrum_elements
 
     def results(self, tile: int) -> tuple[slice, slice]:
-        """Rows and columns of a plane's results that a tile has; those past the last one are none."""
+        """Rows and columns of a plane's results that a tile computes; parts past the result do not exist."""
         row, column = divmod(tile, self.tiles_across)
         return (
             slice(row * self.valid_rows, (row + 1) * self.valid_rows),

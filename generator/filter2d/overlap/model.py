@@ -1,8 +1,8 @@
-"""What a tile costs, by counting: which sizes and radices are worth trying first.
+"""Cost model of `filter2d_overlap_save`: which tile sizes and radices are worth trying first.
 
-A pass reads and writes every element of the tile in shared memory, which delivers 128 bytes a clock, and takes so many
-float32 instructions, of which a multiprocessor has 128 lanes a clock. Blocks that share a multiprocessor do one while
-others do the other. A larger tile wastes fewer results at its edge, and leaves room for fewer blocks.
+A pass reads and writes every element of the tile in shared memory, which delivers 128 bytes per clock, and executes
+float32 instructions, for which an SM has 128 lanes. Blocks that share an SM overlap one with the other. A larger tile
+wastes fewer results at its edge, and leaves room for fewer blocks.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from warpsmith.generator.tiles.radices import (
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 
 _TRANSFERS = 8
-"""Reads and writes of a tile's element in shared memory: two for each pass but the first and the last, which do one."""
+"""Accesses to an element in shared memory: two for each pass, but one for the first and for the last pass."""
 _BESIDE = 6.0
-"""Clocks beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
+"""Clocks besides those, per 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
 _LANES = 128
-"""float32 lanes of a multiprocessor, and bytes that its shared memory delivers at once."""
+"""float32 lanes of an SM, and bytes per clock of its shared memory."""
 _OVERHEAD = 1.2
-"""Instructions for each that computes: addresses, loads, stores."""
+"""Instructions for each computing one: addresses, loads, stores."""
 _SINGLE = 1.15
-"""What a block alone on a multiprocessor loses besides, while it waits at barriers and for memory. A guess."""
+"""Slowdown of a single block on an SM, which waits at barriers and for memory. A guess."""
 _LIKELY = 48
-"""Sizes of tiles that are looked at more closely."""
+"""Tile sizes whose cost is also counted with bank conflicts and idle threads."""
 
 
 def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
-    """That the whole problem takes, by the model; infinite where a tile does not fit.
+    """Clocks that the whole problem takes by the model; infinite if a tile does not fit.
 
     Args:
-        problem: what is filtered.
+        problem: filter problem.
         y: radices of a tile's columns.
-        x: and of its rows.
-        device: what it is filtered on.
-        turns: that an access to shared memory takes, 1 without bank conflicts.
-        busy: the share of their turns in which threads have work.
+        x: radices of a tile's rows.
+        device: device that filters.
+        turns: wavefronts per access to shared memory, 1 without bank conflicts.
+        busy: share of loop iterations in which threads have work.
     """
     points, (r, s) = y.points * x.points, problem.filter
     blocks = resident(points, device)
@@ -57,12 +57,12 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     rows, columns = problem.output_shape
     tiles = ceil(rows / (y.points - r + 1)) * ceil(columns / (x.points - s + 1))
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
-    # About half of the way back is left out in columns without results, and two transfers.
+    # Columns without results save about half of the arithmetic of the inverse, and two accesses.
     valid = (x.points - s + 1) / x.points
     arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
     transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
-    # Of a few blocks the last round is long; what only one of them does is not hidden.
+    # With few blocks the last round is long. Only one block's part of the shorter time is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
     rounds = (ceil(waves) + waves) / 2
     alone = _SINGLE if blocks == 1 else 1.0
@@ -70,8 +70,9 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
 
 
 def sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
-    """Points of a tile along an axis that are worth a try: more than the filter has taps by an eighth, and no more than
-    the whole result needs, where fewer do.
+    """Points of a tile along an axis that are worth a try.
+
+    They exceed the filter's taps by an eighth at least. The largest is the smallest size that holds the whole result.
     """
     taps, results = problem.filter[axis], problem.output_shape[axis]
     every = products(max(16, taps + taps // 8))
@@ -81,7 +82,7 @@ def sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=256)
 def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], ...]:
-    """Rows and columns of tiles that fit, each size once, the quickest first by the model."""
+    """Rows and columns of tiles that fit, each size once, the fastest first by the model."""
     choices = [
         axes
         for rows, columns in itertools.product(sizes(problem, 0), sizes(problem, 1))
@@ -94,5 +95,5 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
 
 
 def _closer_clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
-    """The same with bank conflicts and idle threads, which take longer to count."""
+    """Clocks with bank conflicts and idle threads, which take longer to count."""
     return clocks(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))

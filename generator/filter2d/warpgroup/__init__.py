@@ -1,1 +1,1 @@
-"""`filter2d_warpgroup`: products of a warpgroup on Hopper's tensor cores."""
+"""`filter2d_warpgroup`: wgmma products on Hopper's tensor cores."""

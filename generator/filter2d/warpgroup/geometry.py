@@ -1,4 +1,4 @@
-"""Where the warpgroups of `filter2d_warpgroup` lie in an image, and what they copy, load and store at once."""
+"""Geometry of `filter2d_warpgroup`: its warpgroups' places in an image, and the widths of copies, loads and stores."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ SEGMENT = 8
 THREAD_COLUMNS = SEGMENT // 2
 """Outputs of a thread, across: four threads share two segments."""
 BEFORE_LAST_SEGMENT = 15 * SEGMENT
-"""Outputs of a warp, across, but for its last segment."""
+"""Outputs of a warp, across, without its last segment."""
 COLUMNS = 64 * SEGMENT
-"""Outputs of a warpgroup, across: a product has 64 rows."""
+"""Outputs of a warpgroup, across: a wgmma product has 64 rows."""
 WARP_COLUMNS = COLUMNS // 4
 """Outputs of a warp, across."""
 STEP = 8
-"""Pixels that one instruction sums over."""
+"""Pixels that one instruction sums over: K of the tf32 wgmma."""
 WHOLE_ROWS = 15
-"""Of filters that are never split into parts: three warpgroups have room for their products and sums."""
+"""Most rows of a filter that is never split into parts: three warpgroups have room for its products and sums."""
 BATCHES = (1, 2, 3)
-"""Of rows of a filter whose products follow one another."""
+"""Numbers of batches of a filter's rows; the products of the batches follow one another."""
 BATCH_REGISTERS = 235
-"""Of a thread, for products, sums and pixels: MAX_REGISTERS without what the walk itself takes."""
+"""Registers of a thread for products, sums and pixels: MAX_REGISTERS without those of the walk itself."""
 MIN_COPY_BYTES, COPY_BYTES = 4, 16
-"""That an asynchronous copy takes."""
+"""Bytes of the smallest and the largest asynchronous copy."""
 
 
 class Frame(enum.StrEnum):
-    """What computes the outputs whose windows reach outside the image."""
+    """Way to compute the outputs whose windows reach outside the image."""
 
     APART = "apart"
-    """Blocks of their own, output by output."""
+    """Separate blocks compute them, output by output."""
     LOADS = "loads"
-    """The warps that compute all others: what they load of a row goes on beyond the image as the border says."""
+    """The warps of the interior compute them too: loads of a row continue beyond the image as the border says."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """One config on one problem. Columns count elements, of which a pixel has `channels`."""
+    """Geometry of one config on one problem. Columns count elements; a pixel has `channels` of them."""
 
     loads: bool
-    """Whether the border is made by loads: the interior is the whole result then, whose warps lie by themselves,
-    columns first, then strips, then planes. All compute as many rows: the last strip some of its neighbour's again."""
+    """True if loads make the border. The interior is then the whole result. Its warps are numbered columns first, then
+    strips, then planes. All have the same number of rows: the last strip repeats some of its neighbour's."""
     rows: int
     parts: int
     """Groups of the filter's rows; a warpgroup walks down its strip once for each."""
     batches: int
-    """Of the rows of weights, whose products follow one another."""
+    """Batches of the rows of weights, whose products follow one another."""
     batch_rows: int
-    """Rows of weights in a batch; of a part, where the filter is taken in parts."""
+    """Rows of weights in a batch: of a part, if the filter is split into parts."""
     ahead: int
-    """Rows whose products are under way while those of another are added."""
+    """Rows whose products are in flight while those of another row are added."""
     prefetch: int
     depth: int
     """Elements that the products of a row sum over, from a segment's first one on."""
@@ -74,12 +74,12 @@ class Geometry:
     interior_rows: int
     first_column: int
     last_column: int
-    """Where the last warpgroup begins."""
+    """Column where the last warpgroup begins."""
     interior_groups: int
     warps_across: int
     strips: int
     warps: int
-    """Of all planes, where the border is made by loads."""
+    """Warps of all planes, if loads make the border."""
     frame_pixels: int
     block_groups: int
     block_strips: int
@@ -135,7 +135,7 @@ class Geometry:
         )
 
     def blocks(self, planes: int) -> int:
-        """Of all planes, those of the frame included."""
+        """Blocks of `planes` planes, those of the frame included."""
         if self.loads:
             return ceil(self.warps / (4 * self.block_groups))
         return self.frame_blocks + self.column_blocks * self.strip_blocks * planes
@@ -143,12 +143,12 @@ class Geometry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alignment:
-    """The widest loads and stores that all rows allow, and where segments begin for them."""
+    """Widest loads and stores that all rows allow, and the alignment of segments for them."""
 
     copy_vector: int
-    """Elements that a thread copies at once into shared memory."""
+    """Elements of one asynchronous copy into shared memory."""
     load_vector: int
-    """And that it loads from there at once."""
+    """Elements of one load from shared memory."""
     store_vector: int
     lead: int
     first_column: int
@@ -172,9 +172,9 @@ class Alignment:
 
     @classmethod
     def of_loads(cls, problem: Filter2d) -> Alignment:
-        """Of warps that begin at the first output of a row, and at its last WARP_COLUMNS ones.
+        """Alignment of warps that begin at the first output of a row, or at its last WARP_COLUMNS outputs.
 
-        Only vectors are aligned: what they leave of a row is copied element by element.
+        Only vectors are aligned; the rest of a row is copied element by element.
         """
         before, spare = problem.before[1] * problem.channels, depth(problem) - reach(problem, SEGMENT)
         together = gcd(row_pitch(problem), problem.output_shape[1] * problem.channels)
@@ -192,38 +192,39 @@ class Alignment:
         )
 
     def last_column(self, problem: Filter2d) -> int:
-        """Where the last warpgroup begins; what it loads lies within a row.
+        """Column where the last warpgroup begins; its loads lie within a row.
 
-        It lies whole segments right of the first one: an output that two warpgroups compute is rounded in the same way
-        by both, since the order in which products are summed is that of the segment.
+        It lies whole segments right of the first one. Two warpgroups thus round an output that both compute in the same
+        way, since the order in which products are summed is that of the segment.
         """
         loaded, aligned = COLUMNS - SEGMENT + depth(problem), max(self.copy_vector, self.store_vector, SEGMENT)
         return last_column(problem, self.first_column, COLUMNS, self.lead, loaded, aligned)
 
     def has_interior(self, problem: Filter2d) -> bool:
-        """Whether a warpgroup's windows lie within the image somewhere."""
+        """True if some warpgroup's windows lie within the image."""
         return self.last_column(problem) >= self.first_column and rows_inside(problem, 1, 1)[1] > 0
 
 
 def frame_of(config: Config) -> Frame:
-    """What computes the frame; configs of problems for which that is no choice do not name it."""
+    """Frame of a config; configs of problems without that choice do not name it."""
     return Frame(str(config.values().get("frame", Frame.APART)))
 
 
 def parts_of(config: Config) -> int:
-    """Groups of the filter's rows; configs of filters of few rows do not name them."""
+    """Groups of the filter's rows; configs of filters with few rows do not name them."""
     return int(config.values().get("parts", 1))
 
 
 def part_rows(problem: Filter2d, parts: int) -> int:
-    """Rows of the filter in each part; the last one may begin with rows of the one before, weighed by zero there."""
+    """Rows of the filter in each part. The last part may begin with rows of the part before it, with zero weights."""
     return ceil(problem.filter[0] / parts)
 
 
 def batches(problem: Filter2d, weights: Weights = Weights.ARGUMENT) -> int:
-    """Batches of the filter's rows, as few as leave a thread room for the products of one and all sums.
+    """Batches of the filter's rows, as few as leave a thread room for the products of one batch and all sums.
 
-    A filter whose result is float32 is taken in parts instead, and separable passes, of literals, have few products.
+    A filter with a float32 result is split into parts instead. Separable filters, which are literals, have few
+    products.
     """
     rows = problem.filter[0]
     if rows <= WHOLE_ROWS or problem.output_dtype is DType.FLOAT32 or weights is Weights.LITERAL:
@@ -234,15 +235,15 @@ def batches(problem: Filter2d, weights: Weights = Weights.ARGUMENT) -> int:
 
 
 def batch_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
-    """Rows of the filter in each batch, of a part where it is taken in parts; the last one may have fewer."""
+    """Rows of the filter, or of a part of it, in each batch; the last batch may have fewer."""
     return ceil(part_rows(problem, parts) / batches(problem, weights))
 
 
 def pixel_registers(problem: Filter2d) -> int:
-    """Registers of a thread for its pixels of two segments; float32 ones are split into two halves."""
+    """Registers of a thread for its pixels of two segments; float32 pixels are split into two tf32 parts."""
     return depth(problem) // 2 * (2 if problem.dtype is DType.FLOAT32 else 1)
 
 
 def depth(problem: Filter2d) -> int:
-    """Elements that the products of a row sum over: whole instructions, and two of them for each of four threads."""
+    """Elements that the products of a row sum over: whole instructions of STEP elements."""
     return ceil(reach(problem, SEGMENT) / STEP) * STEP

@@ -1,4 +1,4 @@
-"""Registers and shared memory of `filter2d_warpgroup`, and into how many parts a filter is split by them."""
+"""Registers and shared memory of `filter2d_warpgroup`, and the parts into which they force a filter to be split."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint, Value
 
 PARTS = (1, 2, 3, 4)
-"""Of filters of more rows."""
+"""Parts of filters with more than WHOLE_ROWS rows."""
 PART_REGISTERS = 8
-"""That a thread needs besides for a filter in parts: what the result holds, and where."""
+"""Registers of a thread besides, for a filter in parts: the sums in the result, and their places."""
 MOST_SHARED_BYTES = 227 * 1024
-"""That one may have on compute capability 9.0."""
+"""Most bytes of shared memory per block on compute capability 9.0."""
 SPILLED = 12
-"""Registers that a thread may be short of: what is not used within the loop is spilled, which one more warpgroup can
-be worth."""
+"""Registers that a thread may lack: values unused in the loop are spilled, which one more warpgroup can be worth."""
 LEAST_REGISTERS = 64
-"""Of a thread: with 56 ptxas lets the products of small filters wait for each other, with 40 it finds too few."""
+"""Least registers of a thread: with 56 ptxas serialises the products of small filters, with 40 it finds too few."""
 LEAST_REGISTERS_AHEAD = 112
-"""And with two rows of products: 96 are too few for 3x3 and 5x5."""
+"""Least registers of a thread with two rows of products in flight: 96 are too few for 3x3 and 5x5."""
 LOADS_REGISTERS = 6
-"""That a thread needs besides where loads make the border: where a row of the image and its edges come from."""
+"""Registers of a thread besides, if loads make the border: the sources of an image row and of its edges."""
 
 
 def parts_choices(problem: Filter2d) -> tuple[int, ...]:
-    """Numbers of parts of the filter that fit; 1 alone where it is never split.
+    """Numbers of parts of the filter that fit; only 1 if it is never split.
 
-    A part's sums lie in the result until the next part adds its own, so that those must be float32.
+    A part's sums lie in the result until the next part adds its own, so the result must be float32.
     """
     if problem.filter[0] <= WHOLE_ROWS or problem.output_dtype is not DType.FLOAT32:
         return (1,)
@@ -49,14 +48,14 @@ def parts_choices(problem: Filter2d) -> tuple[int, ...]:
 
 
 def weights_choices(problem: Filter2d) -> list[Weights]:
-    """Where weights may lie, so that a thread's registers and a block's shared memory suffice."""
+    """Places of the weights for which a thread's registers and a block's shared memory suffice."""
     choices = [Weights.ARGUMENT, Weights.CONSTANT, *([Weights.LITERAL] if separable_terms(problem) else [])]
     parts = parts_choices(problem)
     return [each for each in choices if any(fits(problem, each, number) for number in parts)]
 
 
 def fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
-    """Whether a thread's registers and a block's shared memory suffice."""
+    """True if a thread's registers and a block's shared memory suffice."""
     if parts > 1 and weights is Weights.LITERAL:
         return False
     registers = thread_registers(problem, weights, parts=parts)
@@ -64,23 +63,23 @@ def fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
 
 
 def matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
-    """Rows of weights in a matrix B: a part's, a batch's, or those of the filter's separable terms."""
+    """Rows of weights in a matrix B: those of a part, of a batch, or of the filter's separable terms."""
     if weights is Weights.LITERAL:
         return len(separable_terms(problem))
     return batch_rows(problem, weights, parts)
 
 
 def has_shared(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> bool:
-    """Whether a block has the shared memory that it needs."""
+    """True if a block has the shared memory that it needs."""
     needed = shared_bytes(problem, weights, prefetch, warpgroups, parts)
     asked_for = asked_for_bytes(problem, weights)
     return needed <= MOST_SHARED_BYTES and needed - asked_for <= STATIC_SHARED_BYTES
 
 
 def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
-    """Of the matrices, where a launch asks for their memory, since what a kernel has by itself is too small for them.
+    """Bytes of dynamic shared memory for the matrices; 0 if static shared memory has room for them.
 
-    A filter whose result is float32 is taken in parts instead.
+    A filter with a float32 result is split into parts instead.
     """
     if problem.output_dtype is DType.FLOAT32 or shared_bytes(problem, weights, 1) <= STATIC_SHARED_BYTES:
         return 0
@@ -88,19 +87,19 @@ def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
 
 
 def factor_bytes(problem: Filter2d, weights: Weights, parts: int = 1) -> int:
-    """Of both halves of the Toeplitz matrix, of all batches."""
+    """Bytes of both tf32 parts of the Toeplitz matrix, for all batches."""
     return 2 * 4 * depth(problem) * SEGMENT * matrix_rows(problem, weights, parts) * batches(problem, weights)
 
 
 def shared_bytes(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> int:
-    """Of a block: the matrices, and for each warp the rows read ahead and the one in use, and where it begins."""
+    """Bytes of shared memory per block: the matrices, and for each warp its ring of rows and where it begins."""
     ring = (prefetch + 1) * (BEFORE_LAST_SEGMENT + depth(problem)) * problem.dtype.itemsize
     first = 4 if is_strict(problem) else 0
     return factor_bytes(problem, weights, parts) + 4 * warpgroups * (ring + first)
 
 
 def least_registers(problem: Filter2d, weights: Weights, ahead: int, frame: Frame, parts: int) -> int:
-    """Of a thread, for products that do not wait for each other."""
+    """Least registers of a thread for products that do not wait for each other."""
     needed = thread_registers(problem, weights, ahead, frame, parts)
     return max(needed, LEAST_REGISTERS_AHEAD) if ahead else max(needed - SPILLED, LEAST_REGISTERS)
 
@@ -108,14 +107,14 @@ def least_registers(problem: Filter2d, weights: Weights, ahead: int, frame: Fram
 def thread_registers(
     problem: Filter2d, weights: Weights, ahead: int = 0, frame: Frame = Frame.APART, parts: int = 1
 ) -> int:
-    """Registers of a thread: products and sums of four outputs a filter row, pixels; the rest read off ptxas."""
+    """Registers of a thread: products and sums of four outputs per filter row, pixels, and others read off ptxas."""
     outputs = matrix_rows(problem, weights, parts) * (1 + ahead) + part_rows(problem, parts) - 1
     besides = (LOADS_REGISTERS if frame is Frame.LOADS else 0) + (PART_REGISTERS if parts > 1 else 0)
     return 4 * outputs + pixel_registers(problem) * (1 + ahead) + 20 + 4 * ahead + besides
 
 
 def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tuple[Constraint, ...]:
-    """What registers and shared memory allow; `named` are those parameters of this problem that not all have."""
+    """Constraints from registers and shared memory; `named` are this problem's optional parameters."""
 
     def has_room(weights: str, prefetch: int, block_groups: int, block_strips: int, *values: Value) -> bool:
         parts = int(dict(zip(named, values, strict=True)).get("parts", 1))
@@ -128,7 +127,7 @@ def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tu
         frame, parts = Frame(str(chosen.get("frame", Frame.APART))), int(chosen.get("parts", 1))
         resident = 128 * block_groups * block_strips * max(1, min_blocks)
         if ahead and batches(problem, Weights(weights)) > 1:
-            return False  # a row's own batches are under way then
+            return False  # a row's own batches are in flight then
         return device.thread_registers(resident) >= least_registers(problem, Weights(weights), ahead, frame, parts)
 
     return (

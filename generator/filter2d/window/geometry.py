@@ -1,8 +1,8 @@
-"""Where a sliding window runs and how it is aligned: the arithmetic behind `filter2d_window`, in elements.
+"""Geometry and alignment of the sliding windows of `filter2d_window`, in elements.
 
-The image is cut into an interior, where threads own fixed tiles, and a frame of single pixels around it. Rows whose
-pitch is no multiple of a vector start at another alignment each; the pattern repeats after `period` rows, so that
-every access can still be an aligned vector: a row is read from `lead` elements further left, and a row of outputs is
+The image is cut into an interior, where threads own fixed tiles, and a frame of single pixels around it. If the row
+pitch is no multiple of a vector, each row starts at another alignment, and the pattern repeats after `period` rows.
+Every access is still an aligned vector: a row is read from `lead` elements further left, and a row of outputs is
 computed `skew` elements further right.
 """
 
@@ -22,7 +22,7 @@ from warpsmith.generator.space import Config
 
 
 class Method(enum.StrEnum):
-    """How a thread applies a filter to a row."""
+    """Method by which a thread applies a filter to a row."""
 
     DIRECT = "direct"
     """Tap by tap."""
@@ -33,25 +33,25 @@ class Method(enum.StrEnum):
 
 
 class Order(enum.StrEnum):
-    """The order of a turn of the loop."""
+    """Order of the work within one turn of the loop."""
 
     ROWS = "rows"
     """Row by row."""
     TAPS = "taps"
-    """Tap by tap over all rows of the turn, so that a weight is read once for them."""
+    """Tap by tap over all rows of the turn, so that a weight is read once for all of them."""
 
 
 class Tail(enum.StrEnum):
-    """What becomes of taps that reach below the end of a strip."""
+    """Treatment of taps that reach below the end of a strip."""
 
     WHOLE = "whole"
-    """They are computed, for outputs that nobody stores."""
+    """They are computed, for outputs that are not stored."""
     TRIMMED = "trimmed"
     """They are left out, by checks in the last turns."""
 
 
 class LoadHint(enum.StrEnum):
-    """How long the caches are to keep pixels."""
+    """Cache hint for pixels."""
 
     CACHED = "cached"
     STREAMING = "streaming"
@@ -59,7 +59,7 @@ class LoadHint(enum.StrEnum):
 
 
 class StoreHint(enum.StrEnum):
-    """How long the L2 cache is to keep results."""
+    """L2 cache hint for results."""
 
     PLAIN = "plain"
     STREAMING = "streaming"
@@ -67,7 +67,7 @@ class StoreHint(enum.StrEnum):
 
 
 MAX_UNROLLED_START = 2000
-"""Multiply-adds before the first complete window, past which that part is a loop as well."""
+"""Most unrolled multiply-adds before the first complete window; with more, that part is a loop as well."""
 
 
 def period(pitch: int, vector: int) -> int:
@@ -76,14 +76,14 @@ def period(pitch: int, vector: int) -> int:
 
 
 def leads(problem: Filter2d, vector: int) -> tuple[int, ...]:
-    """For each row of a strip, elements left of its first tap down to a multiple of `vector`."""
+    """Elements left of a row's first tap down to a multiple of `vector`, for each row of one period."""
     pitch, (before_rows, before_columns) = row_pitch(problem), problem.before
     offset = before_rows * pitch + before_columns * problem.channels
     return tuple((row * pitch - offset) % vector for row in range(period(pitch, vector)))
 
 
 def skews(problem: Filter2d, vector: int) -> tuple[int, ...]:
-    """For each output row of a strip, elements right of its first one up to a multiple of `vector`."""
+    """Elements right of an output row's first one up to a multiple of `vector`, for each row of one period."""
     pitch = result_pitch(problem)
     return tuple(-row * pitch % vector for row in range(period(pitch, vector)))
 
@@ -95,12 +95,12 @@ def needed(problem: Filter2d, columns: int, load_vector: int, store_vector: int)
 
 
 def loads(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> int:
-    """Loads that cover them."""
+    """Vector loads that cover the `needed` elements."""
     return ceil(needed(problem, columns, load_vector, store_vector) / load_vector)
 
 
 def multiply_adds(problem: Filter2d, method: str) -> int:
-    """Multiply-adds of one output element, in all filters."""
+    """Multiply-adds of one output element, over all filters."""
     rows, columns = problem.filter
     match method:
         case Method.SEPARABLE:
@@ -112,18 +112,21 @@ def multiply_adds(problem: Filter2d, method: str) -> int:
 
 
 def sums(columns: int, method: str) -> int:
-    """Sums in progress for one row of a thread's outputs: two outputs take four of Winograd's."""
+    """Accumulators for one row of a thread's outputs: Winograd's method takes four for two outputs."""
     return 2 * columns if method == Method.WINOGRAD else columns
 
 
 def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
-    """Whether the rows above the first complete window are a loop: half of a window's work for each of its rows."""
+    """True if the rows above the first complete window are a loop.
+
+    Each of these rows has half of a window's work.
+    """
     return (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """One config on one problem. Columns count elements, of which a pixel has `channels`."""
+    """Geometry of one config on one problem. Columns count elements; a pixel has `channels` of them."""
 
     path: MemoryPath
     columns: int
@@ -153,15 +156,15 @@ class Geometry:
     min_blocks: int
     streaming_loads: bool
     streaming: bool
-    """Whether the result is marked as evicted first."""
+    """True if the result is marked as evicted first."""
     trimmed: bool
-    """Whether taps below the end of a strip are left out."""
+    """True if taps below the end of a strip are left out."""
     words: int
     """Words of 4 bytes that a thread needs of a row."""
     rolled_start: bool
-    """Whether the rows above the first complete window are a loop."""
+    """True if the rows above the first complete window are a loop."""
     together: bool
-    """Whether the rows of a turn are added tap by tap."""
+    """True if the rows of a turn are added tap by tap."""
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> Geometry:
@@ -206,17 +209,17 @@ class Geometry:
 
     @property
     def queued(self) -> bool:
-        """Whether rows read ahead move up in a turn, which costs moves, and do not stay in their places."""
+        """True if rows read ahead move from register to register in a turn, which costs moves."""
         return self.unroll % (self.prefetch + 1) != 0
 
     @property
     def ahead(self) -> bool:
-        """Whether rows are read ahead into registers."""
+        """True if rows are read ahead into registers."""
         return self.prefetch > 0 and self.path is not MemoryPath.ASYNC
 
 
 def _interior_columns(problem: Filter2d, columns: int, load_vector: int, store_vector: int) -> tuple[int, int]:
-    """First element, and threads across, whose loads lie within a row of the image and stores within the result's."""
+    """First element of the interior, and threads across it; their loads and stores stay within rows of both arrays."""
     before = problem.before[1] * problem.channels
     row_leads, vector = leads(problem, load_vector), max(load_vector, store_vector)
     first = ceil((before + max(row_leads)) / vector) * vector

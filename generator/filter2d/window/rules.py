@@ -1,4 +1,4 @@
-"""What a config of `filter2d_window` must respect, each rule with its reason."""
+"""Constraints of `filter2d_window`, each with its reason."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Constraint
 
 MAX_REGISTERS = 255
-"""Registers that one thread can have, on every architecture since compute capability 3.5."""
+"""Most registers of one thread, on every architecture since compute capability 3.5."""
 MAX_UNROLLED = 4000
-"""Multiply-adds in the turns of the loop. Past this ptxas takes tens of seconds, 16 bytes an instruction overflow the
-instruction cache, and spills begin; NVRTC 13.0 made a kernel with 9765 of them and 3 KB of spills that was wrong."""
+"""Most multiply-adds in the turns of the loop. Past this ptxas takes tens of seconds, 16 bytes an instruction overflow
+the instruction cache, and spills begin; NVRTC 13.0 miscompiled a kernel with 9765 of them and 3 KB of spills."""
 OTHER_REGISTERS = 20
-"""Addresses, indices and what the compiler needs, beside pixels and sums (read off ptxas for 3x3 to 15x15)."""
+"""Registers besides pixels and sums, for addresses, indices and the compiler (read off ptxas for 3x3 to 15x15)."""
 
 
 def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
-    """All the rules."""
+    """All constraints of the family."""
     return (
         *_alignment(problem),
         *stores_of_halves(problem.output.dtype, device, "store_vector"),
@@ -97,7 +97,7 @@ def _methods(problem: Filter2d) -> tuple[Constraint, ...]:
 
 
 _MANY_TAPS = 49
-"""Taps from which on moving what was read ahead costs little, as 7x7 has."""
+"""Taps, as of 7x7, from which on moving rows that were read ahead costs little."""
 
 
 def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
