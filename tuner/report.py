@@ -41,7 +41,7 @@ class TuneReport:
     costs: Costs
     """Time spent in each stage."""
     overall: Record | None
-    """In a search by `method`, the winner of another family that is as fast or faster; None if `record` won."""
+    """Winner of another family that is as fast or faster, in a search by `method`; None if `record` won."""
     runners_up: tuple[Record, ...]
     """Fastest record of each family except the overall winner's, ordered by family name."""
     standings: tuple[Standing, ...]
