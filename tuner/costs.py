@@ -19,7 +19,6 @@ class Stage(enum.StrEnum):
     COMPILE = "compile"
     """Compiling, summed over all compiler processes."""
     LOAD = "load"
-    """Loading the binaries onto the device."""
     VERIFY = "verify"
     TIME = "time"
     STORE = "store"

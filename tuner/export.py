@@ -33,7 +33,6 @@ class ExportReport:
     """Counts of what an export wrote, and what it left out."""
 
     folder: Path
-    """Folder of the bundle."""
     kernels: int
     """Number of kernels written."""
     cubins: int

@@ -28,8 +28,6 @@ class Part(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartFailure:
-    """A part that failed, and the reason."""
-
     part: Part
     name: str
     failure: Failure

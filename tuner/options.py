@@ -28,7 +28,6 @@ class Effort(enum.StrEnum):
 
     @property
     def trials(self) -> int:
-        """Number of candidates to try."""
         return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
 
 
@@ -76,5 +75,4 @@ class TuneOptions:
         check_method(self.method)
 
     def timing_policy(self, kind: DeviceKind) -> TimingPolicy:
-        """Timing policy for candidates on a device of this kind."""
         return TimingPolicy.for_kind(kind, cold=self.cold, launching=self.launching)

@@ -28,8 +28,6 @@ _COPY = "copy"
 
 
 class ImageFormat(enum.StrEnum):
-    """File format of a plot."""
-
     SVG = "svg"
     PNG = "png"
 
@@ -138,7 +136,6 @@ def _coordinates(line: Line) -> tuple[list[float], list[float]]:
 
 
 def _gid(name: str) -> str:
-    """Identifier of a line in an SVG."""
     return "line-" + "".join(letter if letter.isalnum() else "-" for letter in name)
 
 

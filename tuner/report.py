@@ -31,15 +31,12 @@ class TuneReport:
     reused: int
     """Number of trials of earlier runs that are still valid."""
     failures: Mapping[FailureKind, int]
-    """Number of failed trials of each kind."""
     space_size: int | None
     """Number of configs of all families; None if a space is too large to be counted."""
     elapsed_s: float
-    """Seconds that the run took."""
     interrupted: bool
     """True if Ctrl-C ended the search."""
     costs: Costs
-    """Time spent in each stage."""
     overall: Record | None
     """Winner of another family that is as fast or faster, in a search by `method`; None if `record` won."""
     runners_up: tuple[Record, ...]

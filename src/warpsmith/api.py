@@ -56,14 +56,12 @@ def tune(
         The stored winner, or with `method` that family's best; trials, failures, and the time of each stage.
 
     Raises:
-        BadArgument: the device, sampler or method is unknown, the method cannot solve the problem, or an option is out
-            of range.
+        BadArgument: unknown device, sampler or method, a problem that the method cannot solve, or an invalid option.
         CompileError: the compiler is missing.
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
         StoreError: the store cannot be opened or written.
-        TuningFailed: no candidate was correct; the message has the reasons by family. Other failed parts are in the
-            report.
+        TuningFailed: no candidate was correct; the message has the reasons by family. The report has other failures.
     """
     from warpsmith.extras import Extra, require
 

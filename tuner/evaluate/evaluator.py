@@ -78,10 +78,7 @@ class Evaluator:
             finals: verify on stress data too, however large the problem.
             workshop: processes owned by the caller.
 
-        Raises:
-            BadArgument: no family solves the problem.
-            CompileError: there is no compiler.
-            DeviceError: the device is not there or fails.
+        Raises BadArgument if no family solves the problem, CompileError without a compiler, DeviceError.
         """
         model = device.device()
         able, compiler = families_for(problem, model, families), device.compiler(choice, sanitize=sanitize)
@@ -142,7 +139,6 @@ class Evaluator:
         return identity_with_libraries(self.compiler_identity, program.libraries, self.device.kind)
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
-        """Compiles a program in the pool."""
         return self.pool.submit(program)
 
     def verified(self, program: Program, bench: Bench, best_ns: float | None = None) -> Contender | Failure:

@@ -1,4 +1,4 @@
-"""Questions to a testbed and its answers."""
+"""Inputs and results of a testbed."""
 
 from __future__ import annotations
 

@@ -133,7 +133,10 @@ class Testbed:
     def evaluate(
         self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None
     ) -> Evaluated:
-        """Verifies one candidate, times it, and checks again what the timed runs left behind."""
+        """Verifies one candidate, times it, and verifies the results of the timed runs.
+
+        Raises DeviceError if the device faulted: this process can no longer use it.
+        """
         laps = Laps()
         try:
             with self._lock, self._loaded(program, binaries) as candidate:

@@ -18,7 +18,9 @@ from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPo
 from warpsmith.tuner.operations.peer import first_line
 
 LEAST_SAMPLES = 3
-"""Least samples before a candidate is given up as too slow: one or two may coincide with another program's work."""
+"""Least number of samples before a candidate is given up as too slow: one or two may coincide with another program's
+work.
+"""
 MAX_DROPPED = 2
 """Largest number of samples dropped for throttling per sample that the policy wants; later ones count and are
 marked.

@@ -15,11 +15,11 @@ FAR = 3.0
 HOPELESS = 50.0
 """Ratio to our fastest time above which a baseline takes one turn."""
 LEAST_FAR_TURNS = 3
-"""Least turns of a baseline that is far but not hopeless: one or two samples may coincide with another program's
-work.
+"""Least number of turns of a baseline that is far but not hopeless: one or two samples may coincide with another
+program's work.
 """
 LEAST_LONG_TURNS = 3
-"""Least samples of a kernel that takes long and may win."""
+"""Least number of samples of a kernel that takes long and may win."""
 
 MAX_SETS = 256
 """Largest number of buffer sets to rotate through. Data so small that they would need more are timed within the L2

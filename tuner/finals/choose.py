@@ -87,7 +87,6 @@ def was_dropped(trial: Trial) -> bool:
 
 
 def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
-    """Number of failed trials of each kind."""
     outcomes = (trial.outcome for trial in trials)
     return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
@@ -270,7 +269,7 @@ def _counted_ns(trial: Trial) -> float:
 
 
 def tied(timings: Sequence[Timing], band: float = TIE, errors: float = 2.0) -> list[int]:
-    """Indices of the timings, taken in turns, that cannot be told from the shortest one.
+    """Indices of the timings, taken in turns, that cannot be distinguished from the shortest one.
 
     A timing ties if it lies within the relative `band` of the shortest, or within `errors` standard errors of their
     difference.

@@ -36,7 +36,6 @@ class Finalist:
 
     trial: Trial
     contender: Contender
-    """The candidate as verified on fresh data."""
     is_answer: bool
     """True if a look-up returns this program without the search."""
     is_rival: bool = False

@@ -170,7 +170,7 @@ def _simplest_beside(evaluator: Evaluator, winner: Program) -> dict[str, Contend
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Times:
     ours: tuple[Timing, ...]
-    """Timing in turns with the baselines, if it succeeded, and timing alone."""
+    """The program's timing in turns with the baselines, if that succeeded, and its timing alone."""
     copy: Timing | None
 
 

@@ -33,8 +33,6 @@ MANY = 1_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProblemStanding:
-    """Standing of one problem."""
-
     problem: Problem
     turns: int
     trials: int
@@ -94,15 +92,12 @@ def tune_all(
     that fails leaves its time to the others.
 
     Machines that share a store on a server each tune the whole list, each in an order of its own, so that they rarely
-    work on the same problem; when they do, they share the search.
-
-    Returns the standings in the order of `problems`.
+    work on the same problem; when they do, they share the search. Returns the standings in the order of `problems`.
 
     Raises:
         BadArgument: there is no time limit.
         DeviceError: a device is not there, or the devices differ.
-        CompileError: there is no compiler.
-        StoreError: the store failed.
+        CompileError, StoreError: there is no compiler; the store failed.
         KeyboardInterrupt: Ctrl-C; stored trials are kept.
 
     Source: Jamieson and Talwalkar 2016, arXiv 1502.07943, here over problems instead of configs.

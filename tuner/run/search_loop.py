@@ -175,7 +175,6 @@ class SearchLoop:
 
     @property
     def is_out_of_time(self) -> bool:
-        """True if a time limit has passed."""
         return self._limit.ends is not None and time.monotonic() >= self._limit.ends
 
     def run(self) -> bool:

@@ -44,8 +44,6 @@ of one kernel differ by 2%.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing:
-    """Standing of one family in a competition."""
-
     family: str
     tried: int
     """Number of configs handed out, including those stored before."""
@@ -68,8 +66,8 @@ class Competition:
     continue.
 
     In the last part of the trials, or of the time, single changes come first: those of the best config, then those of
-    configs near it. A config that turns out faster takes the place of the best. If the budget allows, a search so ends
-    where no single change helps.
+    configs near it. A config that turns out faster takes the place of the best. If the budget allows, the search then
+    ends where no single change helps.
 
     Asks may run ahead of tells, so a rung is judged once all its results have arrived. Until then the trials of the
     next rung go to the families that would stay by the results so far. Not thread-safe.

@@ -81,7 +81,7 @@ class Neighbours:
     def next_beside(self) -> Config | None:
         """A config that differs in one parameter from one of the CLOSEST; None if all are tried.
 
-        A search that goes on long enough so ends where no single change helps.
+        Because of these, a long enough search ends where no single change helps.
         """
         found = self._beside_one_of(self._fastest[:CLOSEST])
         return None if found is None else found[1]
@@ -101,7 +101,7 @@ class Neighbours:
         while self._ranked:
             if (config := self._checked(*self._ranked.pop())) is not None:
                 return config
-        # More of the best configs have new neighbours.
+        # The next proposals start from more configs, whose neighbours are new.
         self._among = max(BEST, min(2 * self._among, len(self._fastest)))
         return None
 

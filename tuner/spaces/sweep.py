@@ -45,7 +45,6 @@ class RegionResult:
 
     @property
     def failures(self) -> dict[FailureKind, int]:
-        """Number of failed trials of each kind."""
         return failures_by_kind(self.trials)
 
     def spec(self) -> dict[str, Any]:

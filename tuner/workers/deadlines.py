@@ -10,7 +10,7 @@ class Deadlines:
     """Deadlines in seconds. A candidate's deadlines follow the times of the best candidate so far."""
 
     compile_s: float = 60.0
-    """Seconds for a compilation while no candidate has succeeded, and at most."""
+    """Seconds for a compilation while no candidate has succeeded. No compilation gets more."""
     least_compile_s: float = 10.0
     """Seconds added to `compile_factor` times the best compile time: room for a loaded machine."""
     compile_factor: float = 20.0

@@ -46,7 +46,6 @@ class Measured:
 
     @property
     def best_ns(self) -> float:
-        """Nanoseconds of the fastest family."""
         return min(time_ns for _, time_ns in self.times)
 
     def log_ns(self, family: str) -> float | None:

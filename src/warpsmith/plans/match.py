@@ -23,8 +23,8 @@ class MatchKind(enum.StrEnum):
     similar legal one.
     """
     DEFAULT = "default"
-    """Nothing that fits is stored: a configuration that was not measured for this problem. It is the winner's of a
-    similar problem, such as one with another border, or else the default of the family that is likely to win.
+    """Nothing that fits is stored. The configuration was not measured for this problem: it is the winner's of a similar
+    problem, such as one with another border, or else the default of the family that is likely to win.
     """
 
 

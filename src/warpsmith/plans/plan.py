@@ -60,7 +60,6 @@ class Plan:
 
     @classmethod
     def of_part(cls, loaded: LoadedProgram) -> Plan:
-        """Makes a plan of a part of a program."""
         plan = cls.__new__(cls)
         plan._take(loaded)
         return plan
@@ -258,7 +257,7 @@ class _Remembering(Plan):
 
 
 class _Prepared(Plan):
-    """Plan that has run the steps that depend on the bound inputs alone, and runs the others in each call."""
+    """Plan with prepacked inputs: it has run the steps that depend on them alone, and runs the others in each call."""
 
     def __init__(self, plan: Plan, given: Mapping[str, Any], parts: Held) -> None:
         runtime, problem = plan.runtime, plan.problem

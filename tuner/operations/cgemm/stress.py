@@ -44,7 +44,7 @@ def stress_inputs(problem: Cgemm, generator: np.random.Generator) -> dict[str, N
 
 
 def _set_apart(rows: NDArray[np.complex64]) -> None:
-    """Makes every third row a million times as large as the others, whose errors must not grow."""
+    """Makes every third row a million times as large as the others, so that errors that spread across rows show."""
     rows[:, 1::3] *= np.float32(2.0**20)
 
 

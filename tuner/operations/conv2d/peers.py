@@ -76,8 +76,7 @@ def torch_peer(
         channels_last: store images and weights channels-last, which some of cuDNN's kernels need; inputs are converted
             beforehand, not in a run. None for the problem's own layout.
 
-    Raises:
-        Unavailable: PyTorch finds no GPU for a problem on one.
+    Raises Unavailable if PyTorch finds no GPU for a problem on one.
     """
     on_gpu = kind is DeviceKind.CUDA
     torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")

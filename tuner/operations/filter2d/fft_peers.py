@@ -24,7 +24,7 @@ class SignalLibrary:
     """A `signal` module and the array library that it works on."""
 
     name: str
-    """Name with version."""
+    """Library name with its version."""
     signal: Any
     arrays: Any
     """Array module with NumPy's interface."""
@@ -34,13 +34,13 @@ class SignalLibrary:
 
 
 def scipy_signal() -> SignalLibrary:
-    """SciPy's, on the host."""
+    """SciPy's `signal`, on the host."""
     signal = importlib.import_module("scipy.signal")
     return SignalLibrary(f"scipy {version('scipy')}", signal, np, np.asarray, lambda _: contextlib.nullcontext())
 
 
 def cupy_signal() -> SignalLibrary:
-    """CuPy's, on a GPU."""
+    """CuPy's `signal`, on a GPU."""
     cupy, signal = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.signal")
     return SignalLibrary(
         f"cupy {cupy.__version__}", signal, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream)

@@ -25,7 +25,7 @@ class Library:
     """An `ndimage` module and the array library that it works on."""
 
     name: str
-    """Name with version."""
+    """Library name with its version."""
     ndimage: Any
     arrays: Any
     """Array module with NumPy's interface."""

@@ -15,14 +15,14 @@ STARTUP = 10
 SMALL = 32
 """Number of untried configs up to which a seeded order tries all of them."""
 BESIDE_EVERY = 5
-"""Turns per single change of one of the fastest configs."""
+"""One turn in this many takes the next single change of one of the fastest configs."""
 BLIND_EVERY = 3
-"""Turns per random change, which the model does not rank. With 3, three recorded spaces need 41, 42 and 44 trials.
-Without random changes and random configs they need 58, 50 and 41; with a random change every second turn, 59, 51 and
-50.
+"""One turn in this many takes a random change, which the model does not rank. With 3, three recorded spaces need 41, 42
+and 44 trials. Without random changes and random configs they need 58, 50 and 41; with a random change every second
+turn, 59, 51 and 50.
 """
 RANDOM_EVERY = 16
-"""Turns per random config of the space."""
+"""One turn in this many takes a random config of the space."""
 
 
 def is_left_to_chance(order: RandomOrder, neighbours: Neighbours) -> bool:
