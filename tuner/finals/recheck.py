@@ -61,7 +61,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
         seed: seed of the data.
 
     Raises:
-        CompileError: the verification kernels do not compile, or there is no compiler.
+        CompileError: there is no compiler.
         DeviceError: the device failed.
     """
     program = regenerate(record)

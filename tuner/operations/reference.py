@@ -39,4 +39,4 @@ class Samples:
     """Indices in C order; for complex results, indices of real and imaginary parts."""
     expected: NDArray[np.float64]
     least_scale: NDArray[np.float64]
-    """Sum of each result's |terms|, which is at most its scale."""
+    """Lower bound of each result's scale: the sum of its |terms| for most operations, 0 for Fourier transforms."""

@@ -38,10 +38,10 @@ class KnownStages:
     one.
     """
     expected: Expected | None = None
-    """Predicted log time of a config; None if too little is known of a stage."""
+    """Function that predicts the log time of a config; None if too little is known of a stage."""
     best_ns: float | None = None
-    """Expected time of the best config, in ns: the sum of the best times of all launches; None if one of them has no
-    time.
+    """Nanoseconds that the best config is expected to take: the sum over all stage runs of the stage's best time. None if
+    a stage has no time.
     """
 
 

@@ -80,7 +80,7 @@ def tune(
 
     Raises:
         BadArgument: no family solves the problem, or there are several devices and the store is in memory.
-        DeviceError: a device is not there, the devices differ, or the device failed before anything was right.
+        DeviceError: a device is not there, the devices differ, or a device failed.
         CompileError: there is no compiler.
         StoreError: the store failed.
         TuningFailed: no candidate was right; the message has the reasons by family.

@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 Expected = Callable[[Config], float]
-"""Logarithm of a config's time, up to a constant."""
+"""Function that predicts the logarithm of a config's time, up to a constant."""
 
 FITTED = 500
 """Number of fastest configs that the model is fitted to, and of failures: it need not know how slow a slow config
