@@ -40,8 +40,8 @@ class KnownStages:
     expected: Expected | None = None
     """Function that predicts the log time of a config; None if too little is known of a stage."""
     best_ns: float | None = None
-    """Nanoseconds that the best config is expected to take: the sum over all stage runs of the stage's best time. None if
-    a stage has no time.
+    """Nanoseconds that the best config is expected to take: the sum over all stage runs of the stage's best time. None
+    if a stage has no time.
     """
 
 
