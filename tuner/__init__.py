@@ -1,1 +1,1 @@
-"""Search, evaluate (compile, verify, time), baselines, export."""
+"""Tuner: search, evaluation (compile, verify, time), baselines, export."""

@@ -1,4 +1,4 @@
-"""Where a tuning run's time goes, stage by stage."""
+"""Time that a tuning run spends in each stage."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from collections.abc import Iterator, Mapping
 
 
 class Stage(enum.StrEnum):
-    """What a candidate passes through, in its order."""
+    """Stages that a candidate passes through, in order."""
 
     ASK = "ask"
-    """Searching: which config to try next, and what its time teaches."""
+    """Searching: choosing the next config and learning from its time."""
     GENERATE = "generate"
-    """Its CUDA text."""
+    """Generating the CUDA source."""
     COMPILE = "compile"
-    """In all processes together."""
+    """Compiling, summed over all compiler processes."""
     LOAD = "load"
-    """Onto the device."""
     VERIFY = "verify"
     TIME = "time"
     STORE = "store"
-    """Committing trials; beside everything else."""
+    """Committing trials to the store; overlaps all other stages."""
     CHOOSE = "choose"
     """Verifying and timing the finalists again, beside the other libraries."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Costs:
-    """What a run cost."""
+    """Costs of one tuning run."""
 
     seconds: Mapping[Stage, float]
-    """Of each stage. Stages overlap, so that their sum is more than the run lasted."""
+    """Seconds spent in each stage. Stages overlap, so their sum exceeds the run's duration."""
     processes: int
-    """Compilers at work at once."""
+    """Number of compiler processes at work at once."""
     devices: int
     twins: int
-    """Candidates with the same machine code and launches as an earlier one, which were not run again."""
+    """Number of candidates whose machine code and launches equal those of an earlier one; they are not run again."""
 
     def spec(self) -> dict[str, object]:
         """The costs as JSON values."""
@@ -46,7 +45,7 @@ class Costs:
 
 
 class Ledger:
-    """Adds costs up. For one thread."""
+    """Accumulates costs. Not thread-safe."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(Stage, 0.0)
@@ -54,7 +53,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def during(self, stage: Stage) -> Iterator[None]:
-        """Counts the time until the block ends."""
+        """Adds the duration of the block to `stage`."""
         start = time.monotonic()
         try:
             yield
@@ -62,5 +61,5 @@ class Ledger:
             self.add(stage, time.monotonic() - start)
 
     def add(self, stage: Stage, seconds: float) -> None:
-        """Counts time that was measured elsewhere."""
+        """Adds time that was measured elsewhere."""
         self.seconds[stage] += seconds

@@ -1,4 +1,4 @@
-"""Writes bundles: tuned kernels as readable CUDA and machine code, for use without the tuner or a store."""
+"""Export of bundles: tuned kernels as readable CUDA and machine code, for use without the tuner or a store."""
 
 from __future__ import annotations
 
@@ -25,41 +25,40 @@ from warpsmith.plans.lookup import regenerate
 from warpsmith.store.record import Record
 
 KERNELS = "kernels"
-"""The folder, in a bundle, of its CUDA text and machine code."""
+"""Folder of the CUDA sources and machine code in a bundle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export wrote, and what it left out."""
+    """Counts of what an export wrote, and what it left out."""
 
     folder: Path
-    """The bundle."""
     kernels: int
     """Number of kernels written."""
     cubins: int
-    """Number of files of machine code written."""
+    """Number of machine code files written."""
     skipped: tuple[str, ...]
-    """A line for each record or cubin left out, with the reason."""
+    """One line for each record or cubin left out, with the reason."""
 
 
 def export(records: Iterable[Record], folder: Path, archs: tuple[str, ...] = ()) -> ExportReport:
-    """Writes a bundle of `records` into `folder`, which is made where it is missing.
+    """Writes a bundle of `records` into `folder`, which is created if it is missing.
 
-    The manifest is written last and names files by their content: an export that fails leaves an earlier bundle as it
-    was, and nothing of its own.
+    The manifest is written last and names files by their content. An export that fails leaves an earlier bundle
+    unchanged and no files of its own.
 
     Args:
         records: winners, as stored.
         folder: an empty or missing folder, or an earlier bundle, which is then replaced.
-        archs: architectures to compile cubins for, such as `sm_90`; without any, those of the records' own GPUs.
+        archs: architectures to compile cubins for, such as `sm_90`; if empty, those of the records' own GPUs.
 
     Raises:
-        BadArgument: no such architecture.
+        BadArgument: an architecture does not exist.
         BundleError: the folder cannot be written or holds something else.
         NothingStored: this version would generate another kernel for every one of `records`.
     """
     for arch in archs:
-        cuda_compiler(arch)  # refuses an unknown one, also where there is nothing to compile
+        cuda_compiler(arch)  # refuses an unknown architecture even if there is nothing to compile
     try:
         earlier = _earlier_files(folder)
         kernels, skipped = _kernels(records, archs)
@@ -74,19 +73,19 @@ def export(records: Iterable[Record], folder: Path, archs: tuple[str, ...] = ())
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kernel:
-    """One winner with everything that is written of it."""
+    """One winner with everything that is written for it."""
 
     record: Record
     program: Program
     cubins: tuple[UnitBinary, ...]
 
     def files(self) -> dict[str, bytes]:
-        """What to write, by path in the bundle; the manifest's entry names the same paths."""
+        """Contents of the kernel's files by path in the bundle; the manifest's entry names the same paths."""
         cubins = {self._cubin_path(cubin): cubin.binary.image for cubin in self.cubins}
         return {self._source_path(unit): unit.source.encode() for unit in self.program.units} | cubins
 
     def entry(self) -> dict[str, Any]:
-        """What the manifest says of it."""
+        """The kernel's entry in the manifest."""
         texts = [_file_spec(self._source_path(unit), unit.source.encode()) for unit in self.program.units]
         codes = [_file_spec(self._cubin_path(each), each.binary.image) for each in self.cubins]
         codes = [code | binary_spec(each.binary) for code, each in zip(codes, self.cubins, strict=True)]
@@ -106,7 +105,7 @@ class _Kernel:
         return f"{self._of_unit(unit.name)}.cu"
 
     def _cubin_path(self, cubin: UnitBinary) -> str:
-        # Another compiler's code for the same text is another file, so that the earlier manifest stays true.
+        # Another compiler's code for the same source gets another file name, so that the earlier manifest stays valid.
         digest = hashlib.sha256(cubin.binary.image).hexdigest()[:8]
         return f"{self._of_unit(cubin.unit)}.{cubin.binary.arch}.{digest}.cubin"
 
@@ -119,16 +118,16 @@ def _file_spec(path: str, content: bytes) -> dict[str, Any]:
 
 
 def _earlier_files(folder: Path) -> frozenset[str]:
-    """The files of the bundle that `folder` holds; none where it is empty or missing.
+    """Files of the bundle that `folder` holds; none if it is empty or missing.
 
-    Raises BundleError where it holds something else.
+    Raises BundleError if it holds something else.
     """
     if not folder.exists():
         return frozenset()
     names = {each.name for each in folder.iterdir()}
-    # Through a link that somebody prepared, files elsewhere would be overwritten and removed.
+    # A link prepared by an attacker would make the export overwrite and remove files elsewhere.
     if not any((folder / name).is_symlink() for name in (MANIFEST, KERNELS)):
-        # Kernels alone are what an export that was killed leaves.
+        # An export that was killed leaves a kernels folder alone.
         listed = _listed_files(folder) if MANIFEST in names else frozenset() if names <= {KERNELS} else None
         if listed is not None:
             return listed
@@ -136,20 +135,20 @@ def _earlier_files(folder: Path) -> frozenset[str]:
 
 
 def _listed_files(folder: Path) -> frozenset[str] | None:
-    """The kernel files that a bundle's manifest names; None where it is another program's, or damaged."""
+    """Kernel files that a bundle's manifest names; None if it is damaged or of another program."""
     try:
         content = BundleFiles(folder).manifest()
         if content["format"] != FORMAT:
             return None
         files = [file["path"] for entry in content["kernels"] for file in (*sources_of(entry), *entry["binaries"])]
-        # Files of an older bundle are removed: a path that leads elsewhere must not be believed.
+        # Files of an older bundle are removed, so a path that leads elsewhere must be ignored.
         return frozenset(path for path in files if re.fullmatch(rf"{KERNELS}/[^/]+", path))
     except (BundleError, LookupError, TypeError, ValueError, AttributeError):
         return None
 
 
 def _kernels(records: Iterable[Record], archs: tuple[str, ...]) -> tuple[list[_Kernel], list[str]]:
-    """What can be exported, and a line for each record or cubin that cannot."""
+    """The kernels that can be exported, and a line for each record or cubin that cannot."""
     skipped: list[str] = []
     kernels = []
     for record in records:
@@ -176,7 +175,9 @@ def _cubins(record: Record, program: Program, archs: tuple[str, ...], skipped: l
 
 
 def _write_bundle(folder: Path, kernels: list[_Kernel], earlier: frozenset[str]) -> None:
-    """Kernels first, the manifest last, then the earlier bundle's files go; where one cannot be written, ours go."""
+    """Writes the kernels, then the manifest, then removes the earlier bundle's files. If a write fails, the new files
+    are removed.
+    """
     files = {path: content for kernel in kernels for path, content in kernel.files().items()}
     manifest = {
         "format": FORMAT,
@@ -201,5 +202,5 @@ def _write_bundle(folder: Path, kernels: list[_Kernel], earlier: frozenset[str])
 
 def _remove(folder: Path, paths: AbstractSet[str]) -> None:
     for path in paths:
-        with contextlib.suppress(OSError):  # a file too many does no harm
+        with contextlib.suppress(OSError):  # a file that stays does no harm
             (folder / path).unlink()

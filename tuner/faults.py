@@ -12,31 +12,29 @@ from warpsmith.store.record import Failure, FailureKind
 
 
 class Part(enum.StrEnum):
-    """What may fail without ending a tuning run."""
+    """Parts that may fail without ending a tuning run."""
 
     STAGE = "stage"
-    """The search of a pipeline's stage, a problem of its own."""
+    """The search of one pipeline stage, which is a problem of its own."""
     FAMILY = "family"
-    """A kernel family: its space, its default or a program of it."""
+    """A kernel family: its space, its default config or one of its programs."""
     REFERENCE = "reference"
-    """One way of making the float64 reference, or a set of data."""
+    """One way of computing the float64 reference, or one data set."""
     PEER = "peer"
-    """The other libraries that a winner is timed beside."""
+    """The other libraries that a winner is timed against."""
     WORKER = "worker"
     """A process that verifies and times candidates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartFailure:
-    """A part that failed, and why."""
-
     part: Part
     name: str
     failure: Failure
 
     @property
     def told(self) -> str:
-        """The failure in one line."""
+        """The failure as one line."""
         return f"{self.part} {self.name}: {self.failure.kind}: {self.failure.message}"
 
     def spec(self) -> dict[str, Any]:
@@ -46,18 +44,18 @@ class PartFailure:
 
 
 class Faults:
-    """The parts of one run that failed, in the order of their first failures."""
+    """The failed parts of one run, ordered by their first failures."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Part, str], PartFailure] = {}
 
     def add(self, part: Part, name: str, cause: Failure | BaseException) -> None:
-        """Takes a failure; further ones of the same part say no more."""
+        """Records a failure. Only the first failure of each part is kept."""
         failure = cause if isinstance(cause, Failure) else failure_of(cause)
         self._found.setdefault((part, name), PartFailure(part, name, failure))
 
     def extend(self, failures: Iterable[PartFailure]) -> None:
-        """Takes the failures of another run, or of another process."""
+        """Records the failures of another run or another process."""
         for each in failures:
             self.add(each.part, each.name, each.failure)
 
@@ -74,14 +72,16 @@ _KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
     (DeviceError, FailureKind.CRASH),
     (BadArgument, FailureKind.INVALID),
 )
-"""The kinds of expected errors; the first that fits counts."""
+"""Failure kinds of the expected exceptions; the first match counts."""
 
 NEVER_CONTAINED = (StoreError,)
-"""Errors that meet every part alike: without a store nothing that a run finds is kept."""
+"""Errors that affect every part alike: without a store, no result of a run is saved."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An exception as a failure: its kind, and its first line. Errors that nobody expects are named."""
+    """Converts an exception to a failure: its kind and its first line. The message of an unexpected exception begins
+    with the name of its class.
+    """
     kind = next((kind for expected, kind in _KINDS if isinstance(error, expected)), None)
     words = (str(error).strip().splitlines() or [""])[0]
     if kind is not None and not isinstance(error, MemoryError):

@@ -16,11 +16,11 @@ from warpsmith.tuner.search.sampler_choice import SamplerChoice
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 LARGEST_SEED = 2**32 - 1
-"""Optuna's samplers take 32 bits."""
+"""Largest seed: Optuna's samplers take 32 bits."""
 
 
 class Effort(enum.StrEnum):
-    """How long to search, where no number of trials is given."""
+    """Search effort, used if no number of trials is given."""
 
     QUICK = "quick"
     NORMAL = "normal"
@@ -28,12 +28,11 @@ class Effort(enum.StrEnum):
 
     @property
     def trials(self) -> int:
-        """Candidates to try."""
         return {Effort.QUICK: 20, Effort.NORMAL: 100, Effort.FULL: 400}[self]
 
 
 def _seconds(value: object) -> float:
-    """A time limit. Raises BadArgument."""
+    """Checks a time limit. Raises BadArgument."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and float(value) > 0:
         return float(value)
     raise BadArgument(f"a time limit must be above 0 seconds; got {value!r}")
@@ -41,26 +40,30 @@ def _seconds(value: object) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TuneOptions:
-    """How to search."""
+    """Options of a search."""
 
     trials: int = 100
-    """Trials to have in the store at the end, with those of earlier runs. Where only programs of several kernels solve
-    the problem, two fifths of them and of the time go to the kernels one by one; see `parts.SHARE`."""
+    """Number of trials in the store at the end, including those of earlier runs. If only pipelines of several kernels
+    solve the problem, two fifths of the trials and of the time go to their stages; see `parts.SHARE`.
+    """
     time_limit_s: float | None = None
-    """Of searching, from when the device is ready: its float64 reference comes before, choosing the winner after. A
-    search goes on until the best of what is known has a time; see `known.have_times`."""
+    """Seconds of search. They begin when the device is ready, after its float64 reference was computed, and end before
+    the winner is chosen. A search continues until the best known configs have times; see `known.have_times`.
+    """
     seed: int = 0
     compiler: CompilerChoice = CompilerChoice.AUTO
     sanitize: bool = False
-    """Run candidates under AddressSanitizer and UndefinedBehaviorSanitizer (host device); stores no winner."""
+    """True to run candidates under AddressSanitizer and UndefinedBehaviorSanitizer (host device); no winner is
+    stored.
+    """
     drops: bool = True
-    """Whether candidates that cannot win by their registers, spills or operations are dropped before they run."""
+    """True to drop, before they run, candidates that cannot win by their registers, spills or operations."""
     cold: bool | None = None
-    """See `TimingPolicy.for_kind`."""
+    """Timing with a cold L2 cache; see `TimingPolicy.for_kind`."""
     launching: Launching = Launching.EAGER
     sampler: SamplerChoice = SamplerChoice.ADDITIVE
     method: str = AUTO
-    """The family that alone is searched, by its name; AUTO for all that solve the problem."""
+    """Name of the only family to search; AUTO for all that solve the problem."""
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
@@ -72,5 +75,4 @@ class TuneOptions:
         check_method(self.method)
 
     def timing_policy(self, kind: DeviceKind) -> TimingPolicy:
-        """How candidates are timed on a device of this kind."""
         return TimingPolicy.for_kind(kind, cold=self.cold, launching=self.launching)

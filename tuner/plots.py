@@ -1,4 +1,4 @@
-"""Plots of measurements, as the figures of the paper. The only module that imports Matplotlib.
+"""Plots of measurements in the style of the paper's figures. The only module that imports Matplotlib.
 
 Source: figures 2 to 5 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
 """
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 REMEDY = 'a plot needs Matplotlib: pip install "warpsmith[plots]"'
-"""What to tell whoever asks for a plot without it."""
+"""Message for a plot request without Matplotlib."""
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's, which the colour-blind tell apart."""
+"""Palette of Okabe and Ito, which colour-blind readers can distinguish."""
 _MARKERS = "osD^vPXh<"
-"""Of another number than the colours, so that lines differ in one of the two at least."""
+"""Markers; their number differs from that of the colours, so that two lines differ in at least one of the two."""
 _COPY = "copy"
 
 
 class ImageFormat(enum.StrEnum):
-    """How a plot is written."""
-
     SVG = "svg"
     PNG = "png"
 
@@ -43,23 +41,24 @@ class Line:
 
 
 def can_plot() -> bool:
-    """Whether Matplotlib is installed."""
+    """True if Matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: ImageFormat) -> bytes:
-    """Times over outputs a thread, one line a memory path; the copy's time is a level. As figures 2 and 3.
+    """Plots times over outputs per thread, one line per memory path, with the copy's time as a level; like figures 2
+    and 3.
 
     Both scales are logarithmic: paths lie further apart than they did in the paper.
 
     Args:
         title: one line.
-        lines: x is the number of outputs a thread, 1 or more. A line without points is named and not drawn.
-        copy_ns: the copy's time in ns; None where it is not known.
-        image: how to write it.
+        lines: x is the number of outputs per thread, 1 or more. A line without points is named and not drawn.
+        copy_ns: the copy's time in ns; None if unknown.
+        image: file format.
 
     Returns:
-        The file's content; the same arguments give the same SVG.
+        The file's content; equal arguments give equal SVGs.
     """
     with _axes(title, "outputs per thread", image) as (axes, file):
         for index, line in enumerate(lines):
@@ -76,18 +75,19 @@ def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: 
 def plot_comparison(
     title: str, x_label: str, sizes: Sequence[str], lines: Sequence[Line], copies: Line, image: ImageFormat
 ) -> bytes:
-    """Times over sizes, one line a library, on a logarithmic scale; the copy is the floor. As figures 4 and 5.
+    """Plots times over sizes, one line per library, on a logarithmic scale, with the copy as the floor; like figures 4
+    and 5.
 
     Args:
         title: one line.
-        x_label: whose sizes, such as `filter (rows x columns)`.
-        sizes: in words, from left to right.
+        x_label: meaning of the sizes, such as `filter (rows x columns)`.
+        sizes: labels of the sizes, from left to right.
         lines: x is an index of `sizes`.
-        copies: the same of the device's own copy of as many bytes as the problem must move.
-        image: how to write it.
+        copies: line of the device's own copy of as many bytes as the problem must move.
+        image: file format.
 
     Returns:
-        The file's content; the same arguments give the same SVG.
+        The file's content; equal arguments give equal SVGs.
     """
     with _axes(title, x_label, image) as (axes, file):
         for index, line in enumerate(lines):
@@ -102,11 +102,11 @@ def plot_comparison(
 
 @contextlib.contextmanager
 def _axes(title: str, x_label: str, image: ImageFormat) -> Iterator[tuple[Axes, io.BytesIO]]:
-    """Axes to draw on, and the file that holds the plot afterwards."""
+    """Yields axes to draw on, and the file that holds the plot afterwards."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    # The user's own settings are left out, and the salt makes the identifiers in an SVG the same each time.
+    # The user's own settings are ignored, and the salt makes the identifiers in an SVG reproducible.
     settings = {"svg.hashsalt": "warpsmith", "svg.fonttype": "none", "font.size": 9.0}
     with style.context(settings, after_reset=True):
         figure = Figure(figsize=(8, 4), layout="constrained")
@@ -131,12 +131,11 @@ def _draw(axes: Axes, line: Line, index: int) -> None:
 
 
 def _coordinates(line: Line) -> tuple[list[float], list[float]]:
-    """Positions, and times in us."""
+    """X positions, and times in us."""
     return [x for x, _ in line.points], [ns / 1e3 for _, ns in line.points]
 
 
 def _gid(name: str) -> str:
-    """The identifier of a line in an SVG."""
     return "line-" + "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
@@ -150,11 +149,11 @@ def _label_powers_of_two(axes: Axes, largest: float) -> None:
 
 
 def _label_a_few_times(axes: Axes) -> None:
-    """Times in plain figures, several to each power of ten."""
+    """Labels times as plain numbers, several per power of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axes.get_ylim()
-    # Within a decade or so, 1, 2 and 5 alone may leave a single label.
+    # Within about a decade, 1, 2 and 5 alone may leave a single label.
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -17,57 +17,59 @@ from warpsmith.store.record import FailureKind
 from warpsmith.units import format_duration, format_rate, format_share, format_time
 
 LINE_EVERY_S = 5.0
-"""Seconds of tuning between two plain lines, where the best time does not improve."""
+"""Seconds of tuning between two plain lines while the best time does not improve."""
 REDRAW_S = 0.1
-"""Seconds of tuning between two drawings of a live display, which take 3 ms each."""
+"""Seconds of tuning between two redraws of a live display, which take 3 ms each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Where a run stands."""
+    """Progress of a run at one moment."""
 
     done: int
-    """Trials that count towards `total`: measured, failed and reused alike."""
+    """Number of trials that count towards `total`: measured, failed and reused alike."""
     total: int
-    """Trials after which the run ends."""
+    """Number of trials after which the run ends."""
     reused: int
-    """Trials of `done` that a store had already."""
+    """Number of trials in `done` that a store had already."""
     best_ns: float | None
-    """The shortest verified time so far; None before the first."""
+    """Nanoseconds of the shortest verified time so far; None before the first."""
     best: str
     """Family and config of the best; empty before the first."""
     failures: Mapping[FailureKind, int]
     elapsed_s: float
     time_left_s: float | None
-    """What `estimate_time_left` says; None where nothing is known yet."""
+    """Result of `estimate_time_left`; None if nothing is known yet."""
 
 
 class Progress(Protocol):
-    """What the tuner drives. `start` once a run, `update` after each trial, `stop` in the end whatever happened."""
+    """Progress display. The tuner calls `start` once per run, `update` after each trial, and `stop` at the end in any
+    case.
+    """
 
     def start(self, title: str, total: int, bytes_moved: int, copy_ns: float | None) -> None:
         """Announces a run.
 
         Args:
             title: problem and device, one line.
-            total: trials after which the run ends.
+            total: number of trials after which the run ends.
             bytes_moved: the problem's algorithmic bytes, for the rate.
-            copy_ns: the time in ns that the device takes to copy as many bytes; None where it was not measured.
+            copy_ns: time in ns that the device takes to copy as many bytes; None if it was not measured.
         """
 
     def update(self, snapshot: Snapshot) -> None:
-        """Shows where the run stands."""
+        """Shows the current state of the run."""
 
     def stop(self) -> None:
-        """Ends the display and leaves its last state on the screen. Does nothing where none was started."""
+        """Ends the display and leaves its last state on the screen. Does nothing if none was started."""
 
 
 def progress_for(stream: TextIO, quiet: bool) -> Progress:
-    """The display that suits `stream`, which is standard error as a rule: standard output belongs to results."""
+    """The display that suits `stream`, usually standard error: standard output is for results."""
     if quiet:
         return SilentProgress()
     console = Console(file=stream)
-    # The stream itself is asked: rich takes FORCE_COLOR for a terminal, and would move the cursor in a log file.
+    # The stream itself is queried: rich treats FORCE_COLOR as a terminal, and would move the cursor in a log file.
     if stream.isatty() and not console.is_dumb_terminal:
         return RichProgress(console)
     return PlainProgress(stream)
@@ -87,7 +89,9 @@ class SilentProgress:
 
 
 class PlainProgress:
-    """Lines for logs and pipes: one when the best time improves, else one every LINE_EVERY_S seconds of tuning."""
+    """Plain lines for logs and pipes: one when the best time improves, else one every LINE_EVERY_S seconds of
+    tuning.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -127,22 +131,22 @@ class PlainProgress:
 
 
 class RichProgress:
-    """A live display: a bar, the best so far, failures by kind. Colours as rich decides, so NO_COLOR is honoured."""
+    """Live display: a bar, the best so far, failures by kind. Rich chooses the colours, so NO_COLOR is honoured."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
         self._latest: Snapshot | None = None
         self._drawn_s = -math.inf
-        """Seconds of tuning at which the display was drawn."""
+        """Seconds of tuning at the last redraw."""
         self._title = ""
         self._scale = _Scale(bytes_moved=0, copy_ns=None)
 
     def start(self, title: str, total: int, bytes_moved: int, copy_ns: float | None) -> None:
         self._title = title
         self._scale = _Scale(bytes_moved, copy_ns)
-        # No refresh thread: a fork while it holds the console's lock would leave the child waiting for ever.
-        # Standard output stays as it is, since rich would send what is printed there to standard error.
+        # There is no refresh thread: a fork while it holds the console's lock would leave the child waiting for ever.
+        # Standard output stays unchanged, since rich would redirect what is printed there to standard error.
         self._live = Live(
             Group(Text(title, style="bold"), Text(f"{total} trials", style="dim")),
             console=self._console,
@@ -185,7 +189,7 @@ class RichProgress:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Scale:
-    """What a time is set against."""
+    """Reference values for a time."""
 
     bytes_moved: int
     copy_ns: float | None
@@ -212,14 +216,14 @@ def estimate_time_left(*, done: int, reused: int, total: int, elapsed_s: float, 
     """Seconds until all trials are done at the rate so far, or until the time limit, whichever is sooner.
 
     Args:
-        done: trials that count towards `total`, with those reused.
-        reused: trials of `done` that cost no time, and so say nothing of the rate.
+        done: trials that count towards `total`, including reused ones.
+        reused: trials of `done` that cost no time and so do not affect the rate.
         total: trials after which the run ends.
         elapsed_s: seconds since the run began.
         limit_s: seconds that the run may take; None for no limit.
 
     Returns:
-        None where neither a rate nor a limit is known.
+        None if neither a rate nor a limit is known.
     """
     bounds = []
     if limit_s is not None:
@@ -230,5 +234,5 @@ def estimate_time_left(*, done: int, reused: int, total: int, elapsed_s: float, 
 
 
 def format_failures(failures: Mapping[FailureKind, int]) -> str:
-    """Failures by kind as text, in the order in which a candidate meets them: `3 compile, 1 wrong`."""
+    """Failures by kind as text, in the order of a candidate's steps: `3 compile, 1 wrong`."""
     return ", ".join(f"{failures[kind]} {kind}" for kind in FailureKind if failures.get(kind))

@@ -14,40 +14,39 @@ from warpsmith.tuner.search.competition import Standing
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TuneReport:
-    """The result of a tuning run."""
+    """Result of a tuning run."""
 
     record: Record | None
-    """The winner as stored, or of a search by `method` the best of that family; None for a run under sanitizers."""
+    """The stored winner, or, in a search by `method`, that family's best; None for a run under sanitizers."""
     finalists: tuple[Trial, ...]
-    """The finalists with the times that they took in turns, the winner first."""
+    """Finalists with their times taken in turns, the winner first."""
     before: Trial | None
-    """What a look-up answered before the search, with its time in the same turns: the winner is never slower. None for
-    a run under sanitizers, and where that answer is not correct."""
+    """Program that a look-up returned before the search, with its time in the same turns; the winner is never slower.
+    None for a run under sanitizers, and if that program is not correct.
+    """
     tried: int
-    """Trials of this run, on all devices and by all tuners that shared it."""
+    """Number of trials of this run, on all devices and by all tuners that shared it."""
     others: int
-    """Those of `tried` that ran on further devices or in other tuners."""
+    """Number of `tried` trials that ran on further devices or in other tuners."""
     reused: int
-    """Trials of earlier runs that are still valid."""
+    """Number of trials of earlier runs that are still valid."""
     failures: Mapping[FailureKind, int]
-    """Failed trials by kind."""
     space_size: int | None
-    """Configurations of all families; None where a space is too large to be counted."""
+    """Number of configs of all families; None if a space is too large to be counted."""
     elapsed_s: float
-    """Duration of the run in seconds."""
     interrupted: bool
-    """Whether Ctrl-C ended the search."""
+    """True if Ctrl-C ended the search."""
     costs: Costs
-    """Time by stage."""
     overall: Record | None
-    """Of a search by `method`, the winner of another family, which is as fast or faster; None where `record` won."""
+    """Winner of another family that is as fast or faster, in a search by `method`; None if `record` won."""
     runners_up: tuple[Record, ...]
-    """The fastest of each family but that of the overall winner, by the families' names."""
+    """Fastest record of each family except the overall winner's, ordered by family name."""
     standings: tuple[Standing, ...]
-    """The kernel families that competed: first those that stayed to the end, then the others, with when and why they
-    were given up."""
+    """Kernel families that competed: first those that stayed to the end, then the others, with when and why they
+    left.
+    """
     part_failures: tuple[PartFailure, ...] = ()
-    """The parts of the run that failed, such as a stage of a pipeline; the run went on without them."""
+    """Parts of the run that failed, such as a stage of a pipeline; the run continued without them."""
 
     def spec(self) -> dict[str, Any]:
         """The report as JSON values, without the winner and the finalists."""

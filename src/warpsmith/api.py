@@ -1,4 +1,4 @@
-"""The functions of the public API. Each imports what it needs when it is called: `import warpsmith` is quick."""
+"""Functions of the public API. Each imports what it needs when it is called, so that `import warpsmith` is fast."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ def tune(
     """Searches for the fastest correct kernel for `problem`, and stores the winner and every trial.
 
     Each candidate is compiled, verified element by element against float64, and timed. The winner is verified again on
-    fresh data and timed in turns with the other finalists, with what `plan` answered before, than which it is never
-    slower, with a plain copy and with the other libraries that are installed. The store keeps the fastest of each
-    family beside it, timed in the same turns unless a time limit or Ctrl-C ended the search.
+    fresh data and timed in turns with the other finalists, a plain copy, the other installed libraries, and the kernel
+    that `plan` returned before. The winner is never slower than that kernel. The store keeps the fastest of each family
+    beside it, timed in the same turns unless a time limit or Ctrl-C ended the search.
 
     Args:
-        problem: what is to be computed.
-        device: `auto` (the first GPU, or the host where there is none), `cuda:I`, `host`, or `all` GPUs here.
+        problem: problem to tune.
+        device: `auto` (the first GPU, or the host if there is none), `cuda:I`, `host`, or `all` GPUs here.
         trials: number of trials in the store at the end of the run; those of earlier runs count.
-        time_limit: seconds of searching, counted from when the device and the float64 reference are ready. Whatever the
-            limit, the best two of what is known are timed first; verifying and timing the finalists comes after it.
+        time_limit: seconds of search, counted from when the device and the float64 reference are ready. Whatever the
+            limit, the two likeliest known candidates are timed first; verifying and timing the finalists comes on top.
         seed: seed of the search and of the test data.
         sampler: `additive`, or one of Optuna's: `tpe`, `gp`, `cmaes`, `random`.
-        method: `auto` for all families, or the name of the only one that is searched. Its best then becomes the winner
-            only where it is faster than what `plan` answered before, which is timed in the same turns.
+        method: `auto` for all families, or the name of the only family to search. Its best then becomes the winner
+            only if it is faster than the kernel that `plan` returned before, which is timed in the same turns.
         store: file or database URL to write to; None for WARPSMITH_STORE, or the user's own file.
 
     Returns:
         The stored winner, or with `method` that family's best; trials, failures, and the time of each stage.
 
     Raises:
-        BadArgument: an unknown device, sampler or method, a problem that it cannot solve, or an option out of range.
+        BadArgument: unknown device, sampler or method, a problem that the method cannot solve, or an invalid option.
         CompileError: the compiler is missing.
         DeviceError: the device is not available, or failed.
         MissingExtra: warpsmith was installed without its extra `tune`.
         StoreError: the store cannot be opened or written.
-        TuningFailed: no candidate was correct, with the reasons by family; other parts that fail are in the report.
+        TuningFailed: no candidate was correct; the message has the reasons by family. The report has other failures.
     """
     from warpsmith.extras import Extra, require
 
@@ -89,39 +89,39 @@ def plan(
 ) -> Plan:
     """Looks up the best stored kernel for `problem`, compiles and loads it. Never searches.
 
-    Where nothing fits in the store, the plan runs the default configuration of a kernel family that can solve the
-    problem; `plan.match.kind` says how the answer was found. Where this problem was not tuned, but others with several
-    families were, their times choose the family, if that has proved better for those problems; `plan.match.reasons`
-    says so.
+    If no stored kernel fits, the plan runs the default configuration of a kernel family that can solve the problem;
+    `plan.match.kind` says how the kernel was found. If this problem was not tuned, but several families were timed on
+    other problems, these times choose the family, provided that this proved better for those problems;
+    `plan.match.reasons` says so.
 
-    A second call for an equal problem, device, method and store gives the same plan, in 2 us, until a store's file
-    changes: what this process writes is seen at once, what another one writes within 5 ms. Of a store on a server
-    nothing is remembered.
+    A second call with an equal problem, device, method and store returns the same plan, in 2 us, until a store's file
+    changes. Changes by this process are seen at once, changes by another one within 5 ms. Plans from a store on a
+    server are not cached.
 
     Args:
-        problem: what is to be computed.
-        device: `auto` (the first GPU, or the host where there is none), `cuda:I` or `host`.
-        method: `auto`, or the name of a kernel family: the best that is known of it, else its default.
+        problem: problem to compute.
+        device: `auto` (the first GPU, or the host if there is none), `cuda:I` or `host`.
+        method: `auto`, or the name of a kernel family: its fastest known kernel, else its default.
         store: file or database URL to search first; then the user's own file and the shipped store are searched. None
             for WARPSMITH_STORE.
-        verify: which answers are checked on this device before they are relied on: `first`, those that were not tuned
-            for this problem here, once for each program; `always`, stored winners too; `never`. None for
-            WARPSMITH_VERIFY, or `first`. About a thousand results are compared with float64 sums, on random data when
-            the plan is made, or on those of its first call where that would take long, or much of the free memory.
+        verify: kernels to check on this device before they are relied on: `first`, those that were not tuned for this
+            problem here, once per program; `always`, stored winners too; `never`. None for WARPSMITH_VERIFY, or
+            `first`. About a thousand results are compared with float64 sums. The data are random ones when the plan is
+            made, or those of the plan's first call if random data would take long, or much of the free memory.
 
     Returns:
         A callable: `y = plan(x, w)`. `plan.verified` says what was checked.
 
     Raises:
-        BadArgument: an unknown device or method, or a problem that no kernel family can solve, or not the one that
-            `method` names.
+        BadArgument: the device or method is unknown, or no kernel family, or not the one that `method` names, can solve
+            the problem.
         CompileError: the compiler is missing, or refused the kernel.
         DeviceError: the device is not available, or failed.
         StoreError: a store cannot be read.
-        WrongResult: every program that could answer gave wrong results.
+        WrongResult: every program that could solve the problem gave wrong results.
 
     Warns:
-        WrongProgram: a program gave wrong results; the next answer took its place, and none answers with it again.
+        WrongProgram: a program gave wrong results; the next best one took its place, and it is not used again.
         StaleTiming: the stored time was taken with another driver, toolkit or library; the result is not affected.
     """
     return _planner()(problem, device, store, method, verify)
@@ -129,7 +129,7 @@ def plan(
 
 @cache
 def _planner() -> Callable[[Problem, str, str | None, str, str | None], Plan]:
-    """What makes plans, imported once: Python takes 0.6 us to find that an import is done already."""
+    """The function that makes plans, imported once: Python takes 0.6 us to find that an import was already done."""
     from warpsmith.plans.make import plan as make
 
     return make
@@ -143,18 +143,18 @@ def training_step(
     store: str | None = None,
     verify: str | None = None,
 ) -> TrainingStep:
-    """The forward pass of a layer and both gradients, which may share what they have in common.
+    """Makes the forward pass of a layer and both gradients, which may share spectra.
 
-    In the frequency domain each pass transforms two of x, w and dy. A step that keeps their spectra transforms each
-    once: three forward transforms in place of six. All passes are then of one basis size, that with the least sum of
-    stored times; each by the fastest that is stored of the families on it, else by their default. Never searches:
-    `tune` the three passes first. A new step with memory of its own is made at each call: make one for each layer.
+    In the frequency domain each pass transforms two of x, w and dy. A step that keeps their spectra transforms each of
+    them once: three forward transforms in place of six. All passes then have one basis size, the one with the least sum
+    of stored times. Each pass runs the fastest stored kernel of a family with this size, or that family's default.
+    Never searches: `tune` the three passes first. Each call makes a new step with its own memory: make one per layer.
 
     Args:
-        layer: the forward pass; its `workspace` is the most that the kept spectra and a call's scratch memory may take.
+        layer: the forward pass; its `workspace` limits the kept spectra and a call's scratch memory.
         device: as for `plan`.
-        reuse: whether spectra are kept. None: where that is expected to be faster than the three plans, which
-            `step.choice` tells with its grounds: stored times where all are known, else a model of a large GPU.
+        reuse: keep the spectra. None keeps them if that is expected to be faster than three plans; `step.choice` gives
+            the grounds: stored times if all are known, else a model of a large GPU.
         store: as for `plan`.
         verify: as for `plan`. A step that keeps spectra is checked when it is made, all of its programs on random data.
 
@@ -178,16 +178,16 @@ def training_step(
 
 
 def query(problem: Problem, device: str = "auto", *, method: str = AUTO, store: str | None = None) -> Match:
-    """Finds the answer that `plan` would run, without compiling it.
+    """Finds the kernel that `plan` would run, without compiling it.
 
     Args:
-        problem: what is to be computed.
+        problem: problem to compute.
         device: as for `plan`.
         method: as for `plan`.
         store: as for `plan`.
 
     Returns:
-        The kind of match, the program with its CUDA text, and the stored record with its times, where there is one.
+        The kind of match, the program with its CUDA source, and the stored record with its times, if there is one.
 
     Raises:
         BadArgument: as for `plan`.
@@ -208,7 +208,7 @@ def export(
     archs: tuple[str, ...] = (),
     store: str | None = None,
 ) -> ExportReport:
-    """Writes stored winners as a bundle: CUDA text, machine code, and a manifest with checksums.
+    """Writes stored winners as a bundle: CUDA sources, machine code, and a manifest with checksums.
 
     Args:
         problems: problems whose winners are exported, for every device that has one; None for all stored winners.
@@ -220,7 +220,7 @@ def export(
         The number of kernels and cubins that were written, and a line for each that was left out.
 
     Raises:
-        BadArgument: an unknown architecture.
+        BadArgument: an architecture is unknown, or an argument is of the wrong type.
         BundleError: the folder cannot be written, or holds other files.
         NothingStored: a problem has no stored winner, or nothing is stored at all.
         StoreError: a store cannot be read.
@@ -238,7 +238,9 @@ def export(
 
 
 def _problems(given: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Raises BadArgument where they are no problems; one problem alone is not several."""
+    """The problems as a tuple. Raises BadArgument for anything but a collection of problems, also for a single
+    problem.
+    """
     if isinstance(given, Problem) or not isinstance(given, Iterable) or isinstance(given, str):
         raise BadArgument(f"export takes problems as a list, such as [Filter2d(...)], or None for all; got {given!r}")
     return tuple(map(checked_problem, given))
@@ -264,7 +266,7 @@ def load_bundle(folder: str | Path) -> Bundle:
     Needs neither a store nor the packages of the tuner (optuna, sqlalchemy, jinja2).
 
     Args:
-        folder: what `export` wrote.
+        folder: folder that `export` wrote.
 
     Returns:
         The bundle; `bundle.plan(problem)` makes one of its kernels callable.

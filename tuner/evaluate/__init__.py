@@ -1,1 +1,1 @@
-"""From a compiled candidate to a measurement: verified against float64, then timed, on a device of its own."""
+"""Evaluation of compiled candidates: verification against float64, then timing, in a process of their own."""

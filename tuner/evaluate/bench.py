@@ -1,4 +1,4 @@
-"""Verified and timed: candidates in a worker process that may die."""
+"""Bench that verifies and times candidates in a worker process, which a candidate may kill."""
 
 from __future__ import annotations
 
@@ -30,32 +30,36 @@ from warpsmith.tuner.workers.job import Job
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 _SHARE_OF_MEMORY = 2
-"""A worker takes one part in so many of the machine's memory at most: a shared machine has other users."""
+"""Divisor of the machine's memory that bounds a worker's memory: a shared machine has other users."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""Of NumPy's products: references are made by a thread a core, each with products of its own, and OpenBLAS has one set
-of threads for all callers, who wait for it. On two cores the reference of layer L4 took 3.5 s so, forward, and takes
-0.4; the gradient of its weights 14.4 and 1.2."""
+"""Environment that limits NumPy's matrix products to one OpenBLAS thread. References are computed by one thread per
+core, and each calls its own products, but OpenBLAS has one thread pool for all callers, who then wait for it. On two
+cores the fprop reference of layer L4 took 3.5 s with the pool and takes 0.4 s without; its weight gradient took 14.4 s
+and takes 1.2 s.
+"""
 
 T = TypeVar("T")
 
 
 class Bench:
-    """One problem on one device, in a worker process that is opened on its first job, and again whenever a candidate
-    kills it. For one thread, but for `interrupt`.
+    """Evaluates candidates of one problem on one device, in a worker process.
+
+    The worker is opened by its first job, and again after a candidate kills it. Only one thread may use a bench, except
+    that any thread may call `interrupt`.
 
     Args:
-        device: where candidates run.
-        compiler: of the kernels that verify them there.
-        problem: what they compute.
-        seed: of the inputs.
-        policy: of the timings.
-        deadlines: how long anything may take.
+        device: device that candidates run on.
+        compiler: compiler of the kernels that verify results on the device.
+        problem: problem that candidates solve.
+        seed: seed of the inputs.
+        policy: timing policy.
+        deadlines: time limits of the jobs.
         sanitize: run under the sanitizers, without guards of our own.
-        lock_file: what stands for the device where another bench uses it too; see `DeviceLock`.
+        lock_file: lock file of the device, if another bench uses it too; see `DeviceLock`.
         finals: verify all candidates on stress data, however large the problem.
-        judge: of inputs, results and libraries; None for the operation's.
-        worker: a process of somebody else's, who ends it; None for one of its own. Whatever device and libraries it
-            has loaded stay loaded: to start one takes 2 s, and to import PyTorch there 6.
+        judge: supplies inputs, checks and peer libraries; None for the operation's own judge.
+        worker: process owned and ended by the caller; None to start one. Its device and imported libraries stay
+            loaded: starting a process takes 2 s, and importing PyTorch in it 6 s.
     """
 
     def __init__(
@@ -85,26 +89,27 @@ class Bench:
 
     @property
     def is_open(self) -> bool:
-        """Whether `opened` is known; it stays so. From any thread."""
+        """True once `opened` is known, and from then on. Any thread may read it."""
         return self._opened is not None
 
     @property
     def faults(self) -> tuple[PartFailure, ...]:
-        """What went wrong when the device was opened, and was made good in another way."""
+        """Parts that failed while the device was opened and were replaced by another way."""
         return () if self._opened is None else self._opened.faults
 
     @property
     def opened(self) -> Opened:
-        """What is known of the device once it is open; opens it. Raises DeviceError where that fails."""
+        """Facts about the device once it is open. Opens it if needed; raises DeviceError if that fails."""
         if self._opened is None:
             self._ensure_open()
         assert self._opened is not None
         return self._opened
 
     def open_ahead(self) -> None:
-        """Begins to open the device, in a thread, so that the caller can do something else meanwhile.
+        """Starts opening the device in a background thread.
 
-        Who needs it then waits; what goes wrong is met by that one, who tries again.
+        A later caller that needs the device waits for this thread. If the thread fails, that caller tries again and
+        gets the error.
         """
         self._ahead = threading.Thread(target=self._open_quietly, daemon=True)
         self._ahead.start()
@@ -129,8 +134,8 @@ class Bench:
             ) from None
 
     def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:
-        """Verifies and times one candidate; a candidate that kills or hangs the worker is a failure of its own."""
-        self._ensure_open()  # ahead of the clock
+        """Verifies and times one candidate. If it kills or hangs the worker, the result is a Failure."""
+        self._ensure_open()  # opening does not count against the candidate
         start = time.monotonic()
         job = Evaluate(program, compiled.binaries, self._open.policy, best_ns)
         answer = self._call(job, self._deadlines.of_run(self._fastest_s))
@@ -139,31 +144,31 @@ class Bench:
         if isinstance(evaluated.outcome, Measurement):
             self._fastest_s = min(took, self._fastest_s or took)
         elif evaluated.outcome.kind is FailureKind.OUT_OF_BOUNDS:
-            self._worker.kill()  # it wrote where it should not, and nobody knows where else
+            self._worker.kill()  # it wrote out of bounds, perhaps elsewhere too
         return evaluated
 
     def renew(self, seed: int) -> None:
-        """Draws fresh inputs for the finals, for this worker and for any that follows it."""
+        """Draws fresh inputs for the finals, in this worker and in any that replaces it."""
         self._open = dataclasses.replace(self._open, seed=seed, finals=True)
         if self._worker.alive:
-            # One that dies of it is opened again by the next job, with the new seed.
+            # If renewing kills the worker, the next job opens it again with the new seed.
             with contextlib.suppress(WorkerDied, DeadlinePassed):
                 self._worker.call(Renew(seed), self._deadlines.setup_s)
 
     def copy_timing(self) -> Timing | Failure:
-        """How long the device takes to copy as many bytes as the problem must move."""
+        """Time of the device's own copy of as many bytes as the problem must move."""
         return self._call(TimeCopy(self._open.policy), self._deadlines.setup_s)
 
     def prepare_peers(self) -> None:
-        """Loads the other libraries ahead of `side_by_side`; one that brings the worker down is met there again."""
+        """Loads the other libraries ahead of `side_by_side`. A library that kills the worker here fails again there."""
         self._call(PreparePeers(), self._deadlines.setup_s)
 
     def side_by_side(self, contenders: tuple[Contender, ...], *, peers: bool = True) -> InTurns | Failure:
-        """Times verified candidates in turns beside the device's copy and, as `peers` says, the other libraries."""
+        """Times verified candidates in turns beside the device's copy and, if `peers` is set, the other libraries."""
         return self._call(SideBySide(contenders, self._open.policy.for_finalists(), peers), self._deadlines.setup_s)
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained | Failure:
-        """How long a verified candidate takes once it has run for so many seconds."""
+        """Time of a verified candidate after it has run for `seconds`."""
         return self._call(Sustain(contender, seconds), self._deadlines.setup_s + seconds)
 
     def _call(self, job: Job[T], deadline_s: float) -> T | Failure:
@@ -178,30 +183,30 @@ class Bench:
             self._worker.kill()
             return Failure(FailureKind.OUT_OF_MEMORY, str(error))
         except DeviceError as error:
-            self._worker.kill()  # after a fault the device is of no more use to that process
+            self._worker.kill()  # after a fault that process can no longer use the device
             return Failure(FailureKind.CRASH, str(error))
 
     def interrupt(self) -> None:
-        """Ends whatever runs now, from any thread; the next candidate finds a fresh worker."""
+        """Aborts the running job. Any thread may call it; the next candidate gets a fresh worker."""
         self._worker.interrupt()
 
     def close(self) -> None:
         while self._ahead is not None and self._ahead.is_alive():
-            self.interrupt()  # again where it struck before the process was there
+            self.interrupt()  # again, in case the process had not started yet
             self._ahead.join(0.1)
         if not self._is_lent:
             self._worker.close()
 
 
 def device_worker(environment: Mapping[str, str] | None = None) -> Worker:
-    """A process for a device, that may take its share of the machine's memory, with these variables beside this
-    process's own.
+    """Creates a worker process for a device, limited to its share of the machine's memory. `environment` is added to
+    this process's environment variables.
     """
     return Worker({**_ONE_THREAD, **(environment or {})}, memory_bytes() // _SHARE_OF_MEMORY)
 
 
 def _own_worker(*, sanitize: bool) -> Worker:
-    # The sanitizers map terabytes that they never touch.
+    # The sanitizers map terabytes of address space that they never touch, so no memory limit applies.
     return Worker(HostCompiler(sanitize=True).sanitizer_environment()) if sanitize else device_worker()
 
 

@@ -1,4 +1,4 @@
-"""Device memory for operands, with canaries wherever a kernel has no business to write."""
+"""Device buffers of operands, surrounded by canaries that detect out-of-bounds writes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.strips import for_each_strip
 
 GUARD_BYTES = 64 * 1024
-"""Canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is seen."""
+"""Bytes of canaries on each side of a buffer: seven rows of the paper's image, so that an index one row off is
+detected.
+"""
 POISON = 0xFF
-"""Fills outputs, guards and what lies between rows: as a float it is NaN, so that reading it shows in the result."""
+"""Fill byte of outputs, guards and gaps between rows. As a float it is NaN, so reading it shows in the result."""
 _AT_ONCE = 1 << 28
-"""Bytes of an operand that are laid out on the host at once; of larger ones an image after the other is."""
+"""Bytes of an operand that are laid out on the host at once. Larger operands are laid out one image at a time."""
 _ALIGNMENT = 512
-"""Bytes: of the buffers of an operand. cuMemAlloc gives as much, and textures need it
-(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)."""
+"""Bytes of alignment of an operand's buffers. cuMemAlloc gives as much, and textures need it
+(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT).
+"""
 
 
 def poisons(dtype: DType) -> tuple[int, ...]:
-    """The bytes to fill an output with, a run each, so that an element that was never written is wrong in one of them.
+    """Fill bytes of an output, one run each, so that an element that is never written is wrong in at least one run.
 
-    NaN is no result of a filter; among integers every value is, so they take two runs.
+    A filter never returns NaN, so one run suffices for floats. Integers have no such value and take two runs.
     """
     return (POISON, 0x00) if dtype is DType.UINT8 else (POISON,)
 
 
 class GuardedBuffer:
-    """Device memory of an operand between two guards, in the operand's own layout.
+    """Device memory of one operand between two guards, in the operand's own layout.
 
     Args:
         runtime: the device.
-        operand: what lies in it.
-        guard_bytes: of each guard.
-        within: memory of as many bytes to lie in; None to allocate it. Raises OutOfMemory.
+        operand: operand stored in the buffer.
+        guard_bytes: bytes of each guard.
+        within: existing allocation of the same size to use; None to allocate one, which may raise OutOfMemory.
     """
 
     def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int, within: Allocation | None = None) -> None:
@@ -53,12 +56,12 @@ class GuardedBuffer:
         self.poison()
 
     def poison(self, byte: int = POISON) -> None:
-        """Fills the buffer and its guards."""
+        """Fills the buffer and its guards with `byte`."""
         self.filled_with = byte
         self._runtime.fill(self._allocation.address, byte, self._allocation.nbytes)
 
     def upload(self, values: NDArray[Any]) -> None:
-        """Writes the elements, of the operand's shape, and leaves what lies between rows as it is filled."""
+        """Writes the elements, given in the operand's shape. Gaps between rows keep their fill byte."""
         if self._operand.is_in_row_order and values.flags.c_contiguous:
             self._runtime.upload(self.address, values)
             return
@@ -71,17 +74,17 @@ class GuardedBuffer:
 
     @property
     def _is_by_images(self) -> bool:
-        """Whether the parts of the first axis are uploaded one after the other: to lay out all at once takes as much of
-        the host's memory again.
+        """True if the slices of the first axis are uploaded one by one. Laying out all of them at once would double the
+        host memory in use.
         """
         strides = self._operand.strides
         return self.nbytes > _AT_ONCE and len(strides) > 1 and strides[0] == max(strides)
 
     def _upload_part(self, values: NDArray[Any], strides: tuple[int, ...], first: int, nbytes: int) -> None:
-        """Writes elements with these strides into the bytes from `first` on."""
+        """Writes elements with the given byte strides, from byte `first` of the buffer on."""
         memory = np.full(nbytes, self.filled_with, np.uint8)
         laid_out = np.ndarray(values.shape, numpy_dtype(self._operand.dtype), memory, strides=strides)
-        # Strips along the axis with far steps in both reach each cache line once.
+        # Strips along the axis that has long strides in both arrays touch each cache line once.
         axes = zip(values.shape, strides, values.strides, strict=True)
         steps = [min(step, its) if size > 1 else 0 for size, step, its in axes]
         target, source = (np.moveaxis(each, int(np.argmax(steps)), 0) for each in (laid_out, values))
@@ -89,11 +92,11 @@ class GuardedBuffer:
         def lay_out(rows: slice) -> None:
             target[rows] = source[rows]
 
-        for_each_strip(len(target), source[0].nbytes, lay_out)  # 1 GiB of channels to be last took 5 s on one core
+        for_each_strip(len(target), source[0].nbytes, lay_out)  # converting 1 GiB to channels-last took 5 s on one core
         self._runtime.upload(self.address + first, memory)
 
     def download(self) -> tuple[NDArray[Any], str]:
-        """The elements in row order, and what was written between rows, in words; empty where nothing was."""
+        """The elements in row order, and a message about bytes written between rows, empty if there are none."""
         dtype = numpy_dtype(self._operand.dtype)
         if self._operand.is_in_row_order:
             result = np.empty(self._operand.shape, dtype)
@@ -108,7 +111,7 @@ class GuardedBuffer:
         return result, f"{written} bytes written between the rows" if written else ""
 
     def damage(self) -> str:
-        """Which guard was written to, in words; empty where none was."""
+        """Message about the first guard that was overwritten; empty if none was."""
         guard = np.empty(self.guard_bytes, dtype=np.uint8)
         for side, address in self.guards:
             self._runtime.download(guard, address)
@@ -118,30 +121,33 @@ class GuardedBuffer:
 
     @property
     def guards(self) -> tuple[tuple[str, int], ...]:
-        """On which side of the buffer each guard lies, and its address; none where they have no bytes."""
+        """The side and device address of each guard; empty if the guards have no bytes."""
         if not self.guard_bytes:
             return ()
         return ("before", self._allocation.address), ("after", self.address + self.nbytes)
 
     def free(self) -> None:
-        """Gives the memory back, where it was allocated for this buffer alone."""
+        """Frees the memory if this buffer allocated it."""
         if self._is_owner:
             self._runtime.free(self._allocation)
 
     def difference(self, values: NDArray[Any]) -> str:
-        """How its elements differ from `values`, or what was written between them, in words; empty where neither is."""
+        """Message about bytes between rows that were overwritten, or else about elements that differ from `values`;
+        empty if there are neither.
+        """
         there, between = self.download()
         changed = int(np.count_nonzero(there.reshape(-1).view(np.uint8) != values.reshape(-1).view(np.uint8)))
         return between or (f"{changed} bytes changed" if changed else "")
 
     def _elements(self, memory: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The operand's elements in a copy of its memory."""
+        """View of a host copy of the buffer as the operand's elements."""
         return np.ndarray(self._operand.shape, dtype, memory, strides=self._operand.strides)
 
 
 class GuardedSets:
-    """Several buffers of one operand, each between guards of its own, in one allocation: one fill reaches all of them,
-    where one each would take 1 ms for 256. Raises OutOfMemory.
+    """Several buffers of one operand in one allocation, each between its own guards.
+
+    One fill reaches all of them; a fill for each of 256 buffers would take 1 ms. Raises OutOfMemory.
     """
 
     def __init__(self, runtime: Runtime, operand: Operand, guard_bytes: int, count: int) -> None:
@@ -155,11 +161,9 @@ class GuardedSets:
         ]
 
     def poison(self) -> None:
-        """Fills all buffers and their guards with POISON."""
         self._runtime.fill(self._allocation.address, POISON, self._allocation.nbytes)
         for buffer in self.buffers:
             buffer.filled_with = POISON
 
     def free(self) -> None:
-        """Gives the memory back."""
         self._runtime.free(self._allocation)

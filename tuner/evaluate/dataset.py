@@ -1,4 +1,4 @@
-"""Inputs of a problem on a device, and what is made of them held against their reference."""
+"""Inputs of a problem on a device, with their float64 reference and the check of results against it."""
 
 from __future__ import annotations
 
@@ -33,35 +33,37 @@ from warpsmith.tuner.operations.reference import Operands, References
 from warpsmith.tuner.operations.registry import judge_of
 
 Draw = Callable[[], Operands]
-"""Gives the same inputs each time."""
+"""Function that returns the same inputs at each call."""
 KEPT_BYTES = 1 << 20
-"""Inputs up to this size stay in the host's memory, where the reference does not: kernels may take them by value."""
+"""Bytes of an input up to which it stays in host memory even if the reference lies on the device: kernels may take it
+by value.
+"""
 
 
 class Dataset:
-    """One draw of inputs in one or more sets of buffers, all alike, with guarded outputs and their float64 reference.
+    """One draw of inputs in one or more identical sets of buffers, with guarded outputs and a float64 reference.
 
     Args:
         runtime: the device.
-        problem: what is computed.
-        sets: of buffers.
-        guard_bytes: on each side of a buffer.
-        compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
+        problem: problem to compute.
+        sets: number of buffer sets.
+        guard_bytes: bytes of guard on each side of a buffer.
+        compiler: compiler of the kernels that verify results on the device; None to verify on the host. If they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
-        draw: gives the inputs, the same ones at each call: large ones are drawn again where they are needed.
-        slack: how many times the error bound a result may be off on these inputs.
-        judge: what the results must be; None for the operation's.
-        lock: held while inputs go to the device, where another process times on it.
-        checks: compare a sample of a reference that is made on the device with the host's.
-        verifies_there: whether results are verified on the device, if `compiler` allows it; False to do so only where
-            the host cannot make the reference.
-        makes_there: whether the reference is made on the device, if it can be; None where the host takes long.
-        faults: takes ways of making the reference that fail, for which others take their place.
+        draw: returns the inputs, the same ones at each call; large inputs are drawn again when they are needed.
+        slack: factor on the error bound for these inputs.
+        judge: says what the results must be; None for the operation's own judge.
+        lock: held while inputs go to the device, if another process times on it.
+        checks: compare a sample of a reference computed on the device with the host's.
+        verifies_there: verify results on the device if `compiler` allows it; False to do so only if the host cannot
+            compute the reference.
+        makes_there: compute the reference on the device if possible; None to do so only if the host takes long.
+        faults: collects ways of computing the reference that failed and were replaced by another way.
 
     Raises:
         OutOfMemory: the buffers do not fit.
         DeviceError: the device failed.
-        Exception: whatever the last way of making the reference raises.
+        Exception: whatever the last way of computing the reference raises.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Dataset:
         self._runtime, self._outputs = runtime, problem.outputs
         self._problem, self._slack = problem, slack
         self.has_state = any(operand.role is Role.STATE for operand in problem.operands)
-        """Whether a run changes what the next one reads."""
+        """True if a run changes data that the next run reads."""
         self._verifiers: dict[str, DeviceVerifier] = {}
         self._references: References = {}
         self._made: DeviceReference | None = None
@@ -101,14 +103,16 @@ class Dataset:
             ]
             if compiler is not None and verifies_there:
                 self._verifiers = self._made_verifiers(compiler)
-                if makes_there is None:  # of a small problem the host takes less than a compilation
+                if makes_there is None:  # for a small problem the host takes less time than a compilation
                     makes_there = not is_quick(problem, QUICK_TERMS, self._judge)
                 self._made = self._made_reference(compiler) if makes_there else None
             self.draw(draw, checks=checks)
             self._opened = opened.pop_all()
 
     def _made_verifiers(self, compiler: Compiler) -> dict[str, DeviceVerifier]:
-        """A verifier for each output, or none at all: memory is looked at by all of them or from the host."""
+        """One verifier per output. If any of them cannot be made, an empty dict, because all buffers are checked either
+        on the device or on the host.
+        """
         names, made = [output.name for output in self._outputs], {}
         for output in self._outputs:
             bound = self._judge.error_bound(self._problem, output)
@@ -120,7 +124,7 @@ class Dataset:
         return made
 
     def _made_reference(self, compiler: Compiler) -> DeviceReference | None:
-        """What computes the reference on the device; None where nothing can."""
+        """Kernels that compute the reference on the device; None if there are none or they fail."""
         kernels = self._judge.kernels(self._problem)
         if kernels is None or kernels.why_not(self._problem) or not self._verifiers:
             return None
@@ -137,18 +141,19 @@ class Dataset:
 
     @property
     def is_made_on_device(self) -> bool:
-        """Whether the reference is computed on the device, and lies there alone."""
+        """True if the reference is computed on the device and lies only there."""
         return self._made is not None
 
     @property
     def operands(self) -> Operands:
-        """The inputs; all of them are drawn again where some are so large that they are not kept."""
+        """The inputs. If some are too large to be kept, all of them are drawn again."""
         return self._draw() if self._kept.keys() < self._names else self._kept
 
     def draw(self, draw: Draw, *, checks: bool = False) -> None:
-        """Takes other inputs, and makes their reference, with `checks` one that a sample is compared of.
+        """Replaces the inputs and computes their reference.
 
-        Where the device fails to make it the host does, and the other way round. Raises what the last one raises.
+        With `checks`, a sample of a reference computed on the device is compared with the host's. If the device fails,
+        the host computes the reference, and the other way round. Raises the exception of the last way.
         """
         operands = draw()
         self._draw, self._names = draw, operands.keys()
@@ -173,7 +178,7 @@ class Dataset:
             self._draw_there(operands, checks=checks)
             return
         self._kept = operands
-        # An error is told in units of the scale, so that a larger one gives room.
+        # An error is divided by the scale, so a larger scale allows a larger error.
         self._references = {
             name: each if self._slack == 1.0 else dataclasses.replace(each, scale=each.scale * self._slack)
             for name, each in exact.items()
@@ -193,7 +198,7 @@ class Dataset:
                 self._made.check(self._judge.samples(self._problem, operands, indices))
 
     def upload(self) -> None:
-        """Writes the inputs, the guards and the reference, whatever has become of them."""
+        """Writes the inputs, the guards and the reference again."""
         self._upload(self.operands)
 
     def _upload(self, operands: Operands) -> None:
@@ -210,14 +215,12 @@ class Dataset:
             verifier.remember_inputs()
 
     def restore(self) -> None:
-        """The same where something of it has changed, which a wrong kernel may have done."""
+        """Uploads everything again if something changed, for example through a wrong kernel."""
         if not self._is_intact():
             self.upload()
 
     def _is_intact(self) -> bool:
-        """Whether all is known to be as it was written: to tell takes a device that looks, and is worth it where
-        computing takes long.
-        """
+        """True if nothing on the device changed. Checking this pays only if the reference was computed there."""
         if self._made is None:
             return False
         verifier = self._verifiers[self._problem.output.name]
@@ -225,7 +228,7 @@ class Dataset:
         return not verifier.changed_inputs() and verifier.reference_sums() == self._sums and not any(guards)
 
     def error_of(self, result: NDArray[Any]) -> float:
-        """The largest scaled error of a result that somebody else computed of the same inputs."""
+        """Largest scaled error of a result that another library computed from the same inputs."""
         output = self._problem.output
         if self._made is None:
             bound = self._judge.error_bound(self._problem, output)
@@ -236,7 +239,9 @@ class Dataset:
             return self._verifiers[output.name].findings(POISON).max_error
 
     def bound(self, executable: Executable, workspaces: Callable[[], Mapping[str, int]]) -> Work:
-        """What runs a program on buffer set i; `workspaces` gives the addresses of each set's."""
+        """Function that runs a program on buffer set i. `workspaces` is called once per set and returns workspace
+        addresses.
+        """
         by_value = executable.program.by_value
         given = self._kept if by_value <= self._kept.keys() else self.operands
         values = {name: array.tobytes() for name, array in given.items() if name in by_value}
@@ -251,7 +256,7 @@ class Dataset:
         return run
 
     def check(self, run: Work) -> float | Failure:
-        """Runs on set 0. The largest scaled error of right results, or what is wrong with them."""
+        """Runs on set 0 and returns the largest scaled error of right results, or the failure."""
         error = 0.0
         for byte in dict.fromkeys(each for output in self._outputs for each in poisons(output.dtype)):
             self._fill(self._sets[0], byte)
@@ -265,20 +270,20 @@ class Dataset:
         return error
 
     def _fill(self, buffers: Mapping[str, GuardedBuffer], byte: int) -> None:
-        """Fills a set's outputs; state is what it was at first."""
+        """Fills the outputs of a set with `byte`; state outputs get their initial values."""
         for output in self._outputs:
             buffers[output.name].poison(byte)
             if output.role is Role.STATE:
                 buffers[output.name].upload(self.operands[output.name])
 
     def _checked(self, output: Operand, byte: int) -> float | Failure:
-        """The same of one result of set 0, which was filled with `byte`."""
+        """Checks one result of set 0, which was filled with `byte` before the run."""
         verifier = self._verifiers.get(output.name)
         found = verifier.findings(byte) if verifier else None
         return found.max_error if found and found.right else self._looked_at(output, 0, found)
 
     def poison_results(self) -> None:
-        """Fills the results of all sets, so that what a run does not write there is found."""
+        """Fills the results of all sets, so that elements that a run does not write are detected."""
         for output in self._outputs:
             self._memory[output.name].poison()
         if self.has_state:
@@ -286,9 +291,9 @@ class Dataset:
                 self._fill(buffers, POISON)
 
     def check_sets(self, numbers: Iterable[int]) -> tuple[int, Failure] | None:
-        """Looks at the sets on which runs have written to poisoned results: the first that is not right, and why.
+        """First of the given sets whose results or inputs are wrong after runs on poisoned results, with the failure.
 
-        So that inputs are changed counts as wrong.
+        A changed input counts as wrong.
         """
         checked = sorted(numbers)
         self._runtime.synchronize()
@@ -303,14 +308,14 @@ class Dataset:
         return None
 
     def _suspects(self, output: Operand, numbers: list[int]) -> list[tuple[int, Findings | None]]:
-        """The sets whose result the device does not find right, and what it finds; all where it cannot tell."""
+        """Sets whose result the device does not find right, with its findings; all sets if it cannot verify."""
         if output.name not in self._verifiers:
             return [(number, None) for number in numbers]
         findings = self._verifiers[output.name].findings_on_all()
         return [(number, findings[number]) for number in numbers if not findings[number].right]
 
     def _changed_inputs(self, numbers: list[int]) -> list[tuple[str, int]]:
-        """The inputs of sets that may have changed, each with the number of its set."""
+        """Inputs that may have changed, each with its set number."""
         if not self._verifiers:
             written = {output.name for output in self._outputs}
             return [(name, number) for number in numbers for name in self._names if name not in written]
@@ -318,7 +323,7 @@ class Dataset:
         return [each for each in changed if each[1] in numbers]
 
     def _looked_at(self, output: Operand, number: int, findings: Findings | None) -> float | Failure:
-        """The largest scaled error of a result that lies in a set, or what is wrong with it, in words."""
+        """Largest scaled error of one result in a set, or the failure with its message."""
         for each, buffer in self._sets[number].items():
             if damage := buffer.damage():
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
@@ -327,7 +332,7 @@ class Dataset:
         return self._checked_on_host(output, number)
 
     def _told(self, output: Operand, number: int, findings: Findings) -> Failure:
-        """The device's findings in words, where the reference lies there alone."""
+        """Failure from the device's findings, if the reference lies only on the device."""
         name, verifier = output.name, self._verifiers[output.name]
         if verifier.reference_sums() != self._sums:
             return Failure(FailureKind.OUT_OF_BOUNDS, "it wrote into the float64 reference")
@@ -346,10 +351,9 @@ class Dataset:
         if not verdict.right:
             told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
             return Failure(FailureKind.WRONG, told)
-        if name in self._verifiers:  # some kernel has written into the reference there, and perhaps into inputs
+        if name in self._verifiers:  # a kernel has overwritten the reference there, and perhaps inputs
             self._verifiers[name].upload(self._references[name])
         return verdict.max_error
 
     def close(self) -> None:
-        """Gives the memory back."""
         self._opened.close()

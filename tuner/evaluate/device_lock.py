@@ -1,4 +1,4 @@
-"""A lock on one device between processes, so that none disturbs another's timings."""
+"""Lock on one device between processes, so that none disturbs another's timings."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.devices.select import DeviceRef
 
 PATIENCE_S = 5.0
-"""Then the lock is taken although another process has it: a library that hangs there must not pass for a candidate that
-does, and a time that is disturbed is no worse than none."""
+"""Seconds after which the lock is taken even if another process holds it. A library that hangs there must not look like
+a hanging candidate, and a disturbed time is better than none.
+"""
 _LOOK_EVERY_S = 0.001
 
 
 class DeviceLock:
-    """Holds a device while it lasts; waits PATIENCE_S at most while another process holds it. A process that dies gives
-    its lock back.
+    """Holds a device during a `with` block, after waiting at most PATIENCE_S for another process to release it. The
+    lock of a process that dies is released.
 
     Args:
-        path: a file that stands for the device, made by whoever starts the processes; None where there is only one.
+        path: lock file of the device, made by whoever starts the processes; None if there is only one process.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -58,10 +59,10 @@ def _locked(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def shared_device(device: DeviceRef) -> Iterator[Path | None]:
-    """What stands for a GPU that this user's processes use in turns: a search, its finals, and other runs beside them.
+    """Lock file of a GPU that this user's processes take turns on: a search, its finals, and other runs beside them.
 
-    Without a folder of this user's own for it, the processes of one run take turns, and runs disturb each other. None
-    for the host, whose processes share it as they always do. Raises DeviceError where the GPU is not there.
+    If the user has no private folder for it, only the processes of one run take turns, and other runs disturb them.
+    None for the host, whose processes share it as always. Raises DeviceError if the GPU does not exist.
     """
     bus_id = device.bus_id()
     if bus_id is None:

@@ -1,7 +1,7 @@
-"""Float64 references that are computed on the device and stay there, by plain kernels of their own.
+"""Float64 references that plain kernels compute on the device, where they stay.
 
-A layer of 1 GB has a reference of 9 GB and 5 TFLOP: on the host that takes minutes and more memory than it has. The
-kernels are checked on a sample of results, which the host computes by direct sums.
+A layer of 1 GB has a reference of 9 GB and 5 TFLOP: on the host that takes minutes and more memory than there is. The
+kernels are checked on a sample of results that the host computes by direct sums.
 """
 
 from __future__ import annotations
@@ -22,38 +22,41 @@ from warpsmith.generator.reference.kernels import EXPECTED, FIRST, SCALE, SLACK,
 from warpsmith.tuner.operations.reference import Samples
 
 BLOCKS_AT_ONCE = 1 << 15
-"""Blocks of one launch: the device's other users get their turns between two of them."""
+"""Blocks per launch: other users of the device get their turn between two launches."""
 TOLERANCE = 1e-10
-"""Difference of a sampled result from the host's, over its scale: sums of 2^30 float64 products stay below it."""
+"""Largest difference of a sampled result from the host's, divided by its scale: sums of 2^30 float64 products stay
+below it.
+"""
 
 _MOST_PEAK = 16.0
-"""Root mean squares of the sampled results up to which a scale may be raised: eight times as much as it is, since few
-samples, and those of a ReLU, have another root mean square than all."""
+"""Largest scale, in root mean squares of the sampled results. It is eight times the usual factor, because few samples,
+and those of a ReLU, have a different root mean square than all results.
+"""
 
 
 class WrongReference(DeviceError):
-    """A reference made on the device whose sample differs from the host's."""
+    """A reference computed on the device differs from the host's sample."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceBuffers:
-    """Device memory of a result's float64 reference, one number for each real number of the result."""
+    """Device memory of a result's float64 reference: one number for each real number of the result."""
 
     expected: Allocation
     scale: Allocation
 
 
 class DeviceReference:
-    """Computes the reference of a problem's result from its inputs, all on the device.
+    """Computes the reference of a problem's result from its inputs, entirely on the device.
 
     Args:
         runtime: the device.
-        compiler: makes binaries for it.
-        problem: one with a single result.
-        kernels: what computes it.
+        compiler: compiler for that device.
+        problem: a problem with a single result.
+        kernels: kernels that compute the reference.
         inputs: device address of each input, in its operand's layout.
-        buffers: where the reference goes.
-        slack: how many times as large the scale is made.
+        buffers: memory for the reference.
+        slack: factor on the scale.
 
     Raises:
         CompileError: the kernels do not compile.
@@ -87,7 +90,7 @@ class DeviceReference:
             self._opened = opened.pop_all()
 
     def compute(self) -> None:
-        """Writes the reference of the inputs as they lie there now, and waits."""
+        """Computes the reference of the current inputs and waits for it."""
         for allocation in self._written:
             self._runtime.fill(allocation.address, 0, allocation.nbytes)
         for launch, first in strips(self._program):
@@ -96,16 +99,16 @@ class DeviceReference:
         self._runtime.synchronize()
 
     def check(self, samples: Samples) -> None:
-        """Compares some results with those of the host. Raises WrongReference where they differ."""
+        """Compares the sampled results with the host's. Raises WrongReference if they differ."""
         expected, scale = (
             np.array([_number(self._runtime, allocation.address, index) for index in samples.indices])
             for allocation in (self._buffers.expected, self._buffers.scale)
         )
         finite = np.isfinite(samples.expected)
-        with np.errstate(invalid="ignore"):  # nothing is asked of an image that is not finite: its scale is NaN
+        with np.errstate(invalid="ignore"):  # an image that is not finite has a scale of NaN and is not checked
             relative_to = np.where(np.isnan(scale), samples.least_scale, scale)
             wrong = ~(np.abs(expected - samples.expected) <= TOLERANCE * relative_to)
-            # A scale is the sum of |terms|, or a floor of some root mean squares.
+            # The scale is the sum of |terms|, or a floor of a few root mean squares.
             root_mean_square = np.sqrt(np.mean(np.square(samples.expected[finite]))) if finite.any() else 0.0
             most = np.maximum(samples.least_scale, _MOST_PEAK * root_mean_square)
             is_off = ~(scale >= samples.least_scale * (1 - TOLERANCE)) | ~(scale <= most * (1 + TOLERANCE))
@@ -121,12 +124,12 @@ class DeviceReference:
             )
 
     def close(self) -> None:
-        """Gives the kernels and their workspaces back; the reference stays."""
+        """Frees the kernels and their workspaces; the reference stays."""
         self._opened.close()
 
 
 def strips(program: Program) -> Iterator[tuple[Launch, int]]:
-    """The launches of a reference in strips of blocks, each with the number of its first block."""
+    """The launches of a reference, split into strips of blocks, each with the number of its first block."""
     for launch in program.launches:
         blocks = launch.grid[0]
         for first in range(0, blocks, BLOCKS_AT_ONCE):
@@ -140,7 +143,7 @@ def _number(runtime: Runtime, address: int, index: int) -> float:
 
 
 def sampled_indices(output: Operand, count: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Numbers of at most `count` results in C order: the first and the last one, and others at random."""
+    """Indices of at most `count` results in C order: the first, the last and random ones between."""
     size = output.components.size
     if size <= count:
         return np.arange(size)
@@ -149,5 +152,7 @@ def sampled_indices(output: Operand, count: int, seed: int = 0) -> np.ndarray[An
 
 
 def sampled_count(terms: int, most_terms: int = 1 << 25, most: int = 1000) -> int:
-    """How many results of `terms` terms the host adds up by direct sums: 1,000, or fewer of long sums."""
+    """Number of results, of `terms` terms each, that the host computes by direct sums: 1,000, or fewer if the sums are
+    long.
+    """
     return max(16, min(most, math.floor(most_terms / max(1, terms))))

@@ -1,8 +1,8 @@
-"""Verification on the device: the same verdict as `verify`, without the way of the result to the host.
+"""Verification on the device: same verdict as `verify`, without copying the result to the host.
 
-At 9216x9216 that way and the comparison there take 0.35 s a candidate. The kernels here read 16 bytes of reference an
-element and the result itself, where they lie, and send 24 bytes. After the timing one launch of each looks at all sets
-of buffers: rotation needs more of them the smaller they are, together about twice the L2 cache.
+At 9216x9216 the copy and the comparison on the host take 0.35 s per candidate. The kernels here read 16 bytes of
+reference per element and the result in place, and return 24 bytes. After the timing, one launch of each kernel checks
+all buffer sets: rotation needs more sets the smaller they are, together about twice the L2 cache.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.reference import Reference
 
 _THREADS = 256
-"""Of a block."""
+"""Threads per block."""
 _BLOCKS_A_MULTIPROCESSOR = 8
-"""Fills it: 2048 threads at most."""
+"""Blocks per SM that fill it: an SM holds at most 2048 threads."""
 _SHARE_OF_MEMORY = 4
-"""The reference takes at most one part in so many of the device's memory: the rest is for what is verified."""
+"""Divisor of the device's memory that bounds the reference; the rest is for the data to verify."""
 _FINDINGS = np.dtype([("max_error", np.float64), ("wrong", np.uint64), ("written", np.uint64)])
-"""`Findings` of the template."""
+"""Layout of `Findings` in the template."""
 _SUM = np.dtype(np.uint64)
-"""Of an input."""
+"""Hash sum of an input."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Findings:
-    """What the device saw of a result and of the memory around it."""
+    """Errors that the device found in a result and in the memory around it."""
 
     max_error: float
-    """As in `Verdict`."""
+    """Largest scaled error, as in `Verdict`."""
     wrong: int
-    """Elements over the bound."""
+    """Number of elements over the bound."""
     written: int
-    """Bytes of guards, and of what lies between the result's rows, that are not as they were filled."""
+    """Overwritten bytes in guards and in gaps between the result's rows."""
 
     @property
     def right(self) -> bool:
@@ -58,7 +58,7 @@ class Findings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Worst:
-    """The element of a result that is furthest from its reference."""
+    """Element of a result with the largest error."""
 
     index: tuple[int, ...]
     got: float
@@ -66,21 +66,21 @@ class Worst:
 
 
 class DeviceVerifier:
-    """Holds the results in sets of buffers against a reference that it keeps on the device, and looks at all guards and
-    inputs.
+    """Compares results in sets of buffers with a reference on the device, and checks all guards and inputs.
 
     Args:
         runtime: the device.
-        compiler: makes binaries for it.
-        sets: of a problem's operands, by name, each as far from the one before. They must outlive this.
-        output: which of them is the result that is looked at.
-        outputs: the names of all that are written, where it is not the only one.
-        bound: largest error over the reference's scale.
+        compiler: compiler for that device.
+        sets: buffers of a problem's operands by name, at equal distances from set to set. They must outlive the
+            verifier.
+        output: the result to verify.
+        outputs: names of all outputs, if there are several.
+        bound: largest allowed error divided by the reference's scale.
 
     Raises:
         CompileError: the kernels do not compile.
         LaunchError: the device refuses them.
-        OutOfMemory: the reference, 16 bytes an element, would take more than a quarter of the device's memory, or
+        OutOfMemory: the reference, 16 bytes per element, would take more than a quarter of the device's memory, or
             does not fit beside what is there.
     """
 
@@ -105,7 +105,7 @@ class DeviceVerifier:
             module = runtime.load(compiler.compile(program.compilation()))
             opened.callback(module.close)
             self.reference = ReferenceBuffers(self._allocated(opened, nbytes), self._allocated(opened, nbytes))
-            """Memory of the reference, for whoever computes it on the device."""
+            """Memory of the reference, for kernels that compute it on the device."""
             self._findings = self._allocated(opened, len(sets) * _FINDINGS.itemsize)
             self._places = self._allocated(opened, len(sets) * _SUM.itemsize)
             self._sums = self._allocated(opened, max(1, len(self._inputs)) * len(sets) * _SUM.itemsize)
@@ -124,7 +124,7 @@ class DeviceVerifier:
         return allocation
 
     def _bound(self, program: Program, module: Module, byte: int, sets: int) -> list[BoundLaunch]:
-        """The launches that look for what is not right in the first `sets`, where results were filled with `byte`."""
+        """Launches that check the first `sets` sets, whose results were filled with `byte`."""
         compare, guard, _, _, *gaps = (_on(launch, sets) for launch in program.launches)
         buffers, output, addresses = self._sets[0], self._output, self._addresses
         filled = {**_filled(byte), **self._step(output)}
@@ -145,7 +145,7 @@ class DeviceVerifier:
         }
 
     def _bound_sums(self, program: Program, module: Module) -> list[BoundLaunch]:
-        """The launches that sum up each input in all sets."""
+        """Launches that compute the hash sum of each input in all sets."""
         launch, count = _on(program.launches[2], len(self._sets)), len(self._sets)
         bound = []
         for number, name in enumerate(self._inputs):
@@ -160,21 +160,21 @@ class DeviceVerifier:
         return module.bind(launch, {"input": address, "sums": sums}, values)
 
     def _step(self, name: str) -> dict[str, bytes]:
-        """Bytes from an operand's buffer in one set to that in the next."""
+        """Bytes from an operand's buffer in one set to its buffer in the next."""
         there = [buffers[name].address for buffers in self._sets[:2]]
         return {"step": np.uint64(there[-1] - there[0]).tobytes()}
 
     def upload(self, reference: Reference) -> None:
-        """Takes the reference that results are held against from here on."""
+        """Sets the reference that later results are compared with."""
         self._runtime.upload(self.reference.expected.address, np.ascontiguousarray(reference.expected))
         self._runtime.upload(self.reference.scale.address, np.ascontiguousarray(reference.scale))
 
     def remember_inputs(self) -> None:
-        """Takes the inputs as they lie there now for what they have to stay."""
+        """Stores the hash sums of the current inputs, for `changed_inputs`."""
         self._uploaded = self._summed()
 
     def reference_sums(self) -> tuple[int, ...]:
-        """Sums of hashes of the reference as it lies there now: they change with it."""
+        """Hash sums of the reference as it is now; they change if it changes."""
         found = []
         for allocation in (self.reference.expected, self.reference.scale):
             self._runtime.fill(self._places.address, 0, _SUM.itemsize)
@@ -185,7 +185,7 @@ class DeviceVerifier:
         return tuple(found)
 
     def worst(self, number: int) -> Worst:
-        """The element of a set with the largest error, after its findings were asked for."""
+        """Element with the largest error in set `number`. Call `findings` or `findings_on_all` first."""
         places = np.empty(len(self._sets), _SUM)
         self._runtime.fill(self._places.address, POISON, places.nbytes)
         self._worst_launch(None)
@@ -199,14 +199,14 @@ class DeviceVerifier:
         return Worst(index, float(got[0]), float(expected[0]))
 
     def findings(self, byte: int) -> Findings:
-        """Looks at the result of a run that has ended, in memory that was filled with `byte` before it.
+        """Checks the result of a finished run, whose memory was filled with `byte` before.
 
-        Raises DeviceError where the device fails.
+        Raises DeviceError if the device fails.
         """
         return self._found(self._launches[byte], 1)[0]
 
     def findings_on_all(self) -> list[Findings]:
-        """The same of every set, in memory that was filled with POISON."""
+        """Checks every set, whose results were filled with POISON before."""
         return self._found(self._launches_on_all, len(self._sets))
 
     def _found(self, launches: list[BoundLaunch], sets: int) -> list[Findings]:
@@ -218,9 +218,9 @@ class DeviceVerifier:
         return [Findings(float(each["max_error"]), int(each["wrong"]), int(each["written"])) for each in found]
 
     def changed_inputs(self) -> list[tuple[str, int]]:
-        """The inputs that are not as they were at `remember_inputs`, each with the number of its set.
+        """The inputs that have changed since `remember_inputs`, each with its set number.
 
-        By a sum of hashes of 64 bits: reading each input once is half of what comparing it with a copy takes.
+        It compares sums of 64-bit hashes. Reading each input once takes half as long as comparing it with a copy.
         """
         inputs, sets = np.nonzero(self._summed() != self._uploaded)
         return [(self._inputs[i], int(number)) for i, number in zip(inputs, sets, strict=True)]
@@ -235,7 +235,6 @@ class DeviceVerifier:
         return sums
 
     def close(self) -> None:
-        """Gives the memory back."""
         self._opened.close()
 
 
@@ -247,14 +246,14 @@ def device_verifier(
     outputs: Collection[str] = (),
     bound: float = FLOAT32_BOUND,
 ) -> DeviceVerifier | None:
-    """A verifier on the device; None where there can be none, so that results must go to the host."""
+    """Verifier on the device; None if it cannot be made, so that results must be copied to the host."""
     with contextlib.suppress(CompileError, LaunchError, OutOfMemory):
         return DeviceVerifier(runtime, compiler, sets, output, outputs, bound)
     return None
 
 
 def _on(launch: Launch, sets: int) -> Launch:
-    """The launch with a row of blocks for each of several sets."""
+    """The launch with one row of blocks for each of `sets` sets."""
     return dataclasses.replace(launch, grid=(launch.grid[0], sets, 1))
 
 
@@ -263,8 +262,8 @@ def _filled(byte: int) -> dict[str, bytes]:
 
 
 def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound: float = FLOAT32_BOUND) -> Program:
-    """The kernels that look at one result: at its elements, at a guard of any buffer, at an input, and between the
-    result's rows where it has gaps.
+    """Program that verifies one result: its elements, a guard of any buffer, an input, and the gaps between its rows if
+    it has any.
     """
     output = output.components
     dimensions = merged_dimensions(output)
@@ -293,7 +292,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound:
     launches = [
         launch("verify_elements", output.size, *compared),
         launch("verify_guard", guard_bytes, Pointer("guard"), poison, step, findings),
-        # Of about as many elements as the result, since that is what is known here.
+        # The grid is sized for as many elements as the result has: the input's size is not known here.
         launch("sum_input", output.size, Pointer("input"), ByValue("nbytes"), step, Pointer("sums")),
         launch("find_worst", output.size, *compared, Pointer("places")),
     ]
@@ -303,7 +302,7 @@ def verification(output: Operand, guard_bytes: int, multiprocessors: int, bound:
 
 
 def merged_dimensions(operand: Operand) -> tuple[tuple[int, int], ...]:
-    """Extent and stride in bytes of each dimension, slowest first; those with no gap between them are one."""
+    """Extent and byte stride of each dimension, slowest first. Adjacent dimensions without a gap are merged."""
     merged: list[tuple[int, int]] = []
     for extent, stride in zip(operand.shape, operand.strides, strict=True):
         if merged and merged[-1][1] == extent * stride:

@@ -1,4 +1,4 @@
-"""What a tuning run works with: a problem, its families, compilers, and benches to evaluate on."""
+"""Evaluator of a tuning run: a problem with its families, compilers and benches."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Evaluator:
     problem: Problem
     device: Device
     families: dict[str, Family]
-    """Those that solve the problem, by name, preferred first."""
+    """Families that solve the problem, by name, preferred first."""
     compiler: Compiler
     compiler_identity: str
     pool: CompilePool
     bench: Bench
     lock_file: Path | None = None
-    """What stands for the device where others use it too; see `DeviceLock`."""
+    """Lock file of the device if other processes use it too; see `DeviceLock`."""
 
     @classmethod
     @contextlib.contextmanager
@@ -63,22 +63,22 @@ class Evaluator:
         finals: bool = False,
         workshop: Workshop | None = None,
     ) -> Iterator[Evaluator]:
-        """Finds out what is there, and ends all processes at the end. Each process starts with its first job.
+        """Opens an evaluator and ends all its processes at the end. Each process starts with its first job.
 
         Args:
-            problem: what is worked on.
-            device: where.
-            families: those that may solve it; None for the operation's.
-            choice: of the compiler.
-            seed: of the data.
-            deadlines: for every job.
+            problem: problem to tune.
+            device: device to run on.
+            families: families that may solve it; None for the operation's.
+            choice: compiler to use.
+            seed: seed of the data.
+            deadlines: time limits of every job.
             sanitize: run under the sanitizers.
-            policy: of the timings; None for what is usual on such a device.
-            processes: that compile at once; None for one a core.
+            policy: timing policy; None for the device's usual one.
+            processes: number of compiler processes; None for one per core.
             finals: verify on stress data too, however large the problem.
-            workshop: processes of somebody else's to use.
+            workshop: processes owned by the caller.
 
-        Raises BadArgument where no family solves the problem, CompileError without the compiler, DeviceError.
+        Raises BadArgument if no family solves the problem, CompileError without a compiler, DeviceError.
         """
         model = device.device()
         able, compiler = families_for(problem, model, families), device.compiler(choice, sanitize=sanitize)
@@ -112,8 +112,10 @@ class Evaluator:
         processes: int | None,
         pool: CompilePool | None = None,
     ) -> Iterator[Evaluator]:
-        """The same, where it is known what is there and which families solve the problem: to find out starts a driver,
-        0.6 s on a machine with four GPUs. A pool of somebody else's goes on at the end.
+        """Opens an evaluator for a known device, families and bench.
+
+        Finding these out starts a driver, which takes 0.6 s on a machine with four GPUs. A `pool` that the caller
+        passes stays open at the end.
         """
         by_name = {family.name: family for family in families}
         identity = compiler.identity
@@ -125,25 +127,25 @@ class Evaluator:
 
     @functools.cached_property
     def gate(self) -> Gate:
-        """What every config passes before a program is made of it."""
+        """Gate that checks every config before a program is generated."""
         return Gate(self.problem, self.device)
 
     def program(self, family: str, config: Config) -> Program:
-        """The candidate that `family` generates for `config`. Raises IllegalConfig."""
+        """Program that `family` generates for `config`. Raises IllegalConfig."""
         return self.gate.program(self.families[family], config)
 
     def identity_of(self, program: Program) -> str:
-        """What decides a program's machine code, as its trial keeps it: the compiler, and the libraries it calls."""
+        """Identity of the compiler and the libraries that decide a program's machine code, as stored with its trial."""
         return identity_with_libraries(self.compiler_identity, program.libraries, self.device.kind)
 
     def compile(self, program: Program) -> Future[Compiled | Failure]:
-        """Compiles in the pool."""
         return self.pool.submit(program)
 
     def verified(self, program: Program, bench: Bench, best_ns: float | None = None) -> Contender | Failure:
-        """Compiles a program in the pool and evaluates it on `bench`, one of these or of the finals: it may be timed in
-        turns with others then, or what went wrong first is told. Raises DeviceError where the bench cannot be opened.
-        With `best_ns`, the time of a better one, slower ones are timed by a few samples.
+        """Compiles a program in the pool and evaluates it on `bench`, which may be the bench of the finals.
+
+        Returns a contender that can be timed in turns with others, or the first failure. With `best_ns`, the time of a
+        better candidate, a slower one gets only a few samples. Raises DeviceError if the bench cannot be opened.
         """
         compiled = self.compile(program).result()
         if isinstance(compiled, Failure):
@@ -152,7 +154,7 @@ class Evaluator:
         return outcome if isinstance(outcome, Failure) else Contender(program, compiled.binaries, outcome)
 
     def may_hold(self, trial: Trial) -> bool:
-        """Whether a trial has today's compiler and libraries, and conditions of timing that are today's."""
+        """True if a trial has today's compiler, libraries and timing conditions."""
         if trial.family not in self.families:
             return False
         if not is_of_today(trial.compiler, self.compiler_identity, self.device.kind):
@@ -160,7 +162,7 @@ class Evaluator:
         return trial.conditions is None or trial.conditions == self.bench.opened.conditions
 
     def still_holds(self, trial: Trial) -> bool:
-        """Whether a trial says something about today's candidates: it `may_hold`, and is of the same source."""
+        """True if a trial is valid for today's candidates: `may_hold` is true and its source is unchanged."""
         if not self.may_hold(trial):
             return False
         family = self.families[trial.family]
@@ -171,7 +173,7 @@ class Evaluator:
 
 
 def common_device(devices: tuple[DeviceRef, ...]) -> Device:
-    """What all of several devices are. Raises DeviceError where they differ, or one is not there."""
+    """The device model that all devices share. Raises DeviceError if they differ or one does not exist."""
     first, *others = [each.device() for each in devices]
     for ref, other in zip(devices[1:], others, strict=True):
         if other.key() != first.key():

@@ -1,4 +1,4 @@
-"""What the process of a device can be asked to do."""
+"""Jobs that the worker process of a device runs."""
 
 from __future__ import annotations
 
@@ -28,35 +28,38 @@ from warpsmith.tuner.workers.job import Job, WorkerState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Opened:
-    """What is known of a device once a problem is laid out on it."""
+    """Facts about a device after a problem was laid out on it."""
 
     environment: dict[str, str]
-    """`Runtime.environment`."""
+    """Result of `Runtime.environment`."""
     conditions: str
-    """`Timing.conditions` of what is timed there undisturbed."""
+    """`Timing.conditions` of an undisturbed timing there."""
     faults: tuple[PartFailure, ...] = ()
-    """Ways of making the reference, and sets of data, that failed; others took their place."""
+    """Ways of computing the reference, and data sets, that failed; others took their place."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Open(Job[Opened]):
-    """Open the device and lay out a problem, with inputs drawn from `seed`."""
+    """Opens the device and lays out a problem, with inputs drawn from `seed`."""
 
     device: DeviceRef
     problem: Problem
     seed: int
     policy: TimingPolicy
     guarded: bool
-    """False under a sanitizer: it watches the ends of the buffers itself, and guards would hide them from it."""
+    """False under a sanitizer, which checks the ends of the buffers itself; guards would hide an overrun from it."""
     compiler: Compiler
-    """The candidates' own, for the kernels that verify them on the device."""
+    """Compiler of the candidates, used for the kernels that verify on the device."""
     lock_file: Path | None = None
-    """What stands for the device where another process uses it too; see `DeviceLock`."""
+    """Lock file of the device if another process uses it too; see `DeviceLock`."""
     finals: bool = False
-    """Whether all of its candidates are verified on stress data, however large the problem, and timed beside other
-    libraries in the end, which are imported meanwhile."""
+    """True to verify all candidates on stress data, however large the problem. The other libraries that they are timed
+    beside are imported meanwhile.
+    """
     judge: Judge[Any] | None = None
-    """Of inputs, results and libraries; None for the operation's. Its class is imported in the worker's process."""
+    """Supplies inputs, checks and libraries; None for the operation's own judge. Its class is imported in the worker
+    process.
+    """
 
     def run(self, state: WorkerState) -> Opened:
         state.clear()
@@ -74,7 +77,7 @@ class Open(Job[Opened]):
             lock=DeviceLock(self.lock_file),
             finals=self.finals,
             judge=self.judge,
-            # A result on the host has no way to go, and the compiler takes a second.
+            # On the host there is no copy to save, and the compiler takes a second.
             verifies_there=self.device.kind is DeviceKind.CUDA,
         )
         state.laid_out = testbed
@@ -84,7 +87,7 @@ class Open(Job[Opened]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimeCopy(Job[Timing]):
-    """Time the device's own copy of as many bytes as the open problem must move."""
+    """Times the device's own copy of as many bytes as the open problem must move."""
 
     policy: TimingPolicy
 
@@ -94,7 +97,7 @@ class TimeCopy(Job[Timing]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluate(Job[Evaluated]):
-    """Verify and time one candidate of the problem that is open."""
+    """Verifies and times one candidate of the open problem."""
 
     program: Program
     binaries: Binaries
@@ -107,7 +110,7 @@ class Evaluate(Job[Evaluated]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Renew(Job[None]):
-    """Draw fresh inputs for the problem that is open, for its finals."""
+    """Draws fresh inputs for the finals of the open problem."""
 
     seed: int
 
@@ -117,7 +120,7 @@ class Renew(Job[None]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PreparePeers(Job[None]):
-    """Load the other libraries installed here, which takes seconds, ahead of `SideBySide`."""
+    """Loads the other installed libraries ahead of `SideBySide`, which takes seconds."""
 
     def run(self, state: WorkerState) -> None:
         _testbed(state).prepare_peers()
@@ -125,12 +128,12 @@ class PreparePeers(Job[None]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SideBySide(Job[InTurns]):
-    """Time verified candidates beside each other, the device's copy and the other libraries installed here."""
+    """Times verified candidates in turns with the device's copy and the other installed libraries."""
 
     contenders: tuple[Contender, ...]
     policy: TimingPolicy
     peers: bool = True
-    """False leaves the other libraries out."""
+    """False leaves out the other libraries."""
 
     def run(self, state: WorkerState) -> InTurns:
         return _testbed(state).side_by_side(self.contenders, self.policy, peers=self.peers)
@@ -138,7 +141,7 @@ class SideBySide(Job[InTurns]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sustain(Job[Sustained]):
-    """Run a verified candidate for so many seconds, and time it at the end of them."""
+    """Runs a verified candidate for `seconds` and times it at their end."""
 
     contender: Contender
     seconds: float
@@ -148,7 +151,7 @@ class Sustain(Job[Sustained]):
 
 
 def _testbed(state: WorkerState) -> Testbed:
-    """The problem that was laid out last."""
+    """The testbed of the problem that was laid out last."""
     if not isinstance(state.laid_out, Testbed):
         raise RuntimeError("the worker was asked to evaluate before it was given a problem")
     return state.laid_out

@@ -1,4 +1,4 @@
-"""A candidate on the device, with workspaces in which it can find nothing of any other."""
+"""Candidate loaded on the device, with workspaces that hold no data of other candidates."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ALTERNATING = (POISON, 0x00)
 
 
 class LoadedCandidate:
-    """A loaded program, and workspaces between guards that are poison before each run that is verified.
+    """Loaded program and its guarded workspaces, which are poisoned before each verified run.
 
-    As results are, so that what a step reads before one has written it shows in the result: as a float it is NaN. Among
-    integers every value is one, so where a result of integers is verified in two runs the second finds zeros.
+    Reading a workspace element before it is written then shows in the result, because the poison is NaN as a float. An
+    integer has no such value, so where an integer result is verified in two runs, the second one finds zeros.
 
-    KEPT workspaces are poison before the first run alone; each set of buffers has its own.
+    KEPT workspaces are poisoned only before the first run; each set of buffers has its own.
 
     Args:
         runtime: the device.
         program: the candidate.
-        binaries: of its units, by name.
-        guard_bytes: on each side of a workspace.
-        most_bytes: that its workspaces may have together, those of libraries among them; None for any number.
+        binaries: binaries of its units, by name.
+        guard_bytes: bytes of guard on each side of a workspace.
+        most_bytes: largest total of its workspaces, including those of libraries; None for no limit.
 
     Raises:
         LaunchError: it does not load.
@@ -65,17 +65,19 @@ class LoadedCandidate:
         return found
 
     def on(self, data: Dataset) -> Work:
-        """What runs it on buffer set i of `data`. Raises LaunchError; OutOfMemory where KEPT workspaces do not fit."""
+        """Function that runs the program on buffer set i of `data`. Raises LaunchError, or OutOfMemory if KEPT
+        workspaces do not fit.
+        """
         return data.bound(self._executable, self._addresses)
 
     def _addresses(self) -> dict[str, int]:
-        """Of the workspaces, for one set of buffers."""
+        """Workspace addresses for one set of buffers."""
         kept = self._guarded(Lifetime.KEPT)
         self._kept += kept
         return {each.name: buffer.address for each, buffer in (*self._shared, *kept)}
 
     def verified(self, run: Work) -> Work:
-        """The same for runs that are verified one by one: before each its CALL workspaces are poisoned."""
+        """`run` with the CALL workspaces poisoned before each run, for runs that are verified one by one."""
         if not self._shared:
             return run
 
@@ -88,22 +90,26 @@ class LoadedCandidate:
         return on_poison
 
     def poison(self, byte: int = POISON) -> None:
-        """Fills the CALL workspaces and their guards; what was written into those before is not forgotten."""
+        """Fills the CALL workspaces and their guards. Damage done to them before is remembered."""
         self._damage = self._damage or _damage_of(self._shared)
         for _, buffer in self._shared:
             buffer.poison(byte)
 
     def damage(self) -> Failure | None:
-        """What was written around any workspace since it was loaded; None where nothing was. Waits for the device."""
+        """First guard of a workspace that was overwritten since loading; None if there is none. Waits for the
+        device.
+        """
         self._damage = self._damage or _damage_of((*self._shared, *self._kept))
         return self._damage
 
     def damage_or(self, checked: float | Failure) -> float | Failure:
-        """`damage` where there is any, since it may be the cause of everything else; else what was found without."""
+        """The damage, if there is any, since it may cause every other failure; else `checked`."""
         return self.damage() or checked
 
     def close(self) -> None:
-        """Gives back what it takes; after a fault nothing can be, and the fault is on its way up already."""
+        """Frees the candidate's memory. After a device fault that fails too; this error is suppressed because the fault
+        has already been raised.
+        """
         with contextlib.suppress(DeviceError):
             self._opened.close()
 
@@ -112,7 +118,7 @@ class LoadedCandidate:
 def loaded(
     runtime: Runtime, program: Program, binaries: Binaries, guard_bytes: int, most_bytes: int | None = None
 ) -> Iterator[LoadedCandidate]:
-    """A loaded candidate, given back at the end. Raises what its constructor does."""
+    """Loads a candidate and frees it at the end. Raises what its constructor raises."""
     with contextlib.closing(LoadedCandidate(runtime, program, binaries, guard_bytes, most_bytes)) as candidate:
         yield candidate
 

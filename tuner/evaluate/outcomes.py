@@ -1,4 +1,4 @@
-"""What a testbed is asked about, and what it answers."""
+"""Inputs and results of a testbed."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contender:
-    """A verified program, to be timed in turns with others."""
+    """Verified program, ready to be timed in turns with others."""
 
     program: Program
     binaries: Binaries
     measurement: Measurement
-    """The verification, with the program timed alone."""
+    """Result of the verification, with the program timed alone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What came of a candidate, and where its time went, in ms."""
+    """Outcome of a candidate, and the time spent on it, in ms."""
 
     outcome: Measurement | Failure
     load_ms: float
-    """Loading and binding it."""
+    """Milliseconds for loading and binding it."""
     verify_ms: float
     time_ms: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InTurns:
-    """Times taken in turns."""
+    """Timings taken in turns."""
 
     ours: tuple[Timing, ...]
-    """Of the contenders, in their order."""
+    """Timings of the contenders, in their order."""
     baselines: tuple[Baseline, ...]
-    """The device's copy, and the other libraries installed here."""
+    """The device's copy and the other installed libraries."""
     left_out: tuple[LeftOut, ...] = ()
-    """The other libraries that were not timed."""
+    """Other libraries that were not timed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """A time, and what was run for it."""
+    """A timing and the runs that it took."""
 
     timing: Timing
     runs: int
-    """Warm-up and all."""
+    """Number of runs, including warm-up."""
     sets: tuple[int, ...]
-    """The sets of buffers that they used: fewer than there are where there were fewer runs."""
+    """Buffer sets that the runs used; fewer than there are if there were fewer runs."""
     replay: Callable[[], None] | None
-    """Launches the graph that was timed once more; None where none was."""
+    """Launches the timed graph once more; None if there is none."""
     replayed: tuple[int, ...]
-    """The sets of buffers that it uses."""
+    """Buffer sets that the graph uses."""
 
 
 class Laps:
-    """Times of what follows one upon the other, in ms."""
+    """Durations of consecutive steps, in ms."""
 
     def __init__(self) -> None:
         self._marks = [time.monotonic()]
 
     def next(self) -> None:
-        """What ran since the last mark has ended."""
+        """Ends the current step."""
         self._marks.append(time.monotonic())
 
     def three(self) -> tuple[float, float, float]:
-        """The first three; 0 for what was not reached."""
+        """The first three durations; 0 for steps that were not reached."""
         laps = [(end - begin) * 1e3 for begin, end in itertools.pairwise(self._marks)]
         first, second, third = (*laps, 0.0, 0.0, 0.0)[:3]
         return first, second, third

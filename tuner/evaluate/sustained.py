@@ -1,4 +1,4 @@
-"""How long a kernel takes once it has run for a while: power and temperature have settled where they stay."""
+"""Sustained time of a kernel, after power and temperature have settled."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.timing_policy import Rotation
 
 SAMPLE_NS = 20e6
-"""A sample lasts about this long: between two of them the device waits for the host, for some 0.1 ms."""
+"""Nanoseconds that a sample lasts, about: between two samples the device waits for the host, for some 0.1 ms."""
 MOST_RUNS = 500
-"""Runs a sample, at the most: a queue that holds back its work until all is there takes about a thousand launches."""
+"""Largest number of runs per sample: a stream that holds back its work until all is queued takes about a thousand
+launches.
+"""
 LAST_PART = 0.5
-"""The share of the time, at its end, that the figure is of."""
+"""Share of the time, at its end, that the reported median covers."""
 CLOCK_EVERY_S = 0.5
-"""How often the clock is read: the device has nothing to do meanwhile."""
+"""Seconds between readings of the clock: the device is idle during each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sustained:
-    """The time of a kernel that ran again and again for many seconds."""
+    """Time of a kernel that ran repeatedly for many seconds."""
 
     seconds: float
-    """How long it ran in all."""
+    """Seconds that it ran in all."""
     median_ns: float
-    """Over the samples of the last part."""
+    """Median over the samples of the last part."""
     first_ns: float
-    """Over those of as long a part at the beginning."""
+    """Median over the samples of an equally long first part."""
     samples: int
-    """Of the last part."""
+    """Number of samples in the last part."""
     clock_mhz: tuple[int, int] | None
-    """The lowest and the highest clock of the multiprocessors seen in the last part; None where none can be read."""
+    """Lowest and highest SM clock read in the last part; None if it cannot be read."""
     throttled: bool
-    """Whether power or temperature held the clocks down then."""
+    """True if power or temperature limited the clocks in the last part."""
     policy: str
-    """The statistic and the conditions, as `Timing.policy`."""
+    """The statistic and the conditions, as in `Timing.policy`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Sample:
     at_s: float
-    """Since the beginning."""
+    """Seconds since the beginning."""
     ns: float
-    """Of one run."""
+    """Nanoseconds of one run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,14 +68,14 @@ def measure_sustained(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Sustained:
-    """Runs `run(i)` on its buffer sets in turn for so many seconds, launch by launch; nothing is dropped.
+    """Runs `run(i)` on its buffer sets in turn for `seconds`, launch by launch. No sample is dropped.
 
     Args:
         runtime: the device.
         run: launches the work on buffer set i, 0 to rotation.sets-1.
-        rotation: how its buffers are rotated through.
-        seconds: at least one sample is taken in each half.
-        clock: gives seconds.
+        rotation: how the buffers are rotated through.
+        seconds: least duration; at least one sample is taken.
+        clock: returns seconds.
     """
     sets, repeats = itertools.cycle(range(rotation.sets)), 1
 

@@ -1,4 +1,4 @@
-"""One problem laid out on one device, where candidates are verified and timed."""
+"""Testbed: one problem laid out on one device, where candidates are verified and timed."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ from warpsmith.tuner.operations.peers import candidates, warm_up
 from warpsmith.tuner.operations.registry import judge_of
 
 NOISE_BYTES = 1 << 26
-"""Random bytes that are drawn for the device's copy, at most; larger buffers repeat them."""
+"""Largest number of random bytes drawn for the device's copy; larger buffers repeat them."""
 
 STRESS_TERMS_THERE = 1 << 39
-"""Terms of all results past which only finalists meet stress data, where the device makes references: it takes 0.2 s
-(10 TFLOP/s on an H100, two sums) and its process as long again to lay out the data. A layer of 2^41 takes 2 s."""
+"""Total terms of all results above which only finalists are verified on stress data, if the device computes references.
+The stress reference of 2^39 terms takes 0.2 s (10 TFLOP/s on an H100, two sums), and its process as long again to lay
+out the data. A layer of 2^41 takes 2 s.
+"""
 
 
 class Testbed:
@@ -46,21 +48,22 @@ class Testbed:
 
     Args:
         runtime: the device.
-        problem: what candidates compute.
-        seed: of the inputs.
-        policy: of the timings.
-        guarded: put canaries round the buffers.
-        compiler: of the kernels that verify results on the device; None to verify on the host. Where they do not
+        problem: problem that candidates solve.
+        seed: seed of the inputs.
+        policy: timing policy.
+        guarded: put canaries around the buffers.
+        compiler: compiler of the kernels that verify results on the device; None to verify on the host. If they do not
             compile, or the reference does not fit beside the buffers, results are verified on the host too.
-        lock: of this process on the device, where another one uses it too.
-        finals: verify on stress data whatever their reference takes; see `is_quick`.
-        judge: of inputs, results and libraries; None for the operation's.
+        lock: this process's lock on the device, if another process uses it too.
+        finals: verify on stress data however long their reference takes; see `is_quick`.
+        judge: supplies inputs, checks and libraries; None for the operation's own judge.
         verifies_there: see `Dataset`.
 
-    Raises OutOfMemory where the buffers do not fit.
+    Raises:
+        OutOfMemory: the buffers do not fit.
     """
 
-    __test__ = False  # not a test class, whatever pytest thinks of the name
+    __test__ = False  # keeps pytest from collecting this class
 
     def __init__(
         self,
@@ -97,19 +100,19 @@ class Testbed:
 
     @property
     def faults(self) -> tuple[PartFailure, ...]:
-        """Ways of making references, and sets of data, that failed."""
+        """Ways of computing references, and data sets, that failed."""
         return self._faults.all
 
     def renew(self, seed: int) -> None:
-        """Draws fresh inputs for the finals, and computes their reference."""
-        self._peers = None  # they hold the earlier ones
+        """Draws fresh inputs for the finals and computes their reference."""
+        self._peers = None  # the peers hold the earlier inputs
         if self._stress:
             self._stress.close()
         self._data.draw(functools.partial(random_operands, self._problem, seed, self._judge))
         self._stress = self._stress_data(seed, finals=True)
 
     def _stress_data(self, seed: int, *, finals: bool) -> Dataset | None:
-        """None where their reference would keep a search waiting, or where they do not fit beside the others."""
+        """Stress data; None if their reference would delay a search, or if they do not fit in memory."""
         most_terms = STRESS_TERMS_THERE if self._data.is_made_on_device else None
         if not (finals or is_quick(self._problem, most_terms)):
             return None
@@ -117,27 +120,27 @@ class Testbed:
         try:
             slack = self._judge.stress_slack(self._problem)
             given = (self._guard_bytes, self._compiler, draw, slack, self._judge, self._lock)
-            # The kernels were found right on the other data.
+            # The reference kernels were already checked on the other data.
             return Dataset(
                 self._runtime, self._problem, 1, *given, makes_there=self._data.is_made_on_device, **self._how
             )
         except Exception as error:
             if isinstance(error, DeviceError) and not isinstance(error, OutOfMemory | LaunchError):
-                raise  # the device is of no more use to this process
+                raise  # this process can no longer use the device
             self._faults.add(Part.REFERENCE, "of stress data", error)
             return None
 
     def evaluate(
         self, program: Program, binaries: Binaries, policy: TimingPolicy, best_ns: float | None = None
     ) -> Evaluated:
-        """Verifies one candidate, times it, and looks once more at what the timed runs have left behind.
+        """Verifies one candidate, times it, and verifies the results of the timed runs.
 
-        Raises DeviceError where the device faulted: this process cannot use it any more.
+        Raises DeviceError if the device faulted: this process can no longer use it.
         """
         laps = Laps()
         try:
             with self._lock, self._loaded(program, binaries) as candidate:
-                run = candidate.on(self._data)  # once: with 256 sets it takes a while
+                run = candidate.on(self._data)  # bound once: with 256 sets it takes a while
                 laps.next()
                 checked = self._check(run, candidate)
                 laps.next()
@@ -155,7 +158,7 @@ class Testbed:
         return Evaluated(outcome, *laps.three())
 
     def _check(self, run: Work, candidate: LoadedCandidate) -> float | Failure:
-        """The largest scaled error of a program that is right on all data, or what is wrong with it."""
+        """Largest scaled error of a program that is right on all data, or the failure."""
         error = candidate.damage_or(self._data.check(candidate.verified(run)))
         if isinstance(error, Failure) or self._stress is None:
             return error
@@ -173,13 +176,13 @@ class Testbed:
         policy: TimingPolicy,
         best_ns: float | None,
     ) -> Measurement | Failure:
-        """The time of a program that has been right so far, where it is right after that too."""
+        """Timing of a program that passed the first check, if it also passes the check after the timed runs."""
         self._data.poison_results()
         candidate.poison()
         with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
             self._run_afresh(run, found.sets)
             fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
-            if fault is None and found.replay and not self._data.has_state:  # it repeats runs
+            if fault is None and found.replay and not self._data.has_state:  # a replay repeats runs
                 self._data.poison_results()
                 candidate.poison()
                 found.replay()
@@ -199,7 +202,9 @@ class Testbed:
         )
 
     def _run_afresh(self, run: Work, sets: Collection[int]) -> None:
-        """Where each run changes what the next one reads, one run from the first state is what can be looked at."""
+        """Runs once on each set from the initial state, if runs change what later runs read: only then can the results
+        be checked.
+        """
         if self._data.has_state:
             self._data.poison_results()
             for number in sets:
@@ -211,26 +216,26 @@ class Testbed:
                 data.restore()
 
     def copy_timing(self, policy: TimingPolicy) -> Timing:
-        """How long the device takes to move as many bytes as the problem must, half read and half written."""
+        """Time that the device takes to move as many bytes as the problem must, half read and half written."""
         noise = self._noise()
         with self._lock, self._copying(self._rotation.sets, noise) as run:
             return measure(self._runtime, run, self._rotation, policy)
 
     def prepare_peers(self) -> None:
-        """Loads the other libraries that are installed here, and finds out which of them are right.
+        """Loads the other installed libraries and checks their results.
 
-        A peer whose result is over twenty times the error bound, or over its own tolerance, is left out: it computes
-        something else, or in a lower precision. So is one that cannot run here.
+        A peer whose error exceeds twenty times the error bound, or its own tolerance, is left out: it computes
+        something else, or in a lower precision. A peer that cannot run here is left out too.
         """
         if self._peers is not None:
             return
         kind, found, self._left_out = self._runtime.device.kind, [], []
         operands = self._data.operands
-        # Seconds, in which the device does next to nothing.
+        # This takes seconds, in which the device is almost idle.
         warm_up(self._problem, operands, kind, self._judge)
-        with self._lock:  # their inputs go to the device
+        with self._lock:  # the peers' inputs go to the device
             made = candidates(self._problem, operands, kind, self._rotation.sets, self._judge)
-        del operands  # of large problems they were drawn for this alone
+        del operands  # for large problems they were drawn only for this
         for candidate in made:
             refusal = candidate if isinstance(candidate, LeftOut) else self._refusal(candidate)
             if refusal is not None:
@@ -240,7 +245,7 @@ class Testbed:
         self._peers = tuple(found)
 
     def _refusal(self, peer: Peer) -> LeftOut | None:
-        """Why a library is not to be timed; None where it is right."""
+        """Reason why a library is not timed; None if its result is right."""
         output = self._problem.output
         bound = self._judge.error_bound(self._problem, output)
         try:
@@ -248,7 +253,7 @@ class Testbed:
                 peer.run()
                 result = peer.result()
             error = self._data.error_of(result)
-        except Exception as failure:  # a library may raise anything at what it does not know
+        except Exception as failure:  # a library may raise anything on input that it does not support
             return LeftOut(peer.name, f"failed: {first_line(failure)}")
         allowed = peer.tolerance or 20 * bound
         if error <= allowed:
@@ -256,11 +261,11 @@ class Testbed:
         return LeftOut(peer.name, f"its error of {error:.1e} is over the bound of {allowed:.1e}")
 
     def side_by_side(self, contenders: tuple[Contender, ...], policy: TimingPolicy, *, peers: bool = True) -> InTurns:
-        """Times verified candidates, the device's copy and, unless `peers` is false, every peer installed here.
+        """Times verified candidates, the device's copy and, unless `peers` is false, every installed peer.
 
-        They take turns, all under the same conditions: on as many sets of buffers each, and in graphs where the policy
-        has them. What cannot be captured is launched eagerly, and its baseline says why. What is far behind takes part
-        in fewer turns.
+        They take turns under equal conditions: each on the same number of buffer sets, and in graphs if the policy says
+        so. Work that cannot be captured is launched eagerly, and its baseline says why. An entrant that is far behind
+        takes part in fewer turns.
         """
         if peers:
             self.prepare_peers()
@@ -271,7 +276,7 @@ class Testbed:
             entrants = {peer.name: self._entrant(peer, notes) for peer in self._peers or () if peers}
             copy = stack.enter_context(self._copying(self._rotation.sets, noise))
             entrants[COPY] = Entrant(copy, self._rotation, takes_stream=True)
-            # Numbers, which no library has for a name.
+            # Numbers: no library has such a name.
             for number, contender in enumerate(contenders):
                 run = stack.enter_context(self._loaded(contender.program, contender.binaries)).on(self._data)
                 entrants[str(number)] = Entrant(run, self._rotation, takes_stream=True, sets_pace=True)
@@ -281,12 +286,12 @@ class Testbed:
         return InTurns(ours, baselines, tuple(self._left_out) if peers else ())
 
     def sustained(self, contender: Contender, seconds: float) -> Sustained:
-        """How long a verified candidate takes once it has run for so many seconds, launch by launch."""
+        """Time of a verified candidate after it has run for `seconds`, launch by launch."""
         with self._lock, self._loaded(contender.program, contender.binaries) as candidate:
             return measure_sustained(self._runtime, candidate.on(self._data), self._rotation, seconds)
 
     def _entrant(self, peer: Peer, notes: dict[str, str]) -> Entrant:
-        """A peer as what takes turns; why it cannot be captured goes into `notes`, under its name."""
+        """A peer as an entrant; the reason why it cannot be captured goes into `notes`, under its name."""
 
         def run(index: int, /, stream: int | None = None) -> None:
             peer.run(index, stream)
@@ -298,7 +303,7 @@ class Testbed:
         return loaded(self._runtime, program, binaries, self._guard_bytes, self._problem.workspace_limit)
 
     def _noise(self) -> NDArray[np.uint8]:
-        """Random bytes for what is copied. Drawn while others may have the device: 100 MB take 0.1 s."""
+        """Random bytes for the copy. They are drawn before the device is locked: 100 MB take 0.1 s."""
         return random_noise(min(self._copied_bytes, NOISE_BYTES), seed=0)
 
     @property
@@ -308,7 +313,7 @@ class Testbed:
 
     @contextlib.contextmanager
     def _copying(self, sets: int, noise: NDArray[np.uint8]) -> Iterator[Work]:
-        """Gives what copies between the buffers of pair i, of `sets`; each is filled with `noise` again and again."""
+        """Yields a function that copies between the buffers of pair i of `sets` pairs; each source repeats `noise`."""
         nbytes = self._copied_bytes
         pairs: list[tuple[Allocation, Allocation]] = []
         try:
@@ -328,7 +333,6 @@ class Testbed:
                     self._runtime.free(allocation)
 
     def close(self) -> None:
-        """Gives the buffers back."""
         for data in (self._data, self._stress):
             if data:
                 data.close()

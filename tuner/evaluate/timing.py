@@ -1,4 +1,4 @@
-"""The timing policy, in one function."""
+"""Timing of work on a device, under one policy."""
 
 from __future__ import annotations
 
@@ -18,24 +18,29 @@ from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPo
 from warpsmith.tuner.operations.peer import first_line
 
 LEAST_SAMPLES = 3
-"""Before a candidate is given up as too slow: one or two may have met another program's work."""
+"""Least number of samples before a candidate is given up as too slow: one or two may coincide with another program's
+work.
+"""
 MAX_DROPPED = 2
-"""Samples under throttling that are dropped for each that a policy wants at most; then they count, and it is said."""
+"""Largest number of samples dropped for throttling per sample that the policy wants; later ones count and are
+marked.
+"""
 COOLING_S = 0.005
-"""Pause after such a sample."""
+"""Seconds of pause after a throttled sample."""
 ENDLESS_S = 0.15
-"""Throttling that outlasts so much of such samples and pauses on end does not end: kernels of 7 ms with 5 TFLOP keep an
-H100 at its power limit by themselves, and finals of five waited for 26 s in all."""
+"""Seconds of consecutive throttled samples and pauses after which throttling is taken to be permanent. Kernels of 7 ms
+with 5 TFLOP keep an H100 at its power limit by themselves; finals of five of them waited for 26 s in all.
+"""
 
 
 class Work(Protocol):
-    """What is timed: does the work once on buffer set `index`, on `stream` (None: the default one)."""
+    """Timed function: does the work once on buffer set `index`, on `stream` (None: the default one)."""
 
     def __call__(self, index: int, /, stream: int | None = None) -> None: ...
 
 
 class _Stopwatch:
-    """One contender: calibrated, warm, and sampled on demand."""
+    """Stopwatch of one contender: calibrated, warm, and sampled on demand."""
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class _Stopwatch:
         self._next_set = 0
         self._captured_from = 0
         self.runs = 0
-        self._eager_runs = 0  # of them, each on the next set of buffers, from the first one on
+        self._eager_runs = 0  # runs outside a graph, each on the next set of buffers, beginning with set 0
         self._graph: Graph | None = None
         self.repeats = 1
         self.sample()  # the first run loads code and fills the translation caches
@@ -63,17 +68,17 @@ class _Stopwatch:
             self._captured_from = self._next_set
             self._graph = runtime.captured(self._work) if uncaptured is None else self._foreign_graph(uncaptured)
         self.samples: list[float] = []
-        # Dropped samples last no longer than those that are kept may.
+        # Dropped samples together may last no longer than the kept ones.
         longest = int(policy.patience_ns / (self.once_ns * self.repeats))
         self._to_drop = MAX_DROPPED * min(policy.max_samples, max(1, longest))
         self.throttled = False
-        """Whether a sample was kept although power or temperature held the clocks down."""
+        """True if a sample was kept although power or temperature limited the clocks."""
 
     def _foreign_graph(self, uncaptured: Callable[[str], None]) -> Graph | None:
-        """A graph of another library's work; None where it cannot be captured, after saying why."""
+        """Graph of another library's work; None if it cannot be captured, after reporting why."""
         try:
             return self._runtime.captured(self._work, rehearse=True)
-        except Exception as error:  # a library may raise anything at what it does not expect
+        except Exception as error:  # a library may raise anything during capture
             uncaptured(f"it could not be captured in a graph: {first_line(error)}")
             return None
 
@@ -86,7 +91,7 @@ class _Stopwatch:
             self._next_set = (self._next_set + 1) % self._sets
 
     def sample(self) -> float:
-        """The mean time of one sample's runs."""
+        """Nanoseconds per run, averaged over one sample."""
         self._renew()
         work = self._work if self._graph is None else self._graph.launch
         self.runs += self.repeats
@@ -95,22 +100,22 @@ class _Stopwatch:
 
     @property
     def captured_sets(self) -> tuple[int, ...]:
-        """The sets of buffers that the graph runs on."""
+        """Buffer sets that the graph runs on."""
         return tuple(sorted((self._captured_from + i) % self._sets for i in range(min(self.repeats, self._sets))))
 
     @property
     def used_sets(self) -> tuple[int, ...]:
-        """The sets of buffers that some run has used: a graph uses the same ones each time."""
+        """Buffer sets that any run has used; a graph uses the same ones each time."""
         eager = range(min(self._eager_runs, self._sets))
         return tuple(eager) if self._graph is None else tuple(sorted({*eager, *self.captured_sets}))
 
     @property
     def replay(self) -> Callable[[], None] | None:
-        """Launches the graph once more; None where there is none."""
+        """Function that launches the graph once more; None if there is no graph."""
         return None if self._graph is None else self._graph.launch
 
     def take(self) -> None:
-        """Takes one more sample; those under throttling are dropped, until it is plain that it does not end."""
+        """Takes one more sample. Throttled samples are dropped until throttling is found to be permanent."""
         waited_s = 0.0
         while True:
             sample = self.sample()
@@ -131,13 +136,12 @@ class _Stopwatch:
         return Timing(median, p20, p80, len(self.samples), policy)
 
     def close(self) -> None:
-        """Gives the graph back."""
         if self._graph is not None:
             self._graph.close()
 
 
 def conditions_of(policy: TimingPolicy, runtime: Runtime, set_bytes: int) -> str:
-    """`Timing.conditions` of an undisturbed time under `policy`, for buffer sets of `set_bytes`."""
+    """`Timing.conditions` of an undisturbed timing under `policy`, for buffer sets of `set_bytes`."""
     rotation = policy.rotation(set_bytes, runtime.device.l2_bytes)
     return f"{_launches(runtime, policy.launching)}, {_conditions(rotation)}"
 
@@ -145,7 +149,7 @@ def conditions_of(policy: TimingPolicy, runtime: Runtime, set_bytes: int) -> str
 def measure(
     runtime: Runtime, run: Work, rotation: Rotation, policy: TimingPolicy, best_ns: float | None = None
 ) -> Timing:
-    """The time of `measured`, where nobody asks what was run for it."""
+    """Timing by `measured`, for callers that do not need the runs."""
     with measured(runtime, run, rotation, policy, best_ns) as found:
         return found.timing
 
@@ -154,10 +158,11 @@ def measure(
 def measured(
     runtime: Runtime, run: Work, rotation: Rotation, policy: TimingPolicy, best_ns: float | None = None
 ) -> Iterator[Measured]:
-    """Times `run(i)`, which launches the work on buffer set `i` (0 to rotation.sets-1), and keeps what was timed ready.
+    """Times `run(i)`, which launches the work on buffer set `i` (0 to rotation.sets-1). The graph stays open inside the
+    block.
 
-    Warm-up, then samples until the spread is known, the budget is spent, or `best_ns` is out of reach. A sample is
-    the mean of as many runs as make it last; the statistic is the median over samples.
+    After a warm-up, it takes samples until the spread is known, the budget is spent, or `best_ns` is out of reach. A
+    sample is the mean of enough runs to last; the statistic is the median over samples.
     """
     out_of_reach = math.inf if best_ns is None else policy.give_up_factor * best_ns
     with contextlib.closing(_Stopwatch(runtime, run, rotation.sets, policy)) as watch:
@@ -176,25 +181,27 @@ def measured(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entrant:
-    """What takes turns with others: `run(i)` does the work on buffer set i."""
+    """Participant in a timing in turns: `run(i)` does the work on buffer set i."""
 
     run: Work
     rotation: Rotation | None = None
-    """How its buffers are rotated through; None where it has one set of its own."""
+    """Rotation of its buffers; None if it has a single set of its own."""
     takes_stream: bool = False
-    """Whether `run` works on any stream, so that it can be captured in a graph."""
+    """True if `run` works on any stream, so that it can be captured in a graph."""
     renew: Callable[[], None] = lambda: None
-    """Done before each sample, untimed: gives inputs back what runs have overwritten."""
+    """Called before each sample, untimed: restores inputs that runs have overwritten."""
     uncaptured: Callable[[str], None] | None = None
-    """Told why the work of another library cannot be captured; it is launched eagerly then. None where that raises."""
+    """Called with the reason if another library's work cannot be captured; it is then launched eagerly. If None, the
+    capture error is raised.
+    """
     sets_pace: bool = False
-    """Whether others that take many times as long as it take fewer turns; see `TimingPolicy.turns`."""
+    """True if others that take many times as long take fewer turns; see `TimingPolicy.turns`."""
 
 
 def measure_in_turns(runtime: Runtime, entrants: Mapping[str, Entrant], policy: TimingPolicy) -> dict[str, Timing]:
-    """Times several entrants sample by sample in turns, each on its own buffers, so that a drift meets them all.
+    """Times several entrants in turns, sample by sample, each on its own buffers, so that a drift affects all alike.
 
-    One that is far behind those that set the pace takes part in fewer turns, evenly among them.
+    An entrant far behind those that set the pace takes part in fewer turns, spread evenly.
     """
     with contextlib.ExitStack() as opened:
         watches = {}

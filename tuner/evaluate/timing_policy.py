@@ -1,4 +1,4 @@
-"""When a time is known well enough, and under which conditions it is taken."""
+"""Timing policy: how many samples a time needs, and under which conditions it is taken."""
 
 from __future__ import annotations
 
@@ -11,83 +11,93 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.store.conditions import flushes_cache
 
 FAR = 3.0
-"""Times of the fastest of ours from which on a baseline takes fewer turns: no difference of a percent matters there."""
+"""Ratio to our fastest time above which a baseline takes fewer turns: no difference of a percent matters there."""
 HOPELESS = 50.0
-"""Such times from which on one turn is enough."""
+"""Ratio to our fastest time above which a baseline takes one turn."""
 LEAST_FAR_TURNS = 3
-"""Of what is not hopeless: one or two may have met another program's work."""
+"""Least number of turns of a baseline that is far but not hopeless: one or two samples may coincide with another
+program's work.
+"""
 LEAST_LONG_TURNS = 3
-"""Least samples of what takes long, and may win."""
+"""Least number of samples of a kernel that takes long and may win."""
 
 MAX_SETS = 256
-"""Sets of buffers to rotate through, at most: data so small that more were needed stay in the cache in use too."""
+"""Largest number of buffer sets to rotate through. Data so small that they would need more are timed within the L2
+cache.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rotation:
-    """Sets of buffers that runs go through in turn, and whether each run then finds its data outside the L2 cache."""
+    """Number of buffer sets that runs use in turn, and whether each run then finds its data outside the L2 cache."""
 
     sets: int
     cold: bool
 
 
 class CacheState(enum.StrEnum):
-    """In which state a run finds the L2 cache."""
+    """State of the L2 cache when a run starts."""
 
     COLD = "cold"
     WARM = "warm"
 
 
 class Launching(enum.StrEnum):
-    """How timed work reaches the device: as its users will launch it."""
+    """Way in which timed work reaches the device; it matches the users' way of launching."""
 
     EAGER = "eager"
-    """Launch by launch. Where the device can, all of a sample is queued before it begins: launching costs no time."""
+    """One launch at a time. If the device can, a whole sample is queued before it starts, so that launching costs no
+    time.
+    """
     GRAPH = "graph"
-    """Captured in a CUDA graph of as many runs as a sample has, which is launched whole."""
+    """One CUDA graph that holds all runs of a sample, launched as a whole."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TimingPolicy:
-    """When a time is known well enough, and under which conditions it is taken. Times in ns."""
+    """Conditions and sample counts of a timing. Times are in ns."""
 
     min_samples: int
     max_samples: int
     budget_ns: float
-    """Samples stop here once there are `min_samples`, whatever the spread."""
+    """Nanoseconds of samples after which sampling stops once there are `min_samples`, whatever the spread."""
     sample_ns: float
-    """One sample repeats the work until it lasts about this long, so that event overhead does not show."""
+    """Nanoseconds that one sample lasts at least: it repeats the work, so that event overhead does not show."""
     spread: float
-    """Samples stop once (p80 - p20) / median is below this."""
+    """Sampling stops once (p80 - p20) / median is below this."""
     give_up_factor: float
-    """A candidate whose fastest sample is this many times slower than the best gets LEAST_SAMPLES and no more."""
+    """A candidate whose fastest sample takes more than this many times the best time stops after LEAST_SAMPLES."""
     final_factor: int
-    """Samples of a finalist for each of the search."""
+    """Samples of a finalist per sample of the search."""
     cold: bool
-    """Whether runs rotate through buffers that together exceed the L2 cache twice, where MAX_SETS allows."""
+    """True to rotate through buffers that together exceed twice the L2 cache, if MAX_SETS allows."""
     launching: Launching = Launching.EAGER
     patience_ns: float = 0.5e9
-    """Samples of what takes long are fewer than `min_samples`, LEAST_LONG_TURNS at the least, so that they last no
-    longer: ten of a layer of 5 TFLOP would last 3 s by a slow kernel, and 120 of it 36 s in the finals. 70 of a fast
-    one, of 7 ms, know its median to 0.1%."""
+    """Nanoseconds of samples above which a slow kernel takes fewer than `min_samples`, but at least LEAST_LONG_TURNS.
+    Ten samples of a slow kernel for a layer of 5 TFLOP would last 3 s, and its 120 in the finals 36 s. 70 samples of a
+    fast kernel of 7 ms give its median to 0.1%.
+    """
     far_budget_ns: float = 1e9
-    """Of all turns of what is far behind: 120 of a library that takes 0.5 s beside our 0.3 ms would last a minute."""
+    """Nanoseconds of all turns of a baseline that is far behind: 120 turns of a library that takes 0.5 s beside our 0.3
+    ms would last a minute.
+    """
 
     @classmethod
     def for_kind(
         cls, kind: DeviceKind, *, cold: bool | None = None, launching: Launching = Launching.EAGER
     ) -> TimingPolicy:
-        """The policy of a search: a GPU's events resolve 0.5 us; a host's clock suffers its other programs.
+        """Policy of a search. A GPU's events resolve 0.5 us; other programs disturb a host's clock.
 
         Args:
-            kind: of the device.
-            cold: see the field; None for what is usual: on a GPU yes, on the host no.
+            kind: kind of the device.
+            cold: see the field; None for the default, which is True on a GPU and False on the host.
             launching: see the field; a host has no graphs.
 
-        Raises BadArgument where the host is asked for what only a GPU has.
+        Raises:
+            BadArgument: cold caches or CUDA graphs were requested on the host.
         """
         if kind is DeviceKind.CUDA:
-            # Of 120 samples with the usual spread of 1% the median is known to 0.07%.
+            # 120 samples with the usual spread of 1% give the median to 0.07%.
             return cls(10, 60, 60e6, 200e3, 0.01, 1.1, 12, cold=cold is not False, launching=launching)
         if cold or launching is not Launching.EAGER:
             raise BadArgument(
@@ -96,7 +106,7 @@ class TimingPolicy:
         return cls(5, 30, 300e6, 2e6, 0.02, 1.5, 6, cold=False)
 
     def for_finalists(self) -> TimingPolicy:
-        """The same with more samples, for the few that may win."""
+        """The same policy with `final_factor` times as many samples, for the few that may win."""
         return dataclasses.replace(
             self,
             min_samples=self.final_factor * self.min_samples,
@@ -105,16 +115,16 @@ class TimingPolicy:
         )
 
     def least_samples(self, once_ns: float) -> int:
-        """The samples that are taken at the least of what takes so long once."""
+        """Least number of samples of a kernel whose single run takes `once_ns`."""
         return min(self.min_samples, max(LEAST_LONG_TURNS, int(self.patience_ns / once_ns)))
 
     def turns(self, once_ns: float, repeats: int, pace_ns: float) -> int:
-        """In how many of `min_samples` turns something takes part.
+        """Number of the `min_samples` turns that an entrant takes part in.
 
         Args:
-            once_ns: of one run of it.
-            repeats: runs of a sample.
-            pace_ns: of one run of the fastest of ours.
+            once_ns: time of one run of it.
+            repeats: runs per sample.
+            pace_ns: time of one run of our fastest kernel.
         """
         if once_ns <= FAR * pace_ns:
             return self.least_samples(once_ns)
@@ -122,7 +132,7 @@ class TimingPolicy:
         return min(self.min_samples, max(least, int(self.far_budget_ns / (once_ns * repeats))))
 
     def rotation(self, set_bytes: int, l2_bytes: int) -> Rotation:
-        """How to rotate through buffer sets of `set_bytes` each, on a device with that much L2 cache."""
+        """Rotation through buffer sets of `set_bytes` each, on a device with `l2_bytes` of L2 cache."""
         if not self.cold:
             return Rotation(1, cold=False)
         if flushes_cache(set_bytes, l2_bytes):

@@ -1,4 +1,4 @@
-"""Is a result right? Element by element, against float64."""
+"""Verification of a result on the host, element by element, against float64."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from warpsmith.tuner.operations.strips import for_each_strip
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a result compares with its reference."""
+    """Comparison of a result with its reference."""
 
     max_error: float
-    """Largest error / sum of |terms|; infinite where an element is not a number.
+    """Largest error / sum of |terms|; infinite if an element is not a number.
 
-    The error of a float32 is |result - reference|. That of a float16, bfloat16 or uint8 is the distance from the
-    reference to the nearest number that rounds to the result: none where the result is the reference rounded.
+    The error of a float32 is |result - reference|. The error of a float16, bfloat16 or uint8 is the distance from the
+    reference to the nearest number that rounds to the result, so it is zero if the result is the rounded reference.
     """
     wrong: int
-    """Elements over the bound."""
+    """Number of elements over the bound."""
     message: str
-    """The worst element, in one line; empty where the result is right."""
+    """Message about the worst element, in one line; empty if the result is right."""
 
     @property
     def right(self) -> bool:
@@ -36,18 +36,19 @@ class Verdict:
 
 
 def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: float = FLOAT32_BOUND) -> Verdict:
-    """Compares `result`, of element type `dtype`, with its reference, both of one shape but for complex parts.
+    """Compares `result`, of element type `dtype`, with its reference of the same shape, which holds complex parts
+    separately.
 
-    An error is wrong where it is over `bound` times the reference's scale. Where the scale is NaN, anything is
-    right: nothing is promised of an image that holds a NaN or an infinity.
+    An element is wrong if its error exceeds `bound` times the reference's scale. If the scale is NaN, any value is
+    right: nothing is promised for an image that holds a NaN or an infinity.
 
-    An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was
-    never written. uint8 has none: there a fill of 255 is right where the reference is saturated.
+    An element that is not a number is wrong: outputs are filled with NaN before a candidate runs, so it was never
+    written. uint8 has no NaN: a fill of 255 is right wherever the reference is saturated.
     """
     if dtype is DType.COMPLEX64:
         result, dtype = result[..., np.newaxis].view(np.float32), DType.FLOAT32
     got, expected, scale = result.reshape(-1), reference.expected.reshape(-1), reference.scale.reshape(-1)
-    strips: list[tuple[float, int, int]] = []  # the largest error of each, minus its index, elements over the bound
+    strips: list[tuple[float, int, int]] = []  # per strip: the largest error, minus its index, elements over the bound
 
     def strip(part: slice) -> None:
         error = scaled_error(got[part], expected[part], scale[part], dtype)
@@ -65,5 +66,5 @@ def verify(result: NDArray[Any], reference: Reference, dtype: DType, bound: floa
 
 
 def wrong_message(wrong: int, size: int, index: tuple[int, ...], got: float, expected: float) -> str:
-    """One line for a result of `size` elements of which some are wrong; `index` is the worst one's."""
+    """Message for a result of `size` elements of which `wrong` are wrong; `index` is that of the worst one."""
     return f"{wrong} of {size} elements are wrong; the worst, at {index}, is {got:.9g} and should be {expected:.9g}"

@@ -1,4 +1,4 @@
-"""Processes that several runs of one device use one after the other."""
+"""Processes that several consecutive runs on one device share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from warpsmith.tuner.workers.worker import Worker
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workshop:
-    """Compilers, a process for a search, and one for its finals, with the device and the libraries that they have
-    loaded. A layer in the frequency domain is five runs, its stages and the whole: each of them would start two
-    processes, open the device twice and import the other libraries, 4 to 7 s for a search of less than one.
+    """Compilers and two device processes, one for searches and one for finals, with the libraries that they have
+    loaded.
+
+    A layer in the frequency domain takes five runs: its stages and the whole. Without sharing, each run would start two
+    processes, open the device twice and import the other libraries: 4 to 7 s for a search of less than one.
     """
 
     pool: CompilePool
@@ -27,12 +29,12 @@ class Workshop:
     @classmethod
     @contextlib.contextmanager
     def open(cls, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> Iterator[Workshop]:
-        """Each process starts with its first job; all of them end at the end.
+        """Opens a workshop. Each process starts with its first job; all of them end with the block.
 
         Args:
-            compiler: what the compilers run.
-            deadlines: how long they may take.
-            processes: that compile at once; None for one a core.
+            compiler: compiler that the compile processes run.
+            deadlines: time limits of compilations.
+            processes: number of compile processes; None for one per core.
         """
         with contextlib.ExitStack() as opened:
             pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))

@@ -1,1 +1,1 @@
-"""From trials to a winner: the fastest few once more, on fresh data, beside the other libraries."""
+"""Finals: the fastest candidates are verified on fresh data and timed beside the other libraries."""

@@ -1,4 +1,4 @@
-"""From trials to a winner: the fastest few are verified and timed again on fresh data, then set beside the peers."""
+"""Choice of the winner: the fastest trials are verified and timed again on fresh data, beside the other libraries."""
 
 from __future__ import annotations
 
@@ -32,38 +32,43 @@ from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.finals.finalists import Finalist, finalists, untried_finalists
 
 SIMPLEST_KERNEL = "simplest kernel"
-"""How the baseline is labelled that is the default config of `registry.SIMPLEST`."""
+"""Label of the baseline that runs the default config of `registry.SIMPLEST`."""
 KEPT = 0.005
-"""By how much of its time a candidate must be faster than what a look-up answers already, to take its place: 5x5 on
-9216x9216 bytes was 0.4% faster in the finals of its search and 0.6% slower in the next process (H200)."""
+"""Relative margin by which a candidate must beat the program that a look-up already returns. A 5x5 filter on 9216x9216
+bytes was 0.4% faster in the finals of its search and 0.6% slower in the next process (H200).
+"""
 SPILLED = 1.15
-"""What the time of a kernel that spills registers counts as, at the choice: 15x15 on 2000x3000 by one such took 53.5 us
-in the finals of its search and 59.8 us in the next process (H200), where that memory lay elsewhere."""
+"""Factor on the time of a kernel that spills registers, when the winner is chosen. Such a 15x15 filter on 2000x3000
+took 53.5 us in the finals of its search and 59.8 us in the next process (H200), where its local memory lay elsewhere.
+"""
 TIE = 0.003
-"""Times closer than this are one to whoever asks whether two runs agree. On an H200 medians of one kernel in seven
-processes lay within 0.4%, and those of two kernels keep their distance better than that, since what moves one moves
-both."""
+"""Relative difference below which two runs are said to agree. On an H200 the medians of one kernel in seven processes
+lay within 0.4%. Two kernels keep their ratio better than that, since what slows one slows both.
+"""
 CLOSE = 0.001
-"""Times closer than this are one to the run that chooses. Were it TIE, a run that errs by a little would now and
-then take one for equal that others find slower: with TIE three of ten runs named a config 0.56% slower."""
+"""Relative difference below which the run that chooses treats two times as equal. With TIE instead, a small error of
+one run would now and then count a slower config as equal: three of ten runs then named a config 0.56% slower.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """What came of the finals."""
+    """Result of the finals."""
 
     record: Record
-    """The winner of the families that were searched."""
+    """Winner among the families that were searched."""
     finalists: tuple[Trial, ...]
-    """With the times that they had in turns with each other, the winner first, then the fastest first."""
+    """Trials with their times taken in turns: the winner first, then the others, fastest first."""
     before: Trial | None = None
-    """The fastest of the answers that a look-up gave before, with its time in those turns; None where none is right.
-    The winner is never slower than it."""
+    """Fastest program that a look-up returned before, with its time taken in turns; None if none is right. The winner
+    is never slower.
+    """
     overall: Record | None = None
-    """The rival of another family that the winner did not beat; None where it won."""
+    """Rival of another family that the winner did not beat; None if the winner won."""
     runners_up: tuple[Record, ...] = ()
-    """The fastest of each family but that of the overall winner: with its time in those turns where it was among the
-    finalists, else with that of the search."""
+    """Fastest trial of each family except the overall winner's. A finalist has its time taken in turns, others their
+    search time.
+    """
 
 
 class TuningFailed(WarpsmithError):
@@ -71,18 +76,17 @@ class TuningFailed(WarpsmithError):
 
 
 def fastest_first(trials: Iterable[Trial]) -> list[Trial]:
-    """The right ones of `trials`, fastest first; equal times in the order of their configs."""
+    """The trials that have a time, fastest first; equal times are ordered by family and config."""
     measured = [trial for trial in trials if isinstance(trial.outcome, Measurement)]
     return sorted(measured, key=lambda trial: (trial.median_ns or 0.0, trial.family, trial.config.key()))
 
 
 def was_dropped(trial: Trial) -> bool:
-    """Whether it was not run, since it could not have won the search."""
+    """True if the search skipped this trial because it could not have won."""
     return isinstance(trial.outcome, Failure) and trial.outcome.kind is FailureKind.DROPPED
 
 
 def failures_by_kind(trials: Iterable[Trial]) -> dict[FailureKind, int]:
-    """How many of `trials` have no time, by kind."""
     outcomes = (trial.outcome for trial in trials)
     return dict(collections.Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure)))
 
@@ -98,25 +102,27 @@ def choose(
     each_family: bool = True,
     faults: Faults | None = None,
 ) -> Choice:
-    """The winner of `trials`, with what was measured beside it.
+    """Chooses the winner of `trials` and returns it with everything that was measured beside it.
 
-    Those within NEAR of the fastest, and the first FINALISTS unless they are far behind it, are verified on the fresh
-    data of `finals`, then timed in turns with each other and with the libraries installed there. What a look-up answers
-    without this search is among them however fast it was, and stays where nothing is faster by KEPT. Of others that
-    tie, the first in a fixed order wins, so that two runs name the same one. What spills registers wins by SPILLED
-    only.
+    Candidates within NEAR of the fastest, and the first FINALISTS unless they are far slower, are verified on the fresh
+    data of `finals`. They are then timed in turns with each other and with the installed libraries. A program that a
+    look-up already returns always takes part, and it stays unless another one is faster by KEPT. Among the others, ties
+    are broken by a fixed order, so that two runs name the same winner. A kernel that spills registers must win by
+    SPILLED.
 
     Args:
         evaluator: compiles the finalists.
         finals: evaluates them, on data that the search has not seen.
-        trials: what the search tried.
-        keep: told of every finalist that fails there, and of what was not tried before, so that it is stored.
-        answers: what a look-up gave before the search, and what it gives by now, where other tuners found more.
-        rivals: of other families, what holds the place that the winner wants; they keep it as answers do.
-        each_family: whether the fastest of every family is timed in the same turns.
-        faults: takes the other libraries' failure.
+        trials: the trials of the search.
+        keep: called with every finalist that fails and every program not tried before, so that it is stored.
+        answers: programs that a look-up returned before the search, and those it returns by now, after other tuners'
+            work.
+        rivals: programs of other families that hold the place that the winner wants; they keep it as answers do.
+        each_family: time the fastest trial of every family in the same turns.
+        faults: collects the failure of the other libraries.
 
-    Raises TuningFailed where no trial is right, or none stays right on fresh data, with the reasons by family.
+    Raises:
+        TuningFailed: no trial is right, or none stays right on fresh data; the message has the reasons by family.
     """
     ranked = fastest_first(trials)
     own = _own_finalists(evaluator, finals, trials, ranked, keep, answers, each_family=each_family)
@@ -145,7 +151,7 @@ def _own_finalists(
     *,
     each_family: bool,
 ) -> list[Finalist]:
-    """The finalists of the families that were searched. Raises TuningFailed where none is right."""
+    """Finalists of the families that were searched. Raises TuningFailed if none is right."""
     failed: list[Trial] = []
 
     def keep_all(trial: Trial) -> None:
@@ -163,29 +169,29 @@ def _own_finalists(
 
 
 def _untried(answers: Iterable[Program], trials: Iterable[Trial]) -> list[Program]:
-    """Each once; what was dropped was not tried."""
+    """The answers that were not tried, each once. A dropped trial counts as not tried."""
     tried = {(trial.family, trial.config) for trial in trials if not was_dropped(trial)}
     return [each for each in dict.fromkeys(answers) if (each.family, each.config) not in tried]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Result:
-    """What was measured, as records of one run."""
+    """Builds the records of one run from its measurements."""
 
     evaluator: Evaluator
     provenance: Provenance
     beside: InTurns
     ranked: list[Trial]
-    """What the search tried and found right, fastest first."""
+    """Trials of the search that are right, fastest first."""
 
     def record(self, trial: Trial) -> Record:
-        """A winner with everything that was measured beside it."""
+        """Record of a winner, with everything that was measured beside it."""
         baselines = (*self.beside.baselines, *_simplest(self.evaluator, self.ranked, trial))
         return self._record(trial, baselines, self.beside.left_out)
 
     def runners_up(self, winner: Trial, overall: Trial, in_turns: list[Trial]) -> tuple[Record, ...]:
-        """The fastest of each family but that of `overall`, in the order of the families' names; `winner`, where it is
-        not that, with what was measured beside it.
+        """Record of the fastest trial of each family except that of `overall`, ordered by family name. If `winner` is
+        not the overall winner, its record carries the baselines.
         """
         found: dict[str, Trial] = {overall.family: overall, winner.family: winner}
         for trial in (*sorted(in_turns, key=_counted_ns), *self.ranked):
@@ -207,8 +213,10 @@ def _provenance(finals: Bench) -> Provenance:
 
 
 def _in_turns(finals: Bench, met: Sequence[Finalist], faults: Faults) -> InTurns:
-    """Their times and those of the other libraries, in turns. Where that fails, it is said, and they take turns alone;
-    where that fails too, their own times.
+    """Times the finalists in turns with the other libraries.
+
+    If that fails, it warns and times the finalists in turns alone. If that fails too, it returns their times from
+    verification.
     """
     contenders = tuple(finalist.contender for finalist in met)
     beside = finals.side_by_side(contenders)
@@ -222,9 +230,10 @@ def _in_turns(finals: Bench, met: Sequence[Finalist], faults: Faults) -> InTurns
 
 
 def _winner(evaluator: Evaluator, met: Sequence[tuple[Finalist, Trial]]) -> Trial:
-    """Of those that tie with the fastest, an answer or a rival, else the first in the order of families and configs.
+    """Chooses among the trials that tie with the fastest: an answer or a rival first, else by order of family and
+    config.
 
-    Of answers and rivals only the fastest may win, of others those that are KEPT faster.
+    Among answers and rivals only the fastest may win; others must be faster than it by KEPT.
     """
     families = list(evaluator.families)
     is_known = [finalist.is_answer or finalist.is_rival for finalist, _ in met]
@@ -247,7 +256,7 @@ def _winner(evaluator: Evaluator, met: Sequence[tuple[Finalist, Trial]]) -> Tria
 
 
 def _counted(trial: Trial) -> Timing:
-    """A time as it counts: of a kernel that spills registers, SPILLED times as long as it is."""
+    """The trial's timing, multiplied by SPILLED if the kernel spills registers."""
     assert isinstance(trial.outcome, Measurement)
     timing, factor = trial.outcome.timing, SPILLED if trial.outcome.spill_bytes else 1.0
     return dataclasses.replace(
@@ -260,8 +269,10 @@ def _counted_ns(trial: Trial) -> float:
 
 
 def tied(timings: Sequence[Timing], band: float = TIE, errors: float = 2.0) -> list[int]:
-    """Which of several timings, taken in turns, cannot be told from the shortest: those within a share `band` of it, or
-    within so many standard `errors` of the difference.
+    """Indices of the timings, taken in turns, that cannot be distinguished from the shortest one.
+
+    A timing ties if it lies within the relative `band` of the shortest, or within `errors` standard errors of their
+    difference.
     """
     fastest = min(timings, key=lambda timing: timing.median_ns)
 
@@ -273,19 +284,19 @@ def tied(timings: Sequence[Timing], band: float = TIE, errors: float = 2.0) -> l
 
 
 def _standard_error_ns(timing: Timing) -> float:
-    """Of the median of normal deviates that spread as the samples do: 1.253 sigma over the root of their number."""
+    """Nanoseconds of standard error of the median, for normal samples: 1.253 sigma / sqrt(samples)."""
     sigma_ns = (timing.p80_ns - timing.p20_ns) / 1.683
     return 1.253 * sigma_ns / math.sqrt(timing.samples)
 
 
 def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple[Baseline, ...]:
-    """The trial of the operation's simplest kernel, where it is right and another one won."""
+    """Baseline of the operation's simplest kernel, if its trial is right and it is not the winner."""
     family = simplest_family(evaluator.problem.operation)
     if family is None or family.name not in evaluator.families:
         return ()
     try:
         config = evaluator.gate.default(family)
-    except IllegalConfig:  # it has no such kernel here; the search has said why
+    except IllegalConfig:  # the family has no such kernel here; the search has reported why
         return ()
     for trial in ranked:
         is_simplest = (trial.family, trial.config) == (family.name, config) != (winner.family, winner.config)
@@ -295,7 +306,7 @@ def _simplest(evaluator: Evaluator, ranked: list[Trial], winner: Trial) -> tuple
 
 
 def _why_none(evaluator: Evaluator, trials: list[Trial], failed: list[Trial]) -> str:
-    """Why there is no winner, by family: what failed in the finals, or else in the search."""
+    """Reasons why there is no winner, by family: failures in the finals, or else those in the search."""
     problem = evaluator.problem.key()
     if failed:
         return f"no candidate of {problem} passed the second verification, on fresh data: {_by_family(failed)}"
@@ -306,7 +317,7 @@ def _why_none(evaluator: Evaluator, trials: list[Trial], failed: list[Trial]) ->
 
 
 def _by_family(failed: list[Trial]) -> str:
-    """`FAMILY: 2 wrong, 1 compile; the first: MESSAGE`, for each family."""
+    """Text `FAMILY: 2 wrong, 1 compile; the first: MESSAGE` for each family."""
     by_family: dict[str, list[Failure]] = {}
     for trial in failed:
         if isinstance(trial.outcome, Failure):

@@ -1,4 +1,4 @@
-"""One program beside the other libraries: verified on fresh data, then timed in turns."""
+"""Comparison of one program with the other libraries: verified on fresh data, then timed in turns."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 
 class WrongAnswer(WarpsmithError):
-    """A program that is not right today, or does not run."""
+    """The program gives wrong results on this device, or does not run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Comparison:
-    """A program's time and everything that ran beside it."""
+    """Times of a program and of everything that ran beside it."""
 
     measurement: Measurement
-    """The verification, with the program timed alone."""
+    """Result of the verification, with the program timed alone."""
     ours: Timing
-    """The program, taking turns with the baselines."""
+    """Time of the program in turns with the baselines."""
     baselines: tuple[Baseline, ...]
     environment: dict[str, str]
     left_out: tuple[LeftOut, ...] = ()
-    """The other libraries that did not."""
+    """Other libraries that were not timed, with reasons."""
     sustained: Sustained | None = None
-    """The program's time after it has run for many seconds; None where nobody asked."""
+    """Time of the program after it has run for many seconds; None if not requested."""
 
 
 def check(problem: Problem, program: Program, device: DeviceRef, seed: int, *, sanitize: bool = False) -> Measurement:
-    """Verifies `program` on data drawn from `seed`. Raises WrongAnswer where it is not right."""
+    """Verifies `program` on data drawn from `seed`. Raises WrongAnswer if it is not right."""
     with Evaluator.open(
         problem, device, None, CompilerChoice.AUTO, seed, Deadlines(), sanitize=sanitize, finals=True
     ) as evaluator:
@@ -55,18 +55,19 @@ def compare(
     *,
     peers: bool = True,
 ) -> Comparison:
-    """Verifies `program`, then times it, the device's copy and every library installed here, taking turns.
+    """Verifies `program`, then times it in turns with the device's copy and every library installed here.
 
     Args:
-        problem: what `program` solves.
-        program: what is compared.
-        device: where it runs.
-        seed: of the data.
-        others: further programs to time as baselines of these names; one that is not right is left out.
-        sustained_s: seconds for which `program` then runs alone, to be timed at the end of them; None for not at all.
-        peers: whether the other libraries are timed.
+        problem: problem that `program` solves.
+        program: program to compare.
+        device: device to run on.
+        seed: seed of the data.
+        others: further programs to time as baselines under these names; a program that is not right is left out.
+        sustained_s: seconds for which `program` then runs alone, timed at their end; None to skip this.
+        peers: time the other libraries.
 
-    Raises WrongAnswer where the program is not right.
+    Raises:
+        WrongAnswer: the program is not right.
     """
     with Evaluator.open(
         problem, device, None, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False, finals=True
@@ -94,7 +95,7 @@ def _verified(evaluator: Evaluator, program: Program, best_ns: float | None = No
 
 
 def _right(evaluator: Evaluator, programs: Mapping[str, Program], ours_ns: float) -> Iterator[tuple[str, Contender]]:
-    """Those that are right. Nobody looks at their times alone: a few samples are enough of what is slower."""
+    """The programs that are right. Their times alone are not reported, so slower ones take only a few samples."""
     for name, program in programs.items():
         with contextlib.suppress(WrongAnswer):
             yield name, _verified(evaluator, program, ours_ns)

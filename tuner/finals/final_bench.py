@@ -1,4 +1,4 @@
-"""The bench on which finalists meet, on data that the search has not seen."""
+"""Bench for the finalists, with data that the search has not seen."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from warpsmith.tuner.workers.worker import Worker
 
 
 class FinalBench:
-    """A second process on the device, made ready while the search runs: its data, their float64 reference, and the
-    other libraries, of which one takes six seconds to load.
+    """Second process on the device, prepared while the search runs.
 
-    On the host, where it would disturb the search, the search's own bench draws fresh data in the end.
+    It draws the data, computes their float64 reference and imports the other libraries; one of these takes six seconds
+    to load. On the host such a process would disturb the search, so there the search's own bench draws fresh data at
+    the end.
     """
 
     def __init__(self, evaluator: Evaluator, seed: int, bench: Bench | None) -> None:
@@ -40,8 +41,8 @@ class FinalBench:
         deadlines: Deadlines,
         worker: Worker | None = None,
     ) -> Iterator[FinalBench]:
-        """Begins to make it ready, where taking turns keeps it out of the search's way; ends its process at the end,
-        unless it is a `worker` of somebody else's.
+        """Starts preparing the second process if the device has a lock file, so that the two take turns. The process
+        ends with the block, unless the caller passed it as `worker`.
         """
         bench = None
         if evaluator.lock_file is not None:
@@ -63,18 +64,18 @@ class FinalBench:
         finally:
             if bench is not None:
                 while finals._thread.is_alive():
-                    bench.interrupt()  # again where it struck between two jobs, or before the process was there
+                    bench.interrupt()  # again, in case it struck between two jobs or before the process started
                     finals._thread.join(0.1)
                 bench.close()
 
     def bench(self) -> Bench:
-        """The bench, ready. Raises DeviceError where it cannot be made so."""
+        """The bench, ready for use. Raises DeviceError if it cannot be prepared."""
         if self._bench is not None:
             self._thread.join()
             if self._error is None:
                 return self._bench
-            self._bench.interrupt()  # with whatever memory it has, though its process be somebody else's
-            self._bench.close()  # as where there is no room for both: the search is over
+            self._bench.interrupt()  # frees the memory it has, even in a process of the caller's
+            self._bench.close()  # there may be no room for both benches, and the search is over
         self._evaluator.bench.renew(self._seed)
         return self._evaluator.bench
 

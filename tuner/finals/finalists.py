@@ -1,4 +1,4 @@
-"""Who meets in the finals: candidates that are verified on fresh data, and then timed in turns."""
+"""Selection of the finalists: candidates that are verified on fresh data and then timed in turns."""
 
 from __future__ import annotations
 
@@ -14,40 +14,41 @@ from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 
 FINALISTS = 3
-"""Candidates that are verified and timed again, on fresh data and longer, before one of them is stored."""
+"""Number of fastest candidates that are verified and timed again, on fresh data and longer, before one is stored."""
 NEAR = 1.03
-"""Slower than the fastest by so much, a candidate is a finalist still: search times of one kernel differ by 2%."""
+"""Ratio to the fastest time up to which a candidate is a finalist: search times of one kernel differ by 2%."""
 MOST_FINALISTS = 8
 BESIDE = 10.0
-"""Times of the fastest up to which the best of another family is timed beside it: 120 samples in turns of one that
-takes 30 ms last 4 s, and to know its time better would change nothing."""
+"""Ratio to the fastest time up to which the best of another family is timed beside it. 120 samples in turns of a kernel
+that takes 30 ms last 4 s, and a more precise time of it would change nothing.
+"""
 LONG_NS = 5e8
-"""What takes longer is timed beside the fastest only where it may win: to verify it and to time it again takes some ten
-runs."""
+"""Nanoseconds above which a family's best is timed only if it may win: verifying and timing it again takes some ten
+runs.
+"""
 SHORT_NS = 5e6
-"""What takes no longer is timed beside it whatever the fastest takes: the samples last 0.6 s."""
+"""Nanoseconds up to which a family's best is timed whatever the fastest takes: its samples last 0.6 s."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finalist:
-    """A candidate that is right on fresh data."""
+    """Candidate that is right on fresh data."""
 
     trial: Trial
     contender: Contender
-    """On fresh data."""
     is_answer: bool
-    """Whether a look-up gives it without this search."""
+    """True if a look-up returns this program without the search."""
     is_rival: bool = False
-    """Whether it is of a family that takes no part in the search, and holds the place that its winner wants."""
+    """True if its family takes no part in the search and it holds the place that the winner wants."""
 
     def timed(self, timing: Timing) -> Trial:
-        """As a trial with its time in turns."""
+        """The trial with its time taken in turns."""
         measurement = dataclasses.replace(self.contender.measurement, timing=timing)
         return dataclasses.replace(self.trial, outcome=measurement)
 
 
 def is_finalist(place: int, time_ns: float, fastest_ns: float) -> bool:
-    """Whether a candidate with `place` faster ones before it is timed again; its time and the fastest one's in ns."""
+    """True if a candidate is timed again. `place` is the number of faster candidates; times are in ns."""
     return place < MOST_FINALISTS and (place < FINALISTS or time_ns <= NEAR * fastest_ns)
 
 
@@ -60,11 +61,11 @@ def finalists(
     *,
     each_family: bool,
 ) -> Iterator[Finalist]:
-    """Those that may win and the answers that were tried, where they are right on fresh data; of several with the same
-    time of one run, the first. With `each_family` the fastest of every family too. Only answers may take longer than
-    BESIDE times of the fastest and SHORT_NS.
+    """Yields the candidates that may win, and the answers that were tried, if they are right on fresh data.
 
-    What fails there is taken out of `ranked`.
+    Of several trials that share one outcome, only the first counts. With `each_family`, the fastest of every family
+    takes part too. Only answers may take longer than both BESIDE times the fastest and SHORT_NS. Trials that fail on
+    fresh data are removed from `ranked`.
     """
     passed: list[Trial] = []
     for trial in tuple(ranked):
@@ -75,7 +76,7 @@ def finalists(
         may_win = is_finalist(len(passed), time_ns, fastest_ns) or is_familys
         if not (is_answer or (may_win and not is_far)):
             continue
-        # The same outcome is that of the same machine code, which was not run again; an answer goes by its own name.
+        # Equal outcomes mean equal machine code, which was run once. An answer stays under its own name.
         if any(trial.outcome == other.outcome for other in passed) and not is_answer:
             continue
         try:
@@ -85,11 +86,11 @@ def finalists(
             keep(dataclasses.replace(trial, outcome=Failure(FailureKind.INVALID, str(error))))
             continue
         if not program.has_fingerprint(trial.fingerprint):
-            ranked.remove(trial)  # another version of this package tried something else by this name
+            ranked.remove(trial)  # another version of this package tried a different source under this name
             continue
         contender = evaluator.verified(program, finals)
         if isinstance(contender, Failure):
-            ranked.remove(trial)  # it is no baseline either
+            ranked.remove(trial)  # it must not become a baseline either
             keep(dataclasses.replace(trial, outcome=contender))
             continue
         passed.append(trial)
@@ -104,7 +105,7 @@ def untried_finalists(
     *,
     are_rivals: bool = False,
 ) -> Iterator[Finalist]:
-    """Answers, or rivals, that the search did not come to, where they are right; each is a trial from here on."""
+    """Yields the answers or rivals that the search did not try, if they are right. Each one becomes a trial."""
     for program in programs:
         contender = evaluator.verified(program, finals)
         outcome = contender if isinstance(contender, Failure) else contender.measurement

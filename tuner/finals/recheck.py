@@ -1,4 +1,6 @@
-"""A stored winner once more, as after an update of the driver: verified, timed as it was, and set beside its time."""
+"""Repeated check of a stored winner, for example after a driver update: verified, timed as before, compared with its
+time.
+"""
 
 from __future__ import annotations
 
@@ -25,40 +27,42 @@ from warpsmith.tuner.finals.choose import SIMPLEST_KERNEL, tied
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 APART = 0.005
-"""Times of two runs closer than this are one: on an H200 medians of one kernel in seven processes lay within 0.4%.
-`choose.TIE` is narrower, for times that are taken in turns.
+"""Relative difference below which times of two runs are equal: on an H200 the medians of one kernel in seven processes
+lay within 0.4%. `choose.TIE` is narrower, for times that are taken in turns.
 """
 NOT_ITS_FAULT = frozenset({FailureKind.OUT_OF_MEMORY})
-"""Failures that say more of who else uses the device than of the program."""
+"""Failure kinds that other users of the device may have caused, rather than the program."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rechecked:
-    """What came of a second look at a winner."""
+    """Result of checking a stored winner again."""
 
     record: Record
-    """As it was stored."""
+    """The record as it was stored."""
     checked: Checked
     timing: Timing | None
-    """Now, under the conditions of the stored one; None where there is none."""
+    """Timing taken now, under the conditions of the stored one; None if there is none."""
     reason: str | None = None
-    """Why it is wrong or unchecked; None where it was timed."""
+    """Reason why the program is wrong or unchecked; None if it was timed."""
     copies: tuple[float, float] | None = None
-    """How long the device's own copy took then and now, in ns: where it moved alike, the machine has changed."""
+    """Nanoseconds of the device's own copy, then and now. If these moved alike, the machine has changed."""
 
 
 def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
     """Verifies a stored winner on fresh data and times it under the conditions of its stored time.
 
-    It has moved where the two times lie further apart than APART, and than their spread leaves unknown.
+    The winner counts as faster or slower if the two times differ by more than APART and by more than their spread
+    explains.
 
     Args:
         record: the winner.
-        device: where it was tuned, or one of the same key.
-        seed: of the data.
+        device: device it was tuned on, or one with the same key.
+        seed: seed of the data.
 
     Raises:
-        CompileError, DeviceError: as their names say.
+        CompileError: there is no compiler.
+        DeviceError: the device failed.
     """
     program = regenerate(record)
     if program is None:
@@ -68,7 +72,7 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
         with _reopened(record, device, seed) as evaluator:
             times = _times(evaluator, program)
             environment = evaluator.bench.opened.environment
-    except OutOfMemory as error:  # of the buffers or the reference, before anything ran
+    except OutOfMemory as error:  # of the buffers or the reference, before the program ran
         return _without_time(record, Verdict.UNCHECKED, f"{FailureKind.OUT_OF_MEMORY}: {error}", {})
     if isinstance(times, Failure):
         verdict = Verdict.UNCHECKED if times.kind in NOT_ITS_FAULT else Verdict.WRONG
@@ -81,26 +85,27 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
 
 
 class CannotMeasure(WarpsmithError):
-    """A stored winner of which no new record can be made here."""
+    """No new record of the stored winner can be measured here."""
 
 
 def must_be_measured(record: Record) -> bool:
-    """Whether another library was timed under other conditions than the winner, and nobody has seen that it must be."""
+    """True if a library was timed under other conditions than the winner and no note explains why."""
     return any(each.is_library and not each.is_fair and each.baseline.note is None for each in record.verdicts)
 
 
 def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
-    """A stored winner as its finals would store it now: verified on fresh data, timed in turns with all that stands
-    beside it, under the conditions of its stored time.
+    """Measures a stored winner as its finals would now: verified on fresh data and timed in turns with its baselines,
+    under the conditions of its stored time.
 
     Args:
         record: the winner.
-        device: where it was tuned, or one of the same key.
-        seed: of the data.
+        device: device it was tuned on, or one with the same key.
+        seed: seed of the data.
 
     Raises:
-        CannotMeasure: this version generates another text, it is not right, or nothing can be timed beside it.
-        CompileError, DeviceError: as their names say.
+        CannotMeasure: this version generates another source, the program is not right, or it cannot be timed.
+        CompileError: there is no compiler.
+        DeviceError: the device failed.
     """
     with ready_again(record, device, seed) as measure:
         return measure()
@@ -110,11 +115,13 @@ def measured_again(record: Record, device: DeviceRef, seed: int) -> Record:
 def ready_again(
     record: Record, device: DeviceRef, seed: int, *, renewed: bool = False
 ) -> Iterator[Callable[[], Record]]:
-    """The same in two steps, for several records at a time: all is loaded, laid out and verified, and what it gives
-    then measures, while the others leave the device alone. Either step raises what `measured_again` does.
+    """Splits `measured_again` into two steps, for several records at a time.
 
-    With `renewed` the program is that of the record's config in this version, whatever its text was; where the config
-    is no longer legal, CannotMeasure is raised.
+    Entering loads the program, lays out the data and verifies the program. The yielded function then measures, while
+    the other records leave the device alone. Either step raises what `measured_again` raises.
+
+    With `renewed` the program is generated from the record's config by this version, whatever its source was. If the
+    config is no longer legal, CannotMeasure is raised.
     """
     program = program_of(record, record.problem, record.device) if renewed else regenerate(record)
     if program is None:
@@ -135,7 +142,7 @@ def _measured(record: Record, evaluator: Evaluator, winner: Contender, simplest:
         raise CannotMeasure(f"{beside.kind}: {beside.message}")
     ours, *others = beside.ours
     trial = dataclasses.replace(record.trial, outcome=dataclasses.replace(winner.measurement, timing=ours))
-    if not winner.program.has_fingerprint(trial.fingerprint):  # another text of the same config
+    if not winner.program.has_fingerprint(trial.fingerprint):  # another source generated from the same config
         identity = evaluator.identity_of(winner.program)
         trial = dataclasses.replace(trial, fingerprint=winner.program.fingerprint, compiler=identity)
     return dataclasses.replace(
@@ -148,13 +155,13 @@ def _measured(record: Record, evaluator: Evaluator, winner: Contender, simplest:
 
 
 def _simplest_beside(evaluator: Evaluator, winner: Program) -> dict[str, Contender]:
-    """The operation's simplest kernel under its label, where it is right and another one than the winner."""
+    """The operation's simplest kernel under its label, if it is right and is not the winner itself."""
     family = simplest_family(evaluator.problem.operation)
     if family is None or family.name not in evaluator.families:
         return {}
     try:
         program = evaluator.program(family.name, evaluator.gate.default(family))
-    except IllegalConfig:  # it has no such kernel here
+    except IllegalConfig:  # the family has no such kernel here
         return {}
     contender = None if program == winner else evaluator.verified(program, evaluator.bench)
     return {f"{family.name} ({SIMPLEST_KERNEL})": contender} if isinstance(contender, Contender) else {}
@@ -163,7 +170,7 @@ def _simplest_beside(evaluator: Evaluator, winner: Program) -> dict[str, Contend
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Times:
     ours: tuple[Timing, ...]
-    """In turns with the baselines, and alone."""
+    """The program's timing in turns with the baselines, if that succeeded, and its timing alone."""
     copy: Timing | None
 
 
@@ -173,13 +180,13 @@ def _times(evaluator: Evaluator, program: Program) -> _Times | Failure:
         return contender
     alone = contender.measurement.timing
     beside = evaluator.bench.side_by_side((contender,))
-    if isinstance(beside, Failure):  # right, but nothing can be set beside it
+    if isinstance(beside, Failure):  # right, but the timing in turns failed
         return _Times((alone,), None)
     return _Times((*beside.ours, alone), _copy(beside.baselines))
 
 
 def _reopened(record: Record, device: DeviceRef, seed: int) -> contextlib.AbstractContextManager[Evaluator]:
-    """What a record is looked at with again: data of the finals, timed under the conditions of its stored time."""
+    """Opens an evaluator with the data of the finals and the conditions of the record's stored time."""
     policy = _policy(device.kind, record.timing)
     return Evaluator.open(
         record.problem,
@@ -195,7 +202,7 @@ def _reopened(record: Record, device: DeviceRef, seed: int) -> contextlib.Abstra
 
 
 def _policy(kind: DeviceKind, then: Timing) -> TimingPolicy:
-    """The policy that the stored time was taken under."""
+    """Timing policy that the stored time was taken under."""
     if kind is DeviceKind.HOST:
         return TimingPolicy.for_kind(kind)
     graph = then.conditions.startswith("CUDA graph")
@@ -204,7 +211,7 @@ def _policy(kind: DeviceKind, then: Timing) -> TimingPolicy:
 
 
 def _comparable(then: Timing, now: Timing) -> bool:
-    """Whether both were taken under one set of conditions; a time that throttling makes long says nothing."""
+    """True if both times have the same conditions; the stored time may carry the throttled mark."""
     return now.conditions == then.conditions.removesuffix(f", {THROTTLED}")
 
 

@@ -1,1 +1,1 @@
-"""What the tuner knows of each operation: inputs, float64 references, and the other libraries that solve it."""
+"""Each operation's inputs, float64 references and peer libraries, for the tuner."""

@@ -1,4 +1,4 @@
-"""What peers of every operation need of PyTorch and CuPy: cuDNN in float32 arithmetic, and work on a given stream."""
+"""PyTorch and CuPy helpers for peers of every operation: cuDNN in float32 arithmetic, and work on a given stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsmith.tuner.operations.peer import Unavailable
 
 
 def torch_with_cudnn() -> Any:
-    """The module `torch`, with cuDNN's TF32 off and its own search on. Raises Unavailable where it finds no GPU."""
+    """The module `torch`, with cuDNN's TF32 off and its benchmark search on. Raises Unavailable if it finds no GPU."""
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
         raise Unavailable("PyTorch finds no GPU")
@@ -20,7 +20,7 @@ def torch_with_cudnn() -> Any:
 
 
 def torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
-    """Lets what PyTorch launches within work on a stream of another library; None is the default one."""
+    """Makes PyTorch launch on another library's stream inside the block; None is the default stream."""
     if stream is None:
         return contextlib.nullcontext()
     entered: contextlib.AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
@@ -28,7 +28,7 @@ def torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextMa
 
 
 def cupy_stream(cupy: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
-    """Lets what CuPy launches within work on a stream of another library; None is the default one."""
+    """Makes CuPy launch on another library's stream inside the block; None is the default stream."""
     if stream is None:
         return contextlib.nullcontext()
     external: contextlib.AbstractContextManager[Any] = cupy.cuda.ExternalStream(stream)

@@ -1,4 +1,4 @@
-"""Large random arrays, strip by strip on all cores."""
+"""Large random arrays, drawn strip by strip on all cores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 
 
 def noise(nbytes: int, seed: int) -> NDArray[np.uint8]:
-    """Random bytes."""
     return drawn((nbytes,), np.uint8, np.random.default_rng(seed), random_bytes)
 
 
@@ -23,7 +22,7 @@ def drawn(
     generator: np.random.Generator,
     draw: Callable[[np.random.Generator, int], NDArray[Any]],
 ) -> NDArray[Any]:
-    """Random values, each strip of them from a generator of its own: on one core 600 MB take two seconds."""
+    """Random values, drawn in strips that each have their own generator: on one core 600 MB take two seconds."""
     values = np.empty(math.prod(shape), dtype)
     length = STRIP_BYTES // values.itemsize
     generators = generator.spawn(math.ceil(values.size / length))
@@ -49,15 +48,16 @@ def hard_kinds(
     sign: NDArray[np.float32],
     octaves: int,
 ) -> tuple[NDArray[Any], ...]:
-    """Five kinds of numbers that are hard on rounding errors, with magnitudes of 2 to the power of minus `octaves` to
-    `octaves`: such as are spread evenly, log-normal ones, deviates of one magnitude, ones, and signs that alternate.
+    """Five kinds of numbers that are hard on rounding errors, with magnitudes from 2^-octaves to 2^octaves.
+
+    The kinds are: evenly spread logarithms, log-normal numbers, deviates of one magnitude, ones, and alternating signs.
 
     Args:
         deviates: normal deviates.
         uniform: numbers from 0 to 1, of the same shape.
-        level: the binary logarithm of the one magnitude; of any shape that broadcasts to that one, as is `sign`.
+        level: binary logarithm of the one magnitude; it and `sign` broadcast to the shape of `deviates`.
         sign: 1 and -1.
-        octaves: the largest logarithm.
+        octaves: the largest binary logarithm.
     """
     return (
         np.copysign(np.exp2((2 * uniform - 1) * octaves), deviates),
@@ -69,20 +69,20 @@ def hard_kinds(
 
 
 def far_apart(generator: np.random.Generator, shape: tuple[int, ...], octaves: int) -> NDArray[np.float64]:
-    """Numbers of either sign, with magnitudes spread evenly from 2 to the power of minus `octaves` to `octaves`."""
+    """Numbers of either sign, with magnitudes spread evenly from 2^-octaves to 2^octaves on a logarithmic scale."""
     magnitudes = np.exp2(generator.uniform(-octaves, octaves, shape))
     return np.copysign(magnitudes, generator.uniform(-1, 1, shape))
 
 
 def cancel(rows: NDArray[np.float64]) -> None:
-    """Makes each row sum to about zero: its largest number takes the rest back. A single number does not."""
+    """Makes each row sum to about zero by subtracting the sum from its largest number. Rows of one number stay."""
     if rows.shape[1] > 1:
         largest = np.abs(rows).argmax(axis=1)
         rows[np.arange(len(rows)), largest] -= rows.sum(axis=1)
 
 
 def random_bytes(generator: np.random.Generator, count: int) -> NDArray[Any]:
-    """`count` bytes, uniform."""
+    """`count` uniform bytes."""
     return generator.integers(0, 256, count, dtype=np.uint8)
 
 

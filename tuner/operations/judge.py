@@ -1,4 +1,4 @@
-"""What the tuner must know of an operation, to tell whether a result is right and whether it is fast."""
+"""Interface of an operation's judge, which says whether a result is right and what it is timed against."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ P = TypeVar("P", bound=Problem)
 
 
 class Judge(abc.ABC, Generic[P]):
-    """Inputs, float64 references, error bounds and other libraries of one operation. Shares nothing with the generator.
+    """Inputs, float64 references, error bounds and peer libraries of one operation. It shares no code with the
+    generator.
 
-    To add one, write a subclass in the operation's room and name it in `registry.py`.
+    To add one, write a subclass in the operation's folder and name it in `registry.py`.
     """
 
     @abc.abstractmethod
@@ -30,40 +31,41 @@ class Judge(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def stress_inputs(self, problem: P, generator: np.random.Generator) -> Operands:
-        """Inputs that are hard on rounding errors: magnitudes far apart side by side, cancellation, alternating signs.
+        """Inputs that are hard on rounding errors: very different magnitudes side by side, cancellation, alternating
+        signs.
 
-        Normal deviates leave the terms of a sum alike, so that an error that is small against all of them looks small
-        against each. What a problem promises is measured against each result's own scale: these inputs meet it too.
+        Normal deviates make all terms of a sum alike, so an error that is small against the whole sum looks small
+        against each term. A problem's error bound applies to each result's own scale, also on these inputs.
         """
 
     def stress_slack(self, problem: P) -> float:  # noqa: ARG002 - part of the interface
-        """How many times the error bound right kernels may be off on `stress_inputs`."""
+        """Factor on the error bound that right kernels may need on `stress_inputs`."""
         return 1.0
 
     @abc.abstractmethod
     def terms(self, problem: P) -> int:
-        """Terms of one result that the reference adds up; how long it takes follows from that."""
+        """Number of terms of one result that the reference adds up, which decides how long it takes."""
 
     @abc.abstractmethod
     def references(self, problem: P, operands: Operands) -> References:
-        """What each result must be."""
+        """Reference of each result."""
 
     def kernels(self, problem: P) -> ReferenceKernels[P] | None:  # noqa: ARG002 - part of the interface
-        """What computes the reference on a device; None where only the host can. `samples` checks it."""
+        """Kernels that compute the reference on a device; None if only the host can. `samples` checks them."""
         return None
 
     def samples(self, problem: P, operands: Operands, indices: NDArray[np.int64]) -> Samples:
-        """The results of these numbers, in C order of the output's real numbers, by direct sums on the host."""
+        """Results with these indices, in C order of the output's real numbers, by direct sums on the host."""
         raise NotImplementedError(f"{problem.operation} has no kernels for its reference, and so no samples")
 
     def error_bound(self, problem: P, output: Operand) -> float:  # noqa: ARG002 - part of the interface
-        """Largest error of a result over its scale (`Reference.scale`) that is still right."""
+        """Largest error of a right result, divided by its scale (`Reference.scale`)."""
         return problem.error_bound
 
     @abc.abstractmethod
     def smaller(self, problem: P) -> P:
-        """The problem with a few elements, on which libraries load and compile what they will need."""
+        """The problem with only a few elements, on which libraries load and compile what they need."""
 
     @abc.abstractmethod
     def peers(self, problem: P, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
-        """The other libraries that solve it on this kind of device, each with `sets` sets of buffers."""
+        """Peer libraries that solve the problem on this kind of device, each with `sets` sets of buffers."""

@@ -1,10 +1,10 @@
-"""Numbers of points whose transforms NumPy makes quickly."""
+"""Transform lengths that are fast in NumPy."""
 
 from __future__ import annotations
 
 
 def quick_length(least: int) -> int:
-    """The least number from there on whose primes are 2, 3 and 5."""
+    """The least number, from `least` on, whose only prime factors are 2, 3 and 5."""
     size = least
     while True:
         left = size

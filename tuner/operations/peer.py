@@ -1,4 +1,4 @@
-"""What another library is to a comparison."""
+"""Peer: another library that a winner is compared with."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from warpsmith.store.record import LeftOut
 
 
 class Unavailable(Exception):
-    """A library does not have what a problem asks for, or cannot do it here; the message says which."""
+    """A library does not support a problem, or cannot run here; the message says why."""
 
 
 class PeerRun(Protocol):
-    """Does a library's work once on its set `index` of inputs and output, and does not wait.
+    """Runs a library once on its buffer set `index` without waiting for it.
 
-    `stream` is the handle of the stream to work on, which may be one that is being captured; None is the default one.
+    `stream` is the handle of the stream to use, which may be under capture; None is the default stream.
     """
 
     def __call__(self, index: int = 0, stream: int | None = None, /) -> None: ...
@@ -27,39 +27,43 @@ class PeerRun(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """One library, ready to run on dense inputs and outputs of its own: as many sets of them as it was made with."""
+    """One library, ready to run on its own dense inputs and outputs, in as many sets as it was made with."""
 
     name: str
     """Library, version, function."""
     run: PeerRun
     result: Callable[[], NDArray[Any]]
-    """The output of the last run on set 0."""
+    """Returns the output of the last run on set 0."""
     renew: Callable[[], None] = lambda: None
-    """Gives the inputs of all sets back what runs have overwritten; between runs that are timed, untimed itself."""
+    """Restores the inputs of all sets that runs have overwritten. It is called between timed runs and is not timed
+    itself.
+    """
     tolerance: float | None = None
-    """Largest scaled error of a library whose arithmetic is coarser by design, as its name says; None: as of ours."""
+    """Largest scaled error of a library whose arithmetic is coarser by design, as its name says; None for the usual
+    bound.
+    """
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Type of an error and the first line of its message."""
     told = str(error).strip().splitlines()
     return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerMaker:
-    """A library that may be installed, and what makes a `Peer` of it."""
+    """A library that may be installed, with the function that makes a `Peer` of it."""
 
     name: str
-    """Of the library, where there is no peer that knows its version."""
+    """Name of the library, used if no peer gives its version."""
     packages: tuple[str, ...]
-    """One of them must be installed."""
+    """Packages of which one must be installed."""
     make: Callable[[], Peer]
     why_not: str | None = None
-    """Why it is left out without a look at it, such as for the time that it would take; None where it is not."""
+    """Reason to leave it out without trying it, such as the time that it would take; None if there is none."""
 
     def made(self) -> Peer | LeftOut:
-        """The library, ready to run, or why it is left out."""
+        """The library, ready to run, or the reason why it is left out."""
         if self.why_not is not None:
             return LeftOut(self.name, self.why_not)
         if not any(find_spec(package) is not None for package in self.packages):

@@ -1,4 +1,4 @@
-"""The vendors' and other libraries on the same problem, where they are installed: what a winner has to beat."""
+"""Vendor and other libraries for a problem, where they are installed: a winner must beat them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from warpsmith.tuner.operations.registry import judge_of
 def candidates(
     problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1, judge: Judge[Any] | None = None
 ) -> tuple[Peer | LeftOut, ...]:
-    """The libraries for `problem` on this kind of device, each with `sets` sets of buffers, or why it is left out.
+    """Libraries for `problem` on this kind of device, each with `sets` sets of buffers, or the reason why it is left
+    out.
 
-    They are those of the operation's judge, or of another one that is given.
+    The operation's judge names them, or `judge` if it is given.
     """
     return tuple(maker.made() for maker in (judge or judge_of(problem)).peers(problem, operands, kind, sets))
 
@@ -30,13 +31,13 @@ def candidates(
 def peers(
     problem: Problem, operands: Operands, kind: DeviceKind, sets: int = 1, judge: Judge[Any] | None = None
 ) -> tuple[Peer, ...]:
-    """Those of `candidates` that are installed and solve the problem."""
+    """The `candidates` that are installed and solve the problem."""
     return tuple(each for each in candidates(problem, operands, kind, sets, judge) if isinstance(each, Peer))
 
 
 def import_ahead(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
-    """Imports the libraries for such problems, for a thread beside others: PyTorch takes 3 s, in which a large problem
-    can be laid out. What fails here fails again where it is asked for, and is told there.
+    """Imports the libraries for a problem, in a thread beside others: PyTorch takes 3 s, in which a large problem can
+    be laid out. A library that fails here fails again, and is reported, when it is used.
     """
     able = judge or judge_of(problem)
     with contextlib.suppress(Exception):
@@ -47,9 +48,9 @@ def import_ahead(problem: Problem, kind: DeviceKind, judge: Judge[Any] | None = 
 
 
 def warm_up(problem: Problem, operands: Operands, kind: DeviceKind, judge: Judge[Any] | None = None) -> None:
-    """Loads those libraries and lets them compile what they will need, on a problem of a few elements.
+    """Loads the libraries for a problem and lets them compile what they need, on a problem of a few elements.
 
-    Such as are left out of `problem` for the time that they would take are not asked for that either.
+    Libraries that are left out of `problem` for the time that they would take are skipped.
     """
     able = judge or judge_of(problem)
     small = able.smaller(problem)

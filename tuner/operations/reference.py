@@ -1,4 +1,4 @@
-"""What results are held against: float64 values, and what their errors are relative to."""
+"""References of results: float64 values, and the scale of their errors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Operands = Mapping[str, NDArray[Any]]
-"""The input arrays of a problem by name."""
+"""Input arrays of a problem by name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """What one result must be: float64 values, and for each what its error is measured against.
+    """Expected float64 values of one result, and the scale that divides each element's error.
 
-    That is the sum of its |terms| where nothing else is said: a filter that is accurate in norm only takes the sum of
-    |weights| times the window's largest |pixel|, a Fourier transform twice the root mean square of its result. Complex
-    results are real and imaginary parts, side by side in one dimension more.
+    The scale is the sum of the element's |terms| by default. A filter that is only accurate in norm takes the sum of
+    its absolute weights times the window's largest absolute pixel, and a Fourier transform takes twice the root mean
+    square of its result. Complex results are stored as real and imaginary parts, side by side in an additional
+    dimension.
     """
 
     expected: NDArray[np.float64]
@@ -27,15 +28,15 @@ class Reference:
 
 
 References = Mapping[str, Reference]
-"""One for each result of a problem, by its operand's name."""
+"""References of a problem's results by operand name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Some results of a problem by direct float64 sums, one by one."""
+    """Single results of a problem, each by a direct float64 sum."""
 
     indices: NDArray[np.int64]
-    """Their numbers in C order; of complex results those of real and imaginary parts."""
+    """Indices in C order; for complex results, indices of real and imaginary parts."""
     expected: NDArray[np.float64]
     least_scale: NDArray[np.float64]
-    """The sum of each one's |terms|: its scale, or less."""
+    """Lower bound of each result's scale: the sum of its |terms| for most operations, 0 for Fourier transforms."""

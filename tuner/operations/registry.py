@@ -1,4 +1,4 @@
-"""The judge of each operation. One line each; nothing else names them."""
+"""Registry of the operations' judges, one line each. No other module names them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ JUDGES: Mapping[str, Judge[Any]] = {
     Conv2d.operation: Conv2dJudge(),
     Cgemm.operation: CgemmJudge(),
 }
-"""By operation."""
+"""Judges by operation."""
 
 
 def judge_of(problem: Problem) -> Judge[Any]:
-    """The judge of the problem's operation. Raises TypeError for an operation that has none."""
+    """Judge of the problem's operation. Raises TypeError if it has none."""
     try:
         return JUDGES[problem.operation]
     except KeyError:

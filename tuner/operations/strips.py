@@ -12,24 +12,26 @@ from warpsmith.devices.host.machine import cores
 from warpsmith.errors import OutOfMemory
 
 STRIP_BYTES = 1 << 20
-"""Work is cut into strips of about this size: they stay in a core's cache, and threads seldom wait for the interpreter.
-With calls of 64 KB, 16 cores took 9.2 s for a 12288x12288 image, with these 1.6 s."""
+"""Bytes of a strip, about: a strip stays in a core's cache, and threads seldom wait for the interpreter lock. With
+strips of 64 KB, 16 cores took 9.2 s for a 12288x12288 image; with these, 1.6 s.
+"""
 _MOST_THREADS = 16
-"""They share the bandwidth of the memory by then, and the interpreter between two calls."""
+"""Largest number of threads; so many share the memory bandwidth, and the interpreter lock between two calls."""
 MOST_BYTES = 4 << 30
-"""A reference on the host takes at most so many in all: its results, and what it works with. The processes of a search
-and of its finals make theirs at the same time, on machines that others use too."""
+"""Bytes that a reference on the host may take in all, for results and scratch memory. The processes of a search and of
+its finals compute their references at the same time, on machines that others use too.
+"""
 
 
 def threads() -> int:
-    """How many work on strips at once."""
+    """Number of threads that work on strips at once."""
     return min(cores(), _MOST_THREADS)
 
 
 def room_beside(numbers: int, copies: int = 2) -> int:
-    """Bytes that are left to work with beside a reference of so many float64 numbers, in `copies` arrays.
+    """Bytes of scratch memory left beside `copies` arrays of `numbers` float64 numbers.
 
-    Raises OutOfMemory where it leaves less than a sixteenth of what it may take.
+    Raises OutOfMemory if less than a sixteenth of MOST_BYTES is left.
     """
     room = MOST_BYTES - 8 * copies * numbers
     if room < MOST_BYTES // 16:
@@ -44,9 +46,9 @@ def room_beside(numbers: int, copies: int = 2) -> int:
 def for_each_strip(
     rows: int, row_bytes: int, work: Callable[[slice], None], *, scratch_bytes: int = 0, room: int = MOST_BYTES
 ) -> None:
-    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy lets go of the interpreter in its loops.
+    """Calls `work` on slices that cover `rows` rows, on many cores: NumPy releases the interpreter lock in its loops.
 
-    No more of them at once than have room, where each takes `scratch_bytes`.
+    If each call takes `scratch_bytes`, only as many run at once as fit into `room` bytes.
     """
     step = max(1, STRIP_BYTES // max(1, row_bytes))
     slices = [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
@@ -59,6 +61,6 @@ def for_each_strip(
 
 
 def _unwarned(work: Callable[[slice], None], part: slice) -> None:
-    """Calls `work` without NumPy's warnings of what is not finite: stress data hold such numbers."""
+    """Calls `work` without NumPy's warnings about values that are not finite, which stress data contain."""
     with np.errstate(invalid="ignore", over="ignore"):
         work(part)

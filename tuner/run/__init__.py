@@ -1,1 +1,1 @@
-"""One tuning run: the search, the candidates on their way, and whoever takes part."""
+"""One tuning run: the search, its candidates in progress, and the tuners that take part."""

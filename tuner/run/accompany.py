@@ -1,4 +1,4 @@
-"""The tuner of a further device of this machine: it searches beside one that leads."""
+"""Helper tuner for a further device of this machine, which searches beside the leader."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from warpsmith.tuner.workers.job import Job, WorkerState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accompany(Job[None]):
-    """Tunes on one device until there are trials enough, for a leader that ends it sooner as a rule."""
+    """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
 
     store: str
-    """Its path or URL."""
+    """Path or URL of the store."""
     tuner: str
-    """By which id this one takes part."""
+    """Id of this tuner in the store."""
     problem: Problem
     device: DeviceRef
     model: Device
-    """What the device is, and `compiler` its own: to find out would start the driver of every GPU once more."""
+    """Model of `device`, whose compiler is `compiler`. Finding them out would start the driver of every GPU again."""
     compiler: Compiler
     options: TuneOptions
     families: tuple[Family, ...]
     processes: int
-    """Compilers at work at once."""
+    """Number of compiler processes."""
 
     def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
         options, deadlines = self.options, self.options.deadlines

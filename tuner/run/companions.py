@@ -1,4 +1,4 @@
-"""A tuner for each further device of this machine, in a process of its own, beside the one that leads."""
+"""Helper tuners for the further devices of this machine, each in a process of its own beside the leader."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from warpsmith.tuner.workers.job import Job
 from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
 
 END_S = 5.0
-"""A companion may take so long to end: it gives up what runs, commits its trials and ends its processes."""
+"""Seconds that a companion may take to end: it gives up what runs, commits its trials and ends its processes."""
 
 
 class Companions:
-    """Tunes on several devices through one store, while it is entered. One interpreter cannot feed four GPUs: at 140
-    candidates a second it has no time left.
+    """Tunes on several devices through one store, inside a `with` block.
 
-    A companion that fails leaves its device idle, and a warning.
+    Each device needs a process of its own: one interpreter is fully busy at 140 candidates per second and cannot feed
+    four GPUs. A companion that fails leaves its device idle and causes a warning.
 
     Args:
-        devices: one for each companion; may be none.
-        store: of the leader; in a file or on a server.
-        job: what the tuner of that id does on a device, until it is ended.
+        devices: one for each companion; may be empty.
+        store: the leader's store, in a file or on a server.
+        job: returns the job that tunes on a device under a tuner id until it is ended.
 
     Raises:
-        BadArgument: the store lies in memory, where no other process reaches it.
+        BadArgument: the store is in memory, where no other process can reach it.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Companions:
         self._store, self._job = store, job
         self._workers = {device: Worker() for device in devices}
         self._tuners: dict[DeviceRef, str] = {}
-        """The id of each."""
+        """Tuner id of each device."""
         self._threads = ThreadPoolExecutor(max(1, len(devices)))
         self._running: dict[Future[None], DeviceRef] = {}
 
@@ -58,23 +58,25 @@ class Companions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends them, in order where they do so soon: a candidate that dies with its tuner is suspected of the deed."""
+        """Ends the companions. Each has END_S to end in order: a candidate that dies with its tuner is suspected of
+        having killed it.
+        """
         for worker in self._workers.values():
             worker.ask_to_end()
         concurrent.futures.wait(self._running, END_S)
         while True:
-            interrupt_all(self._workers.values())  # again where it struck before a process was there
+            interrupt_all(self._workers.values())  # again, in case a process had not started yet
             if not concurrent.futures.wait(self._running, 0.1).not_done:
                 break
         for worker in self._workers.values():
             worker.kill()
         self._threads.shutdown()
-        if kind is None:  # after an error the store may be out of reach, and others find out by themselves
+        if kind is None:  # after an error the store may be unreachable; the other tuners find out by themselves
             for tuner in self._tuners.values():
                 self._store.strike(tuner)
 
     def check(self, faults: Faults) -> None:
-        """Warns of companions that have failed since the last call, notes them, and frees what they had claimed."""
+        """Warns of companions that failed since the last call, adds them to `faults`, and frees their claims."""
         for future in [future for future in self._running if future.done()]:
             device = self._running.pop(future)
             error = future.exception()

@@ -1,4 +1,4 @@
-"""Candidates on their way: compiled ahead by many processes, evaluated on one device."""
+"""Flow of candidates: compiled ahead by many processes, evaluated on one device."""
 
 from __future__ import annotations
 
@@ -27,24 +27,26 @@ from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.workers.compile_job import Compiled
 
 AHEAD = 2
-"""Candidates for each compiler that are on their way at the least: one that it compiles, and one that waits for it."""
+"""Least number of candidates in progress per compiler: one that it compiles, and one that waits for it."""
 BACKLOG = 1
-"""Candidates for each compiler that wait for an open device, at the most: where that takes longer than the compilers,
-more would only be asked for knowing less, and kept from other tuners that have nothing left."""
+"""Largest number of compiled candidates per compiler that wait for an open device. If the device is slower than the
+compilers, more would only be requested with less knowledge, and withheld from other tuners that are idle.
+"""
 MOST_AHEAD = 8
-"""Candidates for each compiler that are on their way at the most, as while the device is being opened."""
+"""Largest number of candidates in progress per compiler, as while the device is being opened."""
 
 MOST_BROKEN = 3
-"""Candidates one after the other for which there is no compiler, or no worker to run on, after which the search ends: a
-device that was lost does not come back by being asked again."""
+"""Number of consecutive candidates without a compiler or a worker after which the search ends: trying again does not
+bring back a lost device.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A config on its way to being measured."""
+    """A config that is being compiled or measured."""
 
     number: int
-    """In the order of asking."""
+    """Position in the order of asking."""
     program: Program
     fingerprint: str
 
@@ -60,7 +62,7 @@ class _Ready:
     candidate: Candidate
     compiled: Compiled
     code: str
-    """What `_code_of` says, over an image of some 20 KB: asked once."""
+    """Result of `_code_of`, computed once: it hashes an image of some 20 KB."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,20 +82,21 @@ class _Broke:
 
 
 class Flow:
-    """Turns programs into trials, while it is entered.
+    """Turns programs into trials, inside a `with` block.
 
-    On a GPU, trials come in the order in which they end, and programs are asked for as soon as there is room. On the
-    host, compilers and candidates share the cores: there a batch is compiled, then timed undisturbed and in order.
+    On a GPU, trials arrive in the order in which they end, and programs are requested as soon as there is room. On the
+    host, compilers and candidates share the cores, so a batch is compiled first and then timed undisturbed and in
+    order.
 
     Args:
-        evaluator: what compiles and evaluates.
-        ask: the next program, or None where there is none now.
-        best_ns: the time that a candidate should beat, or None; asked in another thread, just before it runs.
-        ledger: where costs are counted.
-        total: about how many will be wanted. An eighth of them may be on their way while the device is being opened.
-        screen: what drops candidates that cannot win; None to run them all.
-        starting: told of each candidate just before it runs, in another thread.
-        opened: told once, before any trial, how long the device's own copy takes.
+        evaluator: compiles and evaluates the candidates.
+        ask: returns the next program, or None if there is none now.
+        best_ns: returns the time that a candidate should beat, or None; called in another thread, just before it runs.
+        ledger: counts the costs.
+        total: approximate number of candidates wanted. An eighth of them may be in progress while the device opens.
+        screen: drops candidates that cannot win; None to run them all.
+        starting: called with each candidate just before it runs, in another thread.
+        opened: called once, before any trial, with the time of the device's own copy.
     """
 
     def __init__(
@@ -115,20 +118,20 @@ class Flow:
         self._ahead = evaluator.pool.processes if self._in_batches else max(least, min(most, total // 8))
         self._asked = 0
         self._outstanding = 0
-        """Candidates asked for whose trials are not done."""
+        """Number of requested candidates whose trials are not finished."""
         self._compiling: dict[Candidate, Future[Compiled | Failure]] = {}
         self._batch: list[_Ready] = []
         self._waiting: list[_Ready] = []
-        """Compiled candidates that run after all others, unless a time drops them before."""
+        """Compiled candidates that run after all others, unless a measured time drops them first."""
         self._ready: queue.SimpleQueue[_Ready | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[_Built | _Ran | _Opened | _Broke] = queue.SimpleQueue()
         self._done: collections.deque[Trial] = collections.deque()
         self._twins: dict[str, list[tuple[Candidate, Compiled]]] = {}
-        """By machine code and launches: those that wait for the outcome of the one that runs."""
+        """Candidates that wait for the outcome of one with equal machine code and launches, by the hash of these."""
         self._unbuilt = 0
-        """Candidates one after the other of which the pool itself failed."""
+        """Number of consecutive candidates for which the compile pool itself failed."""
         self._outcomes: dict[str, tuple[Measurement | Failure, str | None]] = {}
-        # Not join(): where Ctrl-C strikes in it, Python 3.11 takes the thread for ended.
+        # Not join(): if Ctrl-C interrupts it, Python 3.11 takes the thread for ended.
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -138,7 +141,7 @@ class Flow:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Gives up what is on its way. What runs may end, but not where somebody pressed Ctrl-C."""
+        """Gives up the candidates in progress. The running one may end, except after Ctrl-C."""
         try:
             with contextlib.suppress(queue.Empty):
                 while True:
@@ -149,17 +152,16 @@ class Flow:
             if self._compiling:
                 self._evaluator.pool.interrupt()
             self._ended.wait(None if kind is None else 0.0)
-        finally:  # also where Ctrl-C is pressed meanwhile: nobody else may use a bench in use
-            self._ready.put(None)  # once more where it struck before
+        finally:  # also if Ctrl-C is pressed meanwhile: no other thread may use a busy bench
+            self._ready.put(None)  # again, in case the signal struck before it
             while not self._ended.is_set():
-                self._evaluator.bench.interrupt()  # again where it struck before the candidate was sent
+                self._evaluator.bench.interrupt()  # again, in case it struck before the candidate was sent
                 self._ended.wait(0.1)
 
     def trials(self, deadline: Callable[[], float | None]) -> Iterator[Trial]:
-        """What comes of the programs, until there are none now or `deadline` (of time.monotonic) has passed.
+        """Yields trials until no program is left for now or `deadline` (of time.monotonic) has passed.
 
-        Where there are some later, it goes on by being called again. Raises DeviceError where the device cannot be
-        opened.
+        It continues at the next call if programs come later. Raises DeviceError if the device cannot be opened.
         """
         while True:
             self._fill()
@@ -174,7 +176,7 @@ class Flow:
     def _fill(self) -> None:
         if self._in_batches and (self._outstanding or self._done):
             return
-        # Those that end at once, as dropped ones do, take room until they are told of: they are trials too.
+        # Candidates that end at once, such as dropped ones, take room until they are yielded: they are trials too.
         while self._outstanding + len(self._done) < self._ahead and not self._has_enough():
             if (program := self._ask()) is None:
                 return
@@ -182,7 +184,7 @@ class Flow:
             self._start(program)
 
     def _has_enough(self) -> bool:
-        """Whether neither a compiler nor the open device will wait for a candidate."""
+        """True if neither a compiler nor the open device will have to wait for a candidate."""
         processes = self._evaluator.pool.processes
         return self._is_open and (
             len(self._compiling) >= AHEAD * processes or self._ready.qsize() >= BACKLOG * processes
@@ -199,7 +201,7 @@ class Flow:
         future.add_done_callback(lambda done: self._built(candidate, done))
 
     def _built(self, candidate: Candidate, future: Future[Compiled | Failure]) -> None:
-        """Called in a thread of the pool."""
+        """Callback of the compile pool, called in one of its threads."""
         if future.cancelled():
             return
         error = future.exception()
@@ -212,7 +214,7 @@ class Flow:
         self._events.put(_Built(candidate, failure_of(error)) if is_one else _Broke(error))
 
     def _wait(self, deadline: float | None) -> bool:
-        """Handles the next event; False where none came in time."""
+        """Handles the next event; False if none came in time."""
         try:
             event = self._events.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
@@ -261,7 +263,7 @@ class Flow:
             self._ready.put(ready)
 
     def _release(self) -> None:
-        """Lets candidates that wait run once a time is known, which drops most of them, or once no others are left."""
+        """Runs waiting candidates once a time is known, which drops most of them, or once no others are left."""
         if not self._waiting or self._screen is None:
             return
         if self._outstanding == len(self._waiting) or not self._screen.should_wait(self._waiting[0].candidate.program):
@@ -297,11 +299,11 @@ class Flow:
         self._done.append(trial)
 
     def _serve(self) -> None:
-        """Evaluates what is ready, in a thread of its own."""
+        """Evaluates ready candidates, in a thread of its own."""
         bench = self._evaluator.bench
         try:
             self._events.put(_Opened(bench.copy_timing()))
-            broken = 0  # candidates one after the other for which there was no worker
+            broken = 0  # consecutive candidates for which there was no worker
             while (ready := self._ready.get()) is not None:
                 try:
                     evaluated, broken = self._evaluated(ready), 0
@@ -318,7 +320,7 @@ class Flow:
 
     def _evaluated(self, ready: _Ready) -> Evaluated:
         candidate = ready.candidate
-        # Once more: others that were asked for beside it may have times by now.
+        # Checked again: candidates requested at the same time may have times by now.
         if self._screen and (failure := self._screen.of_work(candidate.program)):
             return Evaluated(failure, 0.0, 0.0, 0.0)
         self._starting(candidate)
@@ -326,7 +328,7 @@ class Flow:
 
 
 def _code_of(program: Program, compiled: Compiled) -> str:
-    """What two candidates share that do the same: the machine code of their units, and the steps."""
+    """Hash of the units' machine code and of the steps, equal for candidates that do the same."""
     steps = [step_spec(step) for step in program.steps]
     workspaces = [workspace_spec(workspace) for workspace in program.workspaces]
     images = [[unit.name, hashlib.sha256(compiled.binaries[unit.name].image).hexdigest()] for unit in program.units]

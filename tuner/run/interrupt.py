@@ -1,7 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: none is lost, and each ends a run in order.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP: no signal is lost, and each ends a run in order.
 
-Python turns Ctrl-C alone into a KeyboardInterrupt. SIGTERM, which `kill`, batch systems and containers send, and SIGHUP
-of a closed terminal end a process at once: its winner so far is lost, and compilers that its workers started go on.
+Python turns only Ctrl-C into a KeyboardInterrupt. SIGTERM, which `kill`, batch systems and containers send, and the
+SIGHUP of a closed terminal end a process at once: its winner so far is lost, and compilers that its workers started
+keep running.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that a process gets from others, and that end it."""
+"""Signals from other processes that end a process."""
 
 
 class Interrupt:
-    """Whether a signal came. It raises KeyboardInterrupt at once, and is remembered where that was swallowed.
+    """Records whether a signal came, and raises KeyboardInterrupt at once.
 
-    A KeyboardInterrupt that strikes inside a destructor or a callback is printed and dropped by Python.
+    The record is needed because Python prints and drops a KeyboardInterrupt inside a destructor or a callback.
 
     Args:
-        raises: whether a signal raises; else it is only remembered.
-        pressed: whether one came before.
+        raises: true if a signal raises; otherwise it is only recorded.
+        pressed: true if a signal came before.
     """
 
     def __init__(self, *, raises: bool = True, pressed: bool = False) -> None:
@@ -31,12 +32,12 @@ class Interrupt:
         self.pressed = pressed
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt where a signal came."""
+        """Raises KeyboardInterrupt if a signal came."""
         if self.pressed:
             raise KeyboardInterrupt
 
     def _press(self, number: int, _frame: FrameType | None) -> None:
-        # A closing terminal sends SIGHUP and SIGTERM: the second would end what the first one began to clear up.
+        # A closing terminal sends SIGHUP and SIGTERM. The second must not interrupt the clean-up after the first.
         is_repeated = self.pressed and number in ENDING
         self.pressed = True
         if self._raises and not is_repeated:
@@ -45,10 +46,10 @@ class Interrupt:
 
 @contextlib.contextmanager
 def watching_for_interrupt() -> Iterator[Interrupt]:
-    """Remembers Ctrl-C, SIGTERM and SIGHUP while it lasts, and raises KeyboardInterrupt where one comes.
+    """Raises KeyboardInterrupt on Ctrl-C, SIGTERM or SIGHUP inside the block, and records the signal.
 
-    In a thread other than the main one, which gets no signals, nothing changes. So it does for SIGTERM and SIGHUP where
-    the program has a handler of its own, or ignores them, as `nohup` makes it.
+    Nothing changes in a thread other than the main one, which gets no signals. Nothing changes for SIGTERM and SIGHUP
+    if the program has its own handler or ignores them, as under `nohup`.
     """
     with _handled((signal.SIGINT, *ENDING), raises=True) as interrupt:
         yield interrupt
@@ -56,14 +57,14 @@ def watching_for_interrupt() -> Iterator[Interrupt]:
 
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[Interrupt]:
-    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does: what was started is then ended."""
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, so that started processes are ended."""
     with _handled(ENDING, raises=True) as interrupt:
         yield interrupt
 
 
 @contextlib.contextmanager
 def ending_later() -> Iterator[Interrupt]:
-    """Remembers SIGTERM and SIGHUP while it lasts, for work of seconds whose result would be lost."""
+    """Only records SIGTERM and SIGHUP inside the block, for work of seconds whose result would be lost."""
     with _handled(ENDING, raises=False) as interrupt:
         yield interrupt
 
@@ -89,11 +90,11 @@ def _handled(signals: Iterable[signal.Signals], *, raises: bool) -> Iterator[Int
 
 
 def _is_ours(handler: object) -> bool:
-    """Whether a signal's handler may be replaced: it is the system's default, or one of this module."""
+    """True if a signal's handler may be replaced: it is the system's default, or one of this module."""
     return handler == signal.SIG_DFL or _own(handler) is not None
 
 
 def _own(handler: object) -> Interrupt | None:
-    """The object whose method a handler is, where it is one of this module."""
+    """The `Interrupt` whose method the handler is; None if it is not one of this module."""
     own = getattr(handler, "__self__", None)
     return own if isinstance(own, Interrupt) else None

@@ -1,4 +1,4 @@
-"""Trials on their way to the store: committed in order, in groups, by a thread of its own."""
+"""Journal that commits trials to the store, in order and in groups, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 
 GATHER_S = 0.05
-"""Between two groups: a transaction costs as much as twenty of its trials. A tuner that is killed loses so much."""
+"""Seconds between two groups: a transaction costs as much as twenty of its trials. A tuner that is killed loses at most
+the trials of this time.
+"""
 SHARED_GATHER_S = 0.2
-"""The same where others write too, who wait for each of them: of four tuners at one file the first spent 15 s of 17 in
-the store with GATHER_S."""
+"""Seconds between two groups if other tuners write too, since each write makes them wait: of four tuners on one file,
+the first spent 15 s of 17 in the store with GATHER_S.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,14 +29,14 @@ class _Flush:
 
 
 class Journal:
-    """Keeps what happens to candidates. Close it, which waits until all is on disk, also after an error elsewhere.
+    """Stores the events of candidates. Call `close` also after an error elsewhere; it waits until all is on disk.
 
-    An error of the store is raised by the next call, whichever it is.
+    An error of the store is raised by the next call of any method.
 
     Args:
-        store: open for writing.
-        problem: of the candidates.
-        device: where they run.
+        store: store open for writing.
+        problem: problem of the candidates.
+        device: device they run on.
         gather_s: seconds between two groups.
     """
 
@@ -42,30 +45,32 @@ class Journal:
         self._queue: queue.SimpleQueue[Trial | Started | _Flush | None] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._running: set[str] = set()
-        """Fingerprints of those noted as started whose trials are not kept yet."""
+        """Fingerprints of candidates noted as started whose trials are not stored yet."""
         self.seconds = 0.0
-        """Spent in the store."""
+        """Seconds spent in the store."""
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def keep(self, trial: Trial) -> None:
-        """Commits a trial soon."""
+        """Queues a trial for the next commit."""
         self._raise()
         self._queue.put(trial)
 
     def started(self, started: Started) -> None:
-        """Notes soon that a candidate is about to run, in case that it takes everything down with it."""
+        """Queues a note that a candidate is about to run, in case it kills the process."""
         self._queue.put(started)
 
     def flush(self) -> None:
-        """Returns once all that was kept is on disk."""
+        """Waits until everything queued is on disk."""
         flush = _Flush(threading.Event())
         self._queue.put(flush)
         flush.reached.wait()
         self._raise()
 
     def close(self) -> None:
-        """Ends it, and takes back the notes of candidates that were given up without harm. Raises as `flush` does."""
+        """Ends the thread, and removes the notes of candidates that were given up without harm. Raises as `flush`
+        does.
+        """
         self._queue.put(None)
         self._thread.join()
         self._raise()
@@ -89,7 +94,7 @@ class Journal:
             try:
                 if self._error is None:
                     self._commit(batch)
-            except Exception as error:  # whatever it is, somebody waits for this thread
+            except Exception as error:  # any error must reach the waiting caller
                 self._error = error
             self.seconds += time.monotonic() - start
             for item in batch:
@@ -102,7 +107,7 @@ class Journal:
     def _commit(self, batch: list[Trial | Started | _Flush]) -> None:
         trials = [item for item in batch if isinstance(item, Trial)]
         ended = {trial.fingerprint for trial in trials}
-        # A candidate that ended within the batch needs no note that it began.
+        # A candidate that ended within the batch needs no note of its start.
         running = [item for item in batch if isinstance(item, Started) and item.fingerprint not in ended]
         if trials:
             self._store.add_trials(self._problem, self._device, trials)

@@ -1,4 +1,4 @@
-"""Stages of pipelines as problems of their own: tuned before the whole with a share of its budget, and known to it."""
+"""Stages of pipelines as separate problems, tuned before the whole with a share of its budget."""
 
 from __future__ import annotations
 
@@ -17,34 +17,43 @@ from warpsmith.tuner.search.additive import Expected
 from warpsmith.tuner.search.stage_times import StageTimes
 
 SHARE = 0.4
-"""Of the trials and of the time limit that go to the stages. A pipeline's space is the product of theirs: in made-up
-pipelines of two stages 30 trials of each left the whole 0.1% above its best config (docs/tuning-notes.md)."""
+"""Share of the trials and of the time limit that goes to the stages. A pipeline's space is the product of its stages'
+spaces. In made-up pipelines of two stages, 30 trials of each left the whole 0.1% above its best config
+(docs/tuning-notes.md).
+"""
 LEAST_TRIALS = 10
-"""Of a stage: with fewer its model says nothing (1.08 times the best config in the same pipelines)."""
+"""Least number of trials of a stage: with fewer its model is useless (1.08 times the best config in the same
+pipelines).
+"""
 FIRSTS = 4
-"""Configs of a pipeline that are tried first, of the fastest ones of its stages."""
+"""Number of configs of a pipeline that are tried first, combined from the fastest ones of its stages."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KnownStages:
-    """What trials of its stages say of a pipeline."""
+    """Knowledge about a pipeline from trials of its stages."""
 
     firsts: tuple[Config, ...] = ()
-    """The fastest config of every stage together, then the second, as far as there are so many."""
+    """The fastest config of every stage combined, then the second fastest of each, and so on, as far as every stage has
+    one.
+    """
     expected: Expected | None = None
-    """What a config is expected to take; None where too little is known of a stage."""
+    """Function that predicts the log time of a config; None if too little is known of a stage."""
     best_ns: float | None = None
-    """What the best config is expected to take: the best times of all that it runs; None where one of them has none."""
+    """Nanoseconds that the best config is expected to take: the sum over all stage runs of the stage's best time. None
+    if a stage has no time.
+    """
 
 
 def budget_of_parts(
     problem: Problem, device: Device, families: Iterable[Family], store: Store, options: TuneOptions
 ) -> tuple[tuple[tuple[Problem, TuneOptions], ...], TuneOptions]:
-    """What is to be tuned before `problem`, each with its options, and the options that are left for the problem.
+    """The stages to tune before `problem`, each with its options, and the options left for the problem.
 
-    Stages are those of the likeliest pipeline, or of all where nothing else solves the problem: others that are likely
-    have some of the same stages, and took 1.4 times as long, the median of 12 layers (H200). Nothing where none is
-    likely to win, where the budget is too small to be shared, or where as much is stored already.
+    The stages are those of the likeliest pipeline, or of all pipelines if no other family solves the problem. Other
+    likely pipelines share some of these stages, and took 1.4 times as long (median of 12 layers, H200). There are no
+    stages to tune if no pipeline is likely to win, if the budget is too small to be shared, or if enough trials are
+    stored already.
     """
     able = tuple(families)
     pipelines = [family for family in able if isinstance(family, Pipeline)]
@@ -64,7 +73,7 @@ def budget_of_parts(
 
 
 def known_stages(family: Family, problem: Problem, device: Device, store: Store) -> KnownStages:
-    """What the store's trials say of the stages of a pipeline; nothing of another family."""
+    """Knowledge from the store's trials about the stages of a pipeline; empty for any other family."""
     if not isinstance(family, Pipeline):
         return KnownStages()
     spaces = family.spaces(problem, device)

@@ -1,4 +1,4 @@
-"""Many problems under one time limit: the time goes where it is expected to gain the most."""
+"""Tuning of many problems under one time limit: time goes where it is expected to gain the most."""
 
 from __future__ import annotations
 
@@ -24,25 +24,24 @@ from warpsmith.tuner.progress import Progress
 from warpsmith.tuner.run.session import tune
 
 LEAST_S = 7.0
-"""Of searching in a turn. Opening a device and computing a float64 reference, which come on top, take up to three on an
-H200 with 16 cores."""
+"""Least seconds of search per turn. Opening a device and computing a float64 reference come on top, and take up to
+three seconds on an H200 with 16 cores.
+"""
 MANY = 1_000_000
-"""Trials of a problem that only time limits."""
+"""Number of trials of a problem that only the time limits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProblemStanding:
-    """How a problem fares."""
-
     problem: Problem
     turns: int
     trials: int
-    """In the store."""
+    """Number of trials in the store."""
     best_ns: float | None
     gain: float
-    """By which factor, as a logarithm, the second half of the last turn's trials improved on all before them."""
+    """Logarithm of the factor by which the second half of the last turn's trials improved on all before them."""
     failure: str | None
-    """Why its last turn ended without a winner."""
+    """Reason why its last turn ended without a winner."""
 
     def spec(self) -> dict[str, Any]:
         """The standing as JSON values."""
@@ -50,9 +49,9 @@ class ProblemStanding:
 
 
 def read_problems(path: Path) -> tuple[Problem, ...]:
-    """The problems of a JSON file: a list of objects, each an `operation` and the fields of its problem.
+    """Reads problems from a JSON file: a list of objects, each with an `operation` and the fields of its problem.
 
-    Raises BadArgument where the file cannot be read, or holds something else; it says which entry is wrong.
+    Raises BadArgument if the file cannot be read or holds something else; the message says which entry is wrong.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -86,26 +85,26 @@ def tune_all(
 ) -> tuple[ProblemStanding, ...]:
     """Tunes problems in rounds until `options.time_limit_s` has passed; each keeps its winner in the store.
 
-    The first round takes half the time and gives every problem an equal turn, of which the last turn's preparation and
-    finals are taken off beforehand, since a search's limit does not count them. Each round after it takes half of what
-    is left, for the half of the problems whose last turn still gained the most; the last one all that is left. A turn
-    goes on from the stored trials, so that another command with the same list does too. A problem that fails leaves
-    its time to the others.
+    The first round takes half the time and gives every problem an equal turn. A search's own limit excludes its
+    preparation and finals, so their duration in the last turn is subtracted from the next turn's limit. Each later
+    round takes half of the time left, for the half of the problems whose last turn gained the most; the last round
+    takes all of it. A turn continues from the stored trials, and so does another command with the same list. A problem
+    that fails leaves its time to the others.
 
-    Machines that share a store on a server each tune the whole list, in an order of their own, so that they meet at
-    one problem by chance alone; there they share the search.
-
-    Returns the standings in the order of `problems`.
+    Machines that share a store on a server each tune the whole list, each in an order of its own, so that they rarely
+    work on the same problem; when they do, they share the search. Returns the standings in the order of `problems`.
 
     Raises:
-        DeviceError, CompileError, StoreError: as their names say.
-        KeyboardInterrupt: Ctrl-C; what was stored is kept.
+        BadArgument: there is no time limit.
+        DeviceError: a device is not there, or the devices differ.
+        CompileError, StoreError: there is no compiler; the store failed.
+        KeyboardInterrupt: Ctrl-C; stored trials are kept.
 
     Source: Jamieson and Talwalkar 2016, arXiv 1502.07943, here over problems instead of configs.
     """
     if options.time_limit_s is None:
         raise BadArgument("a list of problems needs a time limit, such as --time-limit 2h")
-    _ = common_device(devices)  # one that is not there fails all of them
+    _ = common_device(devices)  # a missing device would fail all problems
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
@@ -131,7 +130,9 @@ def tune_all(
 def _turn(
     before: ProblemStanding, devices: tuple[DeviceRef, ...], store: Store, options: TuneOptions, progress: Progress
 ) -> ProblemStanding:
-    """One problem's turn. What makes every problem fail is raised; what makes this one fail is its failure."""
+    """Runs one problem's turn. Errors that would fail every problem are raised; others become this problem's
+    failure.
+    """
     problem = before.problem
     try:
         report = tune(problem, devices, store, options, progress)
@@ -147,13 +148,13 @@ def _turn(
     if report.record is not None:
         best_ns = report.record.trial.median_ns
         trials = tuple(trial for trial in trials if trial.is_under(report.record.conditions))
-    # A space that is exhausted has nothing left to gain.
+    # An exhausted space has nothing left to gain.
     gain = gain_of(trials, report.tried) if report.tried else 0.0
     return ProblemStanding(problem, before.turns + 1, len(trials), best_ns, gain, None)
 
 
 def gain_of(trials: Sequence[Trial], recent: int) -> float:
-    """The logarithm of the best time before the second half of the last `recent` trials, over the best of all."""
+    """Logarithm of the best time before the second half of the last `recent` trials over the best time of all."""
     times = [math.inf if trial.median_ns is None else trial.median_ns for trial in trials]
     best, earlier = min(times, default=math.inf), min(times[: len(times) - recent // 2], default=math.inf)
     if best == math.inf:
@@ -162,4 +163,4 @@ def gain_of(trials: Sequence[Trial], recent: int) -> float:
 
 
 class ProblemListFailed(WarpsmithError):
-    """Not one problem has a winner."""
+    """No problem has a winner."""

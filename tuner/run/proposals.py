@@ -1,4 +1,4 @@
-"""What is tried next: asked of the search, generated, and claimed where others tune beside this process."""
+"""Programs to try next: requested from the search, generated, and claimed if other tuners take part."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from warpsmith.tuner.run.sharing import Sharing
 from warpsmith.tuner.search.competition import Competition
 
 AT_ONCE = 16
-"""Programs that are claimed together, where there are compilers for as many: a transaction costs 5 to 10 ms, where a
-candidate takes 10. Where candidates take longer, what one tuner holds back the others could do."""
+"""Number of programs that are claimed together, if there are as many compilers: a transaction costs 5 to 10 ms, and a
+candidate takes 10. If candidates take longer, programs that one tuner holds back keep the others idle.
+"""
 
 
 MOST_REFUSED = 8
-"""Configs of a family without a time of which no program can be made, after which it leaves the search."""
+"""Number of configs for which a family without a time generates no program, after which it leaves the search."""
 
 
 class Proposals:
-    """Programs to try, each of them once, whoever tries it.
+    """Programs to try, each of them once, by whichever tuner.
 
     Args:
-        search: says what is worth trying.
-        evaluator: generates it.
-        ledger: where costs are counted.
-        sharing: whom this tuner shares its store with; None for nobody.
-        holds: whether another's trial, stored already, makes a program's own superfluous.
-        faults: takes families of which no program can be made.
+        search: proposes the configs.
+        evaluator: generates the programs.
+        ledger: counts the costs.
+        sharing: this tuner's connection to others on the same store; None if there are none.
+        holds: true if another tuner's stored trial makes this tuner's own superfluous.
+        faults: collects families that generate no programs.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class Proposals:
         self._at_once = 1 if sharing is None else min(AT_ONCE, evaluator.pool.processes)
         self._mine: collections.deque[Program] = collections.deque()
         self._elsewhere: set[tuple[str, Config]] = set()
-        """Asked of the search, and claimed by others."""
+        """Configs that this tuner's search proposed and other tuners claimed."""
         self._departed = 0
 
     def next(self) -> Program | None:
-        """The next program to try; None where there is none now."""
+        """The next program to try; None if there is none now."""
         while not self._mine:
             if self._sharing is not None and self._sharing.departed > self._departed:
                 self.offer_again()
@@ -72,22 +73,22 @@ class Proposals:
         return self._mine.popleft()
 
     def tell(self, trial: Trial) -> None:
-        """Takes in what came of a program."""
+        """Reports the outcome of a program to the search."""
         with self._ledger.during(Stage.ASK):
             self._search.tell(trial.family, trial.config, trial.median_ns)
 
     def learn(self, trial: Trial) -> None:
-        """Takes in what came of another tuner's program."""
+        """Takes in the outcome of another tuner's program."""
         self._elsewhere.discard((trial.family, trial.config))
         self._search.learn(trial.family, trial.config, trial.median_ns)
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether others are trying what this tuner wanted, so that it may have to do that yet."""
+        """True if other tuners are trying programs that this tuner wanted; it may still have to try them itself."""
         return bool(self._elsewhere)
 
     def offer_again(self) -> None:
-        """What others claimed is asked for again, and tried if by now it is free."""
+        """Requests programs that others claimed again, to try those that are free by now."""
         if self._sharing is not None:
             self._departed = self._sharing.departed
         for family, config in self._elsewhere:
@@ -109,7 +110,9 @@ class Proposals:
         return programs
 
     def _refuse(self, family: str, config: Config, error: IllegalConfig) -> None:
-        """Takes a config as one that failed; a family that mostly makes no programs leaves the search."""
+        """Reports a config as failed. A family that generates no programs for many configs, and has no time, leaves the
+        search.
+        """
         self._search.tell(family, config, None)
         self._refused[family] += 1
         self._faults.add(Part.FAMILY, family, error)

@@ -1,4 +1,4 @@
-"""Trials as Optuna studies, beside the store."""
+"""Publication of trials as Optuna studies, beside the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsmith.tuner.run.search_loop import SearchLoop
 
 
 def publish(loop: SearchLoop, store: Store) -> None:
-    """Adds what this process tried to Optuna's studies beside the store."""
+    """Adds the trials of this process to Optuna's studies beside the store."""
     if store.address is None or not loop.finished:
         return
     from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import

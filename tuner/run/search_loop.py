@@ -1,4 +1,4 @@
-"""The search of one tuning run: programs through the flow, trials to the store and to whoever learns from them."""
+"""Search loop of one tuning run: sends programs through the flow, and trials to the store and the search."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ from warpsmith.tuner.search.known import Key, have_times
 from warpsmith.tuner.search.prospects import Prospect
 
 POLL_S = 0.2
-"""Between two looks at what others found, while there is nothing else to do."""
+"""Seconds between two looks at the others' trials while there is nothing else to do."""
 
 
 class SearchLoop:
-    """Everything that is known of a problem's candidates, and the search for more.
+    """All trials of a problem so far, and the search for more.
 
     Args:
-        evaluator: compiles and evaluates.
-        store: open for writing.
-        stored: the trials there.
-        options: how to search.
-        progress: told how it goes.
-        start: when the run began, of time.monotonic().
-        sharing: whom the store is shared with; None for nobody.
-        companions: this machine's other devices; None for none.
-        known: what is tried before anything else, the likeliest first; see `known_first`.
-        faults: takes the parts that fail; None for a list of its own, `faults`.
+        evaluator: compiles and evaluates candidates.
+        store: store open for writing.
+        stored: trials in the store.
+        options: options of the search.
+        progress: display of the progress.
+        start: time.monotonic() at the start of the run.
+        sharing: this tuner's connection to others on the same store; None if there are none.
+        companions: tuners on this machine's other devices; None if there are none.
+        known: candidates to try first, likeliest first; see `known_first`.
+        faults: collects the parts that fail; None for a new list, `faults`.
 
-    Raises TuningFailed where not one family can be searched.
+    Raises:
+        TuningFailed: no family can be searched.
     """
 
     def __init__(
@@ -92,22 +93,22 @@ class SearchLoop:
             likely_ns=min(filter(None, map(evaluator.gate.likely_ns, evaluator.families.values())), default=math.inf),
             faults=self.faults,
         )
-        self._known = known  # until the search, which stored trials begin, tells which families it has
+        self._known = known  # until the search, which starts with stored trials, knows which families it has
         for trial in stored:
             if self._counts(trial) and evaluator.still_holds(trial):
                 self._note(trial)
         self.reused = len(self.trials)
         self.finished: list[Finished] = []
-        """The trials of this process, oldest first."""
+        """Trials of this process, oldest first."""
         self.others = 0
-        """Trials of other tuners that came in meanwhile."""
+        """Number of trials of other tuners that arrived meanwhile."""
         self.ledger = Ledger()
         self.search = self._new_search(stages, known)
         self._known = tuple(key for key in known if key[0] in self.search.families)
         self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers, self.faults)
 
     def _stages_of(self, family: Family) -> KnownStages:
-        """What trials say of the stages of a family; nothing where it cannot name them."""
+        """Knowledge from the trials of a family's stages; empty if the family cannot name its stages."""
         try:
             return known_stages(family, self._evaluator.problem, self._evaluator.device, self._store)
         except NEVER_CONTAINED:
@@ -122,12 +123,13 @@ class SearchLoop:
         earlier = (*self._store.winners(*subject)[:1], *self._store.runners_up(*subject))
         searches, prospects = {}, {}
         for name, family in self._evaluator.families.items():
-            # Measured under another compiler or other conditions, it is no trial of today, but worth being one.
+            # A winner under another compiler or other conditions is no valid trial today, but its config is worth
+            # trying.
             won = [each.trial.config for each in earlier if each.trial.family == name]
             try:
                 searches[name] = self._new_family_search(family, won, stages[name])
                 prospects[name] = Prospect(stages[name].best_ns, self._evaluator.gate.likely_ns(family) is not None)
-            except MissingExtra:  # what the user asked for is not installed, whatever the family
+            except MissingExtra:  # a package that the user's options need is not installed, whatever the family
                 raise
             except Exception as error:
                 searches.pop(name, None)
@@ -146,7 +148,7 @@ class SearchLoop:
         return self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
 
     def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
-        """The search of one family. Raises IllegalConfig where none of its configs can be tried first."""
+        """The search of one family. Raises IllegalConfig if it has no legal config to try first."""
         subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
         firsts = [*won, *stages.firsts, *gate.starts(family)]
         try:
@@ -168,16 +170,15 @@ class SearchLoop:
 
     @property
     def method(self) -> str:
-        """The family that alone is searched, or AUTO."""
+        """Name of the only family to search, or AUTO."""
         return self._options.method
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether a time limit has passed."""
         return self._limit.ends is not None and time.monotonic() >= self._limit.ends
 
     def run(self) -> bool:
-        """Searches until it is done; False where Ctrl-C ended it. Whatever happens, what was tried is stored."""
+        """Searches until it is done; False if Ctrl-C ended it. All trials are stored in any case."""
         gather_s = GATHER_S if self._sharing is None else SHARED_GATHER_S
         journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
         try:
@@ -188,7 +189,7 @@ class SearchLoop:
         except DeviceError as error:
             if self.best is None:
                 raise
-            self.faults.add(Part.WORKER, "of the search", error)  # what was found is chosen from all the same
+            self.faults.add(Part.WORKER, "of the search", error)  # the winner is still chosen from what was found
         finally:
             self._progress.stop()
             journal.close()
@@ -196,7 +197,7 @@ class SearchLoop:
         return True
 
     def replace(self, trial: Trial) -> None:
-        """Another outcome of a program: a finalist failed on fresh data, or an answer was not tried before."""
+        """Records a new outcome of a program: a finalist failed on fresh data, or an answer was not tried before."""
         self._note(trial)
         self.finished.append(Finished.now(trial))
         self._store.add_trials(self._evaluator.problem, self._evaluator.device, (trial,))
@@ -239,8 +240,8 @@ class SearchLoop:
         self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
 
     def _next(self) -> Program | None:
-        # Asked for without end: trials count once they are done, and what is on its way by then is given up. What is
-        # known must not be, so until it has times nothing is asked for beyond the trials that are wanted.
+        # Requests have no limit of their own: trials count once they are done, and what is in progress then is given
+        # up. Known configs must not be given up, so until they have times no more are requested than the trials wanted.
         asked_for = len(self.trials) if self._known_have_times else self.search.tried
         return self._proposals.next() if asked_for < self._options.trials else None
 
@@ -250,19 +251,19 @@ class SearchLoop:
 
     @property
     def _known_have_times(self) -> bool:
-        """Whether the search may end: see `have_times`."""
+        """True if the search may end; see `have_times`."""
         tried = {key: self.trials[key] for key in self._known if key in self.trials}
         return have_times(self._known, {key: trial.median_ns is not None for key, trial in tried.items()})
 
     def _learn(self) -> None:
-        """Takes in what others tried."""
+        """Takes in the trials of other tuners."""
         if self._companions is not None:
             self._companions.check(self.faults)
         for trial in self._sharing.news() if self._sharing is not None else ():
             is_known = (trial.family, trial.config) in self.trials or trial.family not in self.search.families
             if is_known or not self._answers(trial):
                 continue
-            # To generate its program takes a millisecond: it is made sure only of those that say the most.
+            # Generating a program takes a millisecond, so validity is checked only for the trials that matter most.
             leads = trial.median_ns is not None and (self.best is None or trial.median_ns <= (self.best.median_ns or 0))
             if not leads or self._evaluator.still_holds(trial):
                 self.others += 1
@@ -270,11 +271,13 @@ class SearchLoop:
                 self._proposals.learn(trial)
 
     def _answers(self, trial: Trial) -> bool:
-        """Whether another's trial makes ours superfluous, as far as is known while our own device is being opened."""
+        """True if another tuner's trial makes ours superfluous. While our own device is opening, its conditions are not
+        checked.
+        """
         return self._counts(trial) and (not self._evaluator.bench.is_open or self._evaluator.may_hold(trial))
 
     def _counts(self, trial: Trial) -> bool:
-        """Not one that was dropped, where nothing is to be."""
+        """False for a dropped trial if this run does not drop, or if the config is known."""
         return not was_dropped(trial) or (self._options.drops and (trial.family, trial.config) not in self._known)
 
     def _note(self, trial: Trial) -> None:
@@ -287,14 +290,16 @@ class SearchLoop:
             self._evaluator.pool.expect(trial.compile_ms)
 
     def _deadline(self) -> float | None:
-        """When a time limit ends the search, of time.monotonic(); None before it may, or where there is none."""
-        # Where compilers are slow there is still an answer: the best of what is known, or the first that ends.
+        """Value of time.monotonic() at which a time limit ends the search; None before it may end, or without a
+        limit.
+        """
+        # Even with slow compilers there is an answer: the best known config, or the first that ends.
         return self._limit.ends if self.trials and self._known_have_times else None
 
     def _snapshot(self) -> Snapshot:
         elapsed = time.monotonic() - self._start
         done, size = len(self.trials), self.search.size
-        # Others may bring in more than were wanted.
+        # Other tuners may bring in more trials than wanted.
         total = max(done, self._options.trials if size is None else min(self._options.trials, size))
         return Snapshot(
             done=done,
@@ -315,5 +320,5 @@ class SearchLoop:
 
 
 def _started(candidate: Candidate) -> Started:
-    """A candidate as the store's poison list knows it."""
+    """The candidate as an entry of the store's poison list."""
     return Started(candidate.program.family, candidate.program.config, candidate.fingerprint)

@@ -1,4 +1,4 @@
-"""One tuning run: the search, with whoever takes part in it; then the winner is chosen."""
+"""One tuning run: the search, with all tuners that take part in it, and the choice of the winner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ from warpsmith.tuner.search.known import Key, known_first, present_answer, sampl
 def tune_into(
     location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
 ) -> TuneReport:
-    """`tune` with the store at `location`, which is made only once nothing stands in the way of the search."""
+    """Runs `tune` with the store at `location`, which is created only after the problem, device and compiler were
+    checked.
+    """
     _able(Gate(problem, common_device(devices)), options, None)
     _ = devices[0].compiler(options.compiler, options.sanitize).identity
     with Store.open(location, write=True) as store:
@@ -62,23 +64,25 @@ def tune(
 ) -> TuneReport:
     """Searches for the fastest right program for `problem` on `devices` and stores it, with every trial.
 
-    Whoever else tunes the problem at a store on a server takes part: what one tries no other does. Ctrl-C, SIGTERM and
-    SIGHUP end the search and keep what was found, the winner included. The stages of pipelines are tuned first, as
-    problems of their own, with a share of the budget; they are stored like any other. A stage, a family, a reference,
-    a library or a process that fails does not end the run: the report names it, with the reason.
+    Other tuners of the same problem at a store on a server take part: no program is tried twice. Ctrl-C, SIGTERM and
+    SIGHUP end the search and keep what was found, including the winner. The stages of pipelines are tuned first, as
+    separate problems, with a share of the budget; they are stored like any other problem. A failed stage, family,
+    reference, library or process does not end the run: the report names it with the reason.
 
     Args:
-        problem: what is tuned.
+        problem: problem to tune.
         devices: one, or several of one model that search together, through a store in a file or on a server.
-        store: open for writing.
-        options: how to search.
-        progress: told how it goes.
-        families: those that compete; None for the operation's.
-        workshop: processes to use instead of new ones, on the first of the devices.
+        store: store open for writing.
+        options: options of the search.
+        progress: display of the progress.
+        families: families that compete; None for the operation's.
+        workshop: processes to use on the first device; None to start new ones.
 
     Raises:
-        BadArgument: no family solves the problem, or several devices have a store in memory.
-        DeviceError, CompileError, StoreError: as their names say.
+        BadArgument: no family solves the problem, or there are several devices and the store is in memory.
+        DeviceError: a device is not there, the devices differ, or a device failed.
+        CompileError: there is no compiler.
+        StoreError: the store failed.
         TuningFailed: no candidate was right; the message has the reasons by family.
         KeyboardInterrupt: one of these signals came before the problem's own search.
     """
@@ -108,7 +112,7 @@ def _tune_part(
     workshop: Workshop | None,
     faults: Faults,
 ) -> None:
-    """Tunes a stage. What it raises is its own fault, but for what ends the run: KeyboardInterrupt among others."""
+    """Tunes a stage. Its errors become faults, except those that end the run, such as KeyboardInterrupt."""
     try:
         is_interrupted = tune(part, devices, store, share, progress, workshop=workshop).interrupted
     except NEVER_CONTAINED:
@@ -128,7 +132,7 @@ def _parts(
     options: TuneOptions,
     faults: Faults,
 ) -> tuple[tuple[tuple[Problem, TuneOptions], ...], TuneOptions]:
-    """The stages that are tuned first, and the options that are left; none where a pipeline cannot name its own."""
+    """The stages to tune first, and the options left. There are no stages if a pipeline cannot name its own."""
     try:
         return budget_of_parts(problem, device, able, store, options)
     except NEVER_CONTAINED:
@@ -139,12 +143,12 @@ def _parts(
 
 
 def _processes(devices: tuple[DeviceRef, ...]) -> int:
-    """That compile for the first of the devices."""
+    """Number of processes that compile for the first of the devices."""
     return max(1, cores() // len(devices))
 
 
 def _able(gate: Gate, options: TuneOptions, families: tuple[Family, ...] | None) -> tuple[Family, ...]:
-    """The families that are searched. Raises BadArgument where none solves the problem, or not the named one."""
+    """The families to search. Raises BadArgument if none solves the problem, or the named one does not."""
     if options.method != AUTO:
         return (named_family(gate.problem, gate.device, options.method),)
     return able_families(gate, families)
@@ -160,7 +164,7 @@ def _search(
     workshop: Workshop | None,
     faults: Faults,
 ) -> TuneReport:
-    """`tune` of the problem alone."""
+    """Runs the search and the finals of the problem itself, after its stages."""
     start, device = time.monotonic(), common_device(devices)
     first, *others = devices
     final_worker = workshop.finals if workshop else None
@@ -168,7 +172,7 @@ def _search(
     with (
         _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
         FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines, final_worker) as finals,
-        ending_later() as ending,  # the search itself ends at once; the finals, which make its winner, are not cut off
+        ending_later() as ending,  # a signal ends the search at once, but not the finals, which choose its winner
     ):
         evaluator.bench.open_ahead()
         before, known = _known(evaluator, store, options.method, faults)
@@ -191,7 +195,7 @@ def _search(
 
 
 def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str) -> Accompany:
-    """What tunes on a further device, with an evaluator like the leader's."""
+    """Job of a tuner on a further device, with an evaluator like the leader's."""
     return Accompany(
         store.address or "",
         tuner,
@@ -228,7 +232,7 @@ def _evaluator(
 
 
 def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, tuple[Key, ...]]:
-    """What a look-up answers now, if anything does, and what is to be tried first."""
+    """The program that a look-up returns now, if there is one, and the candidates to try first."""
     problem, device, families = evaluator.problem, evaluator.device, evaluator.families
     with open_beside(store) as stores:
         read = stores.read(problem.operation)
@@ -247,9 +251,9 @@ def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> t
 def _choose(
     evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program | None, each_family: bool
 ) -> Choice:
-    """The finals, whose result is stored: the winner of all, and the fastest of the other families."""
+    """Runs the finals and stores their result: the winner of all, and the fastest of the other families."""
     problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
-    with open_beside(store) as stores:  # by now others that share the store may have found more
+    with open_beside(store) as stores:  # by now other tuners on the store may have found more
         now = None
         with contextlib.suppress(BadArgument):
             now = present_answer(problem, device, stores, families, method)
@@ -271,14 +275,14 @@ def _choose(
 
 
 def _answer_of_all(problem: Problem, device: Device, stores: StoreChain[Winners]) -> Iterator[Program]:
-    """What a look-up answers, whatever the method of the search."""
-    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+    """The program that a look-up returns, whatever the method of the search."""
+    with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
         yield find(problem, device, stores).program
 
 
 def _replaced(evaluator: Evaluator, store: Store) -> tuple[Program, ...]:
-    """The stored winner whose place the new one takes, where it can be generated still: under other conditions than
-    the usual ones it is not what a look-up answers.
+    """The stored winner that the new one would replace, if it can still be generated. Under unusual timing conditions
+    it differs from what a look-up returns.
     """
     conditions = conditions_key(evaluator.bench.opened.conditions)
     record = store.winner(evaluator.problem.key(), evaluator.device.key(), conditions)
@@ -287,7 +291,9 @@ def _replaced(evaluator: Evaluator, store: Store) -> tuple[Program, ...]:
 
 
 def _that_replace(found: Iterable[Record], loop: SearchLoop, store: Store) -> Iterator[Record]:
-    """Those that take their families' places: not where a stored one was not tried now, still holds and is faster."""
+    """The records that replace the stored ones of their families. A stored record stays if it was not tried now, is
+    still valid and is faster.
+    """
     for record in found:
         kept = store.runners_up(record.problem.key(), record.device.key())
         alike = (

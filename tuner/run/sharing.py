@@ -1,4 +1,6 @@
-"""Tuners that share a store: each tries what no other tries, learns what the others found, and buries the dead."""
+"""Sharing of a store between tuners: each tries what no other tries, learns the others' trials, and strikes off dead
+tuners.
+"""
 
 from __future__ import annotations
 
@@ -21,30 +23,31 @@ from warpsmith.store.store import Store
 T = TypeVar("T")
 
 ROUND_S = 0.25
-"""Between two looks at the store. What others found steers the search; a look costs a millisecond or two."""
+"""Seconds between two looks at the store. The others' trials steer the search; a look costs a millisecond or two."""
 BEAT_ROUNDS = 8
-"""Rounds between two signs of life."""
+"""Rounds between two heartbeats."""
 DEAD_ROUNDS = 80
-"""Rounds of ours without a sign of life after which another tuner is dead, 20 s. Not time: while the store is away, or
-this process is stopped, nobody is counted."""
+"""Rounds of this tuner without a heartbeat of another one after which that one counts as dead (20 s). Rounds are
+counted instead of time, so that nobody is struck off while the store is away or this process is stopped.
+"""
 
 
 def new_tuner(store: Store) -> str:
-    """Registers a tuner named after this machine and process; gives its id."""
+    """Registers a tuner named after this machine and process, and returns its id."""
     return store.register_tuner(f"{platform.node()} {os.getpid()}")
 
 
 class Sharing:
-    """One tuner's place among those that tune a problem on one kind of device at one store. Enter it to take part.
+    """One tuner's membership among those that tune a problem on one kind of device at one store, inside a `with` block.
 
     An error of the store is raised by the next call.
 
     Args:
-        store: open for writing, in a file or on a server; other threads may use it meanwhile.
-        problem: what is tuned.
-        device: where.
-        tuner: this one's id, as registered. It is struck off at the end.
-        seen: the id of the last stored trial that is known already.
+        store: store open for writing, in a file or on a server; other threads may use it meanwhile.
+        problem: problem to tune.
+        device: device model.
+        tuner: registered id of this tuner. It is struck off at the end.
+        seen: id of the last stored trial that is known already.
     """
 
     def __init__(self, store: Store, problem: Problem, device: Device, tuner: str, seen: int) -> None:
@@ -56,9 +59,9 @@ class Sharing:
         self._over = threading.Event()
         self._error: Exception | None = None
         self._others: dict[str, tuple[int, int]] = {}
-        """Of each other tuner: its beats, and our rounds since they changed."""
+        """Heartbeat count of each other tuner, and our rounds since it changed."""
         self.departed = 0
-        """Tuners that are gone, dead or done. What they had claimed and not tried is free."""
+        """Number of tuners that have left or died. Their claimed, untried programs are free."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._serve, daemon=True).start()
@@ -67,22 +70,23 @@ class Sharing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves, which sets its claims free; where the store is out of reach the others will see to that."""
+        """Leaves, which frees its claims. If the store cannot be reached, the other tuners strike it off later."""
         self._ended.set()
         self._over.wait()
         if self._error is None:
             self._store.strike(self._tuner)
 
     def seed(self, seed: int) -> int:
-        """One of this tuner's own, in 32 bits: tuners that search alike want the same."""
+        """Seed of this tuner, in 32 bits: with equal seeds, tuners would request equal configs."""
         return int.from_bytes(hashlib.sha256(f"{seed} {self._tuner}".encode()).digest()[:4])
 
     def claim(
         self, programs: Iterable[Program], identity_of: Callable[[Program], str], holds: Callable[[Trial], bool]
     ) -> frozenset[Program]:
-        """Those of the programs that are this tuner's to try; `identity_of` tells what of each its trial will say.
+        """The programs that this tuner may try. `identity_of` returns the compiler identity that a program's trial will
+        carry.
 
-        Trials of the others that are stored already are news from here on; see `Store.claim`.
+        Stored trials of other tuners are added to the news; see `Store.claim`.
         """
         self._raise()
         claims = {Claim(each.family, each.config, each.fingerprint, identity_of(each)): each for each in programs}
@@ -93,7 +97,7 @@ class Sharing:
         return frozenset(claims[claim] for claim in granted.mine)
 
     def news(self) -> list[Trial]:
-        """The trials that were stored since the last call, this tuner's own among them."""
+        """Trials stored since the last call, including this tuner's own."""
         self._raise()
         return [self._news.popleft() for _ in range(len(self._news))]
 
@@ -111,7 +115,7 @@ class Sharing:
                 self._seen, trials = self._store.trials_since(self._problem, self._device, self._seen)
                 self._news.extend(trials)
                 rounds += 1
-        except Exception as error:  # whatever it is, the tuner is told of it
+        except Exception as error:  # any error is raised again in the tuner's thread
             self._error = error
         finally:
             self._over.set()
@@ -128,7 +132,7 @@ class Sharing:
             self._store.strike(tuner)
 
     def _while_at_work(self, ask: Callable[[str], T]) -> T:
-        """What `ask` answers this tuner; where the others took it for dead, since it was stopped, it registers anew."""
+        """Calls `ask` with this tuner's id. If other tuners struck it off while it was stopped, it registers again."""
         while True:
             tuner = self._tuner
             try:

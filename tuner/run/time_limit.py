@@ -1,4 +1,4 @@
-"""A limit on the time that a search takes."""
+"""Time limit of a search."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 
 class TimeLimit:
-    """Counts from when the device is ready: to open it and to compute the float64 reference of a large problem takes
-    seconds, which say nothing of how long somebody wants to search.
+    """A limit that starts when the device is ready.
+
+    Opening the device and computing the float64 reference of a large problem take seconds that do not count as search.
 
     Args:
         limit_s: seconds; None for no limit.
@@ -22,14 +23,14 @@ class TimeLimit:
         self._ends = math.inf
 
     def begin(self) -> None:
-        """The device is ready."""
+        """Starts the limit; call it when the device is ready."""
         self._ends = self._now() + self._limit_s
 
     @property
     def ends(self) -> float | None:
-        """When it has passed, by the clock; None where there is no limit, or before it begins."""
+        """Clock time at which the limit passes; None if there is no limit, or before it begins."""
         return None if self._ends == math.inf else self._ends
 
     def is_late(self, share: float) -> bool:
-        """Whether the last `share` of it has come."""
+        """True in the last `share` of the limit."""
         return self._ends < math.inf and self._now() >= self._ends - share * self._limit_s

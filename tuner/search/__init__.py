@@ -1,1 +1,1 @@
-"""Which config is tried next, and what is known before any of them is."""
+"""Search: the next config to try, and the configs known before the search."""

@@ -1,4 +1,4 @@
-"""What each value of each parameter costs: a time as a product of one factor a parameter."""
+"""Additive model of log time: a time is a product of one factor per parameter value."""
 
 from __future__ import annotations
 
@@ -18,45 +18,49 @@ Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 Expected = Callable[[Config], float]
-"""The logarithm of a config's time, up to a constant."""
+"""Function that predicts the logarithm of a config's time, up to a constant."""
 
 FITTED = 500
-"""The fastest configs, to which the model is fitted, and as many failures: it need not know how slow a slow one is."""
+"""Number of fastest configs that the model is fitted to, and of failures: it need not know how slow a slow config
+is.
+"""
 FAILURE_WEIGHT = 0.2
-"""What a failure counts, as the slowest time: enough to be avoided, too little to outweigh fast configs beside it."""
+"""Weight of a failure, which counts as the slowest time: enough to avoid it, too little to outweigh fast configs near
+it.
+"""
 RIDGE = 0.5
-"""The prior's weight, in configs: a value that one config has moves the prediction by two thirds of what it seems."""
+"""Ridge weight, in configs: a value seen in a single config moves the prediction by two thirds of its residual."""
 SWEEPS = 3
-"""Passes over the parameters a fit; each begins where the last fit ended."""
+"""Passes over the parameters per fit; each fit starts from the last one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Focus:
-    """Which times a model is to explain: the fast ones alone, or slow ones too."""
+    """Range of times that a model explains: only fast ones, or slow ones too."""
 
     weight_scale: float
-    """A config that takes e^weight_scale times as long as the fastest counts as much as 0.37 of the fastest."""
+    """Decay of the weights: a config that takes e^weight_scale times the fastest time has 0.37 times its weight."""
     slowest: float
-    """A time longer than e^slowest times the shortest counts as so many times."""
+    """Logarithmic cap: a time longer than e^slowest times the shortest is clipped to that."""
 
 
 NEAR_THE_BEST = Focus(weight_scale=0.3, slowest=1.0)
-"""Beyond e times the shortest a time says nothing about what is fast."""
+"""Times beyond e times the shortest are clipped: they say nothing about fast configs."""
 WIDE = Focus(weight_scale=2.0, slowest=3.0)
-"""For a stage of several: how slow a slow one is decides what it may cost to be fast in the others."""
+"""Focus for one stage of several: the time of a slow stage decides how much speed in another stage is worth it."""
 
 
 class Additive:
-    """The logarithm of a time as a sum over parameters of what each value costs. Not thread-safe.
+    """Models the logarithm of a time as a sum of one cost per parameter value. Not thread-safe.
 
-    Fitted by weighted ridge regression, one parameter after the other. That takes neither a matrix product, whose
-    threads would compete with compilers for the cores, nor a sum whose order a library chooses.
+    It is fitted by weighted ridge regression, one parameter after the other. This needs no matrix product, whose
+    threads would compete with compilers for the cores, and no sum whose order a library chooses.
 
     Args:
-        space: the configs' space.
-        expected: the logarithm of a config's time as far as it is known otherwise, up to a constant: the sum is fitted
-            to what that leaves to explain. None where nothing is known.
-        focus: how far beyond the shortest time the model looks.
+        space: space of the configs.
+        expected: other prediction of a config's log time, up to a constant; the sum is fitted to its residual. None if
+            there is none.
+        focus: range of times that the model explains.
 
     Source of the fit: backfitting, Hastie and Tibshirani 1986, "Generalized additive models", section 3.
     """
@@ -69,15 +73,15 @@ class Additive:
         self._cost = [np.zeros(len(items)) for items in self._items]
         self._numbers: dict[Config, int] = {}
         self._rows = np.zeros((256, len(self._items)), dtype=np.int64)
-        """For each config by its number, the place of its value among those of each parameter."""
+        """Value indices of each config: one row per config number, one column per parameter."""
 
     def costs(
         self, fastest: Sequence[tuple[float, Config]], failed: Sequence[Config]
     ) -> dict[tuple[str, Value], float]:
-        """What each value adds to the logarithm of the time.
+        """Cost of each value, added to the logarithm of the time.
 
         Args:
-            fastest: times in ns, one or more, and their configs, fastest first; beyond FITTED they are not looked at.
+            fastest: times in ns, one or more, and their configs, fastest first; only the first FITTED are used.
             failed: configs without a time, the latest last.
         """
         fastest, failed = fastest[:FITTED], failed[-FITTED:]

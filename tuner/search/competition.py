@@ -1,4 +1,4 @@
-"""Several families that compete for one problem: whose turn it is, and who leaves."""
+"""Competition of several families for one problem by successive halving: which family tries next, and which leaves."""
 
 from __future__ import annotations
 
@@ -13,70 +13,76 @@ from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.prospects import RARE, Prospect, Prospects
 
 FIRST_RUNG_SHARE = 8
-"""One in so many of all trials makes the first rung, however many families share it."""
+"""Divisor of the number of trials that gives the first rung's trials, however many families share them."""
 FIRST_RUNG_MOST = 64
-"""Trials a family, at most, in the first rung. In 23 earlier runs of tuning a family's best time after 64 trials was 2%
-above its final one, the median, and 6% in the worst fifth."""
+"""Largest number of trials per family in the first rung. In 23 earlier tuning runs a family's best time after 64 trials
+was 2% above its final one (median), and 6% in the worst fifth.
+"""
 SLACK_TRIALS = 4.0
-"""A family stays where its best time is within 4 / trials of the fastest, both having tried so many: in those 23 runs
-the worst fifth still gained 18% after 32 trials, 6% after 64 and 3% after 128."""
+"""Numerator of the slack: a family stays while its best time is within 4 / trials of the fastest, at equal numbers of
+trials. In those 23 runs the worst fifth still gained 18% after 32 trials, 6% after 64 and 3% after 128.
+"""
 SLACK_MOST = 0.25
-"""However few the trials; a family's default takes 1.3 times as long as its best config, the median of those runs."""
+"""Largest slack, however few the trials: a family's default takes 1.3 times as long as its best config (median of those
+runs).
+"""
 POLISH_SHARE = 0.3
-"""The last part of the trials, or of a time limit, in which single changes of the fastest configs come first. On models
-of three whole spaces, 300 trials, 20 seeds each, all those of the best were tried in 23% of the searches without it, in
-67% with 0.15, in 80% with 0.3, and in 85% with 0.4, which ended a little slower."""
+"""Share of the trials, or of a time limit, at the end in which single changes of the fastest configs come first. On
+models of three whole spaces, 300 trials, 20 seeds each, all single changes of the best were tried in 23% of the
+searches without it, in 67% with 0.15, in 80% with 0.3, and in 85% with 0.4, which ended a little slower.
+"""
 POLISH_AFTER = 100
-"""Trials before that: a young search gains more elsewhere. Of 40 replays of the window with 100 trials 18 ended with
-the best where the last 30 went to single changes, and 32 without; with 150 trials 39 and 40."""
+"""Least number of trials before that part: a young search gains more elsewhere. Of 40 replays of the window with 100
+trials, 18 ended with the best when the last 30 trials went to single changes, and 32 without; with 150 trials, 39 and
+40.
+"""
 NEAR = 1.03
-"""Times of the best within which a config's changes are tried too: it may be the winner, since search times of one
-kernel differ by 2%."""
+"""Ratio to the best time within which a config's single changes are tried too. It may be the winner, since search times
+of one kernel differ by 2%.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing:
-    """How a family does in a competition."""
-
     family: str
     tried: int
-    """Configs handed out, and those stored before."""
+    """Number of configs handed out, including those stored before."""
     best_ns: float | None
-    """Its shortest time, in ns; None where nothing has succeeded."""
+    """Nanoseconds of its shortest time; None if nothing has succeeded."""
     left_after: int | None
-    """The trials of all families that were known when it left; None where it is still in."""
+    """Number of known trials of all families when it left; None if it is still competing."""
     why: str
-    """Why it left, in one line; empty where it is still in."""
+    """Reason why it left, in one line; empty if it is still competing."""
 
 
 class Competition:
     """Several families that compete for one problem, by successive halving.
 
-    What is known from elsewhere comes first, then what each family is to try first, in turns that are the rarer the
-    slower a family is, or is expected to be; those far behind wait. Then come rungs: every family still in gets as many
-    trials as the others, then the slower half leaves, except those that are nearly as fast as the fastest. From rung to
-    rung the trials of a family double, until one family is left or the trials are used up. A family that only fails
-    leaves as soon as another succeeds. An exhausted one passes its trials on, and where all that are in are exhausted,
-    those that left take their turns again.
+    Known configs come first. Then each family tries its first configs; a family that is slow, or is expected to be, has
+    fewer turns, and those far behind wait. Then come rungs: every competing family gets the same number of trials,
+    after which the slower half leaves, except families nearly as fast as the fastest. The trials per family double from
+    rung to rung, until one family is left or the trials are used up. A family that only fails leaves as soon as another
+    succeeds. An exhausted family passes its trials on. If all competing families are exhausted, those that left
+    continue.
 
-    The last part of the trials, or of the time, goes to single changes first: of the best config, then of those near
-    it, and, as soon as one is faster, of that. So a search ends where no single change helps, as far as that allows.
+    In the last part of the trials, or of the time, single changes come first: those of the best config, then those of
+    configs near it. A config that turns out faster takes the place of the best. If the budget allows, the search then
+    ends where no single change helps.
 
-    Asks may run ahead of their tells, so a rung is judged once it has been told. Until then the trials of the next rung
-    are handed out, to the families that would stay by what is known. Not thread-safe.
+    Asks may run ahead of tells, so a rung is judged once all its results have arrived. Until then the trials of the
+    next rung go to the families that would stay by the results so far. Not thread-safe.
 
     Args:
-        families: one search a family, by the family's name. Stored trials count as trials of the rungs, so that a
-            resumed search does not begin anew.
-        seed: of the order in which families of equal standing take their turns, so that none is favoured by its
-            place in the registry.
-        budget: trials to come. With few of them the rungs are short.
-        is_late: whether the last part of a time limit has come.
-        known: families and configs that are tried before all others, in this order; those not legal are passed over.
-        prospects: what is known of families before their trials, by name.
+        families: searches by family name. Stored trials count as trials of the rungs, so that a resumed search
+            continues where it stopped.
+        seed: seed of the order among families of equal standing, so that none is favoured by its place in the registry.
+        budget: number of trials to come. If there are few, the rungs are short.
+        is_late: true once the last part of a time limit has come.
+        known: families and configs that are tried before all others, in this order; illegal ones are skipped.
+        prospects: expectations of families before their trials, by name.
 
-    Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization",
-    arXiv 1502.07943, figure 1.
+    Source: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization", arXiv
+    1502.07943, figure 1.
     """
 
     def __init__(
@@ -96,32 +102,34 @@ class Competition:
         random.Random(seed).shuffle(self._in)
         self._left: dict[str, tuple[int, str]] = {}
         self._abandoned: set[str] = set()
-        """Families that never come back."""
+        """Families that were given up for good."""
         total = max(0, budget) + sum(family.tried for family in families.values())
         self._total = total
-        """Trials of the whole run, those stored before with them."""
+        """Trials of the whole run, including those stored before."""
         share = total // (FIRST_RUNG_SHARE * max(1, len(families)))
         self._quota = max(1, min(FIRST_RUNG_MOST, share))
-        """Trials of a family, those of earlier rungs with them, after which the rung is judged."""
+        """Trials per family, including those of earlier rungs, after which the rung is judged."""
 
     @property
     def size(self) -> int | None:
-        """Feasible configs of all families; None where they are too many to list."""
+        """Number of feasible configs of all families; None if there are too many to list."""
         return _sum(family.size for family in self.families.values())
 
     @property
     def remaining(self) -> int | None:
-        """Feasible configs of all families that are neither stored nor handed out yet; None where they are too many."""
+        """Number of feasible configs of all families that are neither stored nor handed out; None if there are too
+        many.
+        """
         return _sum(family.remaining for family in self.families.values())
 
     @property
     def tried(self) -> int:
-        """Configs that were handed out or learned."""
+        """Number of configs that were handed out or learned."""
         return sum(family.tried for family in self.families.values())
 
     @property
     def standings(self) -> tuple[Standing, ...]:
-        """The families, those that are in first, the fastest of each first."""
+        """Standings of all families: competing ones first, each group fastest first."""
         standings = [
             Standing(name, family.tried, family.best_ns, *self._left.get(name, (None, "")))
             for name, family in self.families.items()
@@ -146,7 +154,7 @@ class Competition:
         return None if turn is None or asked is None else (turn, asked)
 
     def tell(self, family: str, config: Config, time_ns: float | None) -> None:
-        """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
+        """Reports the outcome of an asked config: its time in ns, above 0, or None for a failure.
 
         Raises:
             ValueError: `config` was not asked of `family`, or was told before.
@@ -158,27 +166,27 @@ class Competition:
         self.families[family].learn(config, time_ns)
 
     def abandon(self, family: str, why: str) -> None:
-        """Gives a family up for good, as one of which no program can be made."""
+        """Gives a family up for good, for example because it generates no programs."""
         if family in self._in:
             self._dismiss(family, why)
         self._abandoned.add(family)
 
     def forgo(self, family: str, config: Config) -> None:
-        """An asked config is being tried by another tuner."""
+        """Marks an asked config as claimed by another tuner."""
         self.families[family].forgo(config)
 
     def offer(self, family: str, config: Config) -> None:
-        """A config that was forgone is to be tried after all."""
+        """Makes a forgone config available again."""
         self.families[family].offer(config)
 
     @property
     def _is_ending(self) -> bool:
-        """Whether the last part has come; trials on their way are counted as done."""
+        """True in the last part of the trials or of the time; outstanding trials count as done."""
         tried = self.tried
         return tried >= POLISH_AFTER and (self._total - tried <= POLISH_SHARE * self._total or self._is_late())
 
     def _ask_beside(self) -> tuple[str, Config] | None:
-        """A single change of the fastest config that has an untried one, of all families, and NEAR the best."""
+        """A single change of the fastest config, of any family and NEAR the best, that has an untried one."""
         most_ns = NEAR * min(map(self._best, self.families))
         staying = {name: family for name, family in self.families.items() if name not in self._abandoned}
         if not staying:
@@ -189,7 +197,7 @@ class Competition:
         return None if config is None else (name, config)
 
     def _first_turn(self) -> str | None:
-        """The family that tries the next of its first configs; None where only slow ones have some left."""
+        """The family that tries its next first config; None if only slow families have any left."""
         rarities = self._prospects.rarities({name: family.best_ns for name, family in self.families.items()})
         staying = {name: family for name, family in self.families.items() if name not in self._abandoned}
         due = [name for name, family in staying.items() if rarities[name] <= RARE and family.firsts_are_due]
@@ -210,7 +218,7 @@ class Competition:
                 self._dismiss(name, "all its candidates failed")
 
     def _rung_is_told(self) -> bool:
-        """Whether the rung can be judged, and there is something to decide."""
+        """True if all results of the rung have arrived and there is something to decide."""
         told = all(
             family.settled >= self._quota or (family.remaining == 0 and family.settled == family.tried)
             for family in map(self.families.__getitem__, self._in)
@@ -226,7 +234,7 @@ class Competition:
         self._quota *= 2
 
     def _staying(self) -> list[str]:
-        """Those of the families still in that would stay, were the rung judged now."""
+        """Competing families that would stay if the rung were judged now."""
         if not self._in:
             return []
         ranked = sorted(self._in, key=self._best)
@@ -241,7 +249,7 @@ class Competition:
         self._left[name] = (sum(family.settled for family in self.families.values()), why)
 
     def _next_turn(self) -> str | None:
-        """The family that has tried the fewest configs, of those whose turn it may be."""
+        """The eligible family that has tried the fewest configs."""
         short = [name for name in self._in if self._has_more(name) and self.families[name].tried < self._quota]
         staying = [name for name in self._staying() if self._has_more(name)] if not short else []
         back = [name for name in self.families if self._has_more(name)] if not short + staying else []
@@ -254,6 +262,6 @@ def _or_never(time_ns: float | None) -> float:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """The sum of counts that are all known."""
+    """The sum of the counts; None if one of them is unknown."""
     known = list(counts)
     return None if None in known else sum(count for count in known if count is not None)

@@ -1,4 +1,4 @@
-"""What values of configs cost, alone and in pairs, with shrinkage: a model that configs of several spaces share."""
+"""Ridge model of the cost of parameter values, alone and in pairs, for configs of several spaces."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from warpsmith.generator.space import Config, Value
 
 Numbers = npt.NDArray[np.float64]
 Feature = tuple[tuple[str, Value], ...]
-"""One parameter and its value, or its octave, or two of these."""
+"""One parameter with its value or the octave of its value, or a pair of these."""
 
 RIDGE, PAIR_RIDGE = 1.0, 8.0
-"""What holds an effect at 0, in samples: of a value alone, and of two together, of which there are far more."""
+"""Ridge weights, in samples, that pull effects to 0: of a single value, and of a pair of values, of which there are far
+more.
+"""
 SWEEPS = 4
 """Passes over all parameters."""
 
 
 class Effects:
-    """The logarithm of a time as a sum over the features of a config. Frozen once it is fitted.
+    """The logarithm of a time as a sum over the features of a config. Immutable after fitting.
 
-    Fitted by weighted ridge regression, one set of features after the other (backfitting, Hastie and Tibshirani 1986,
-    "Generalized additive models", section 3), so that finer features explain only what coarser ones do not.
+    It is fitted by weighted ridge regression, one set of features after the other (backfitting, Hastie and Tibshirani
+    1986, "Generalized additive models", section 3), so that finer features explain only what coarser ones do not.
     """
 
     def __init__(self, mean: float, costs: dict[Feature, float]) -> None:
@@ -35,9 +37,9 @@ class Effects:
 
     @classmethod
     def fit(cls, configs: Sequence[Config], outcomes: Sequence[float], weights: Sequence[float]) -> Effects:
-        """The effects on outcomes, one for each config, which may be of several spaces of a family.
+        """Fits the effects to outcomes, one per config. The configs may come from several spaces of a family.
 
-        Raises ValueError where there is none.
+        Raises ValueError if there is no config.
         """
         if not configs:
             raise ValueError("effects need a config at the least")
@@ -51,13 +53,13 @@ class Effects:
         return cls(mean, {feature: cost for column in columns for feature, cost in column.costs()})
 
     def predicted(self, config: Config) -> float:
-        """The expected outcome. What was never seen costs nothing."""
+        """The expected outcome; features that were never seen add nothing."""
         costs = self._costs
         return self._mean + sum(costs.get(feature, 0.0) for feature in features(config))
 
 
 class _Column:
-    """One feature slot, such as `columns` or `columns` and `path`: which of its features each config has."""
+    """One feature slot, such as `columns` or `columns` and `path`, with the feature that each config has in it."""
 
     def __init__(self, slot: tuple[str, ...], rows: list[tuple[int, Feature]]) -> None:
         names = sorted({feature for _, feature in rows}, key=repr)
@@ -69,7 +71,7 @@ class _Column:
         self._ridge = PAIR_RIDGE if len(slot) == 2 else RIDGE
 
     def improve(self, weight: Numbers, rest: Numbers) -> None:
-        """Moves the costs to where the rest is least, and takes that from the rest."""
+        """Refits the costs to the residual `rest`, and subtracts their change from it."""
         here = weight[self._at]
         total = np.bincount(self._places, here, len(self._cost))
         pull = np.bincount(self._places, here * rest[self._at], len(self._cost))
@@ -83,9 +85,10 @@ class _Column:
 
 @functools.lru_cache(maxsize=1 << 14)
 def features(config: Config) -> tuple[Feature, ...]:
-    """Each value; each number's octave; each pair of values, numbers by their octaves.
+    """Each value; each number's octave; each pair of values, with numbers replaced by their octaves.
 
-    Kept: a cross-check fits models to the same samples eight times, a tenth of a second each without.
+    The result is cached: a cross-check fits models to the same samples eight times, which would cost a tenth of a
+    second each.
     """
     coarse = [(name, _octave(value)) for name, value in config.items]
     alone: list[Feature] = []
@@ -98,17 +101,17 @@ def features(config: Config) -> tuple[Feature, ...]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _parameters(config: Config) -> tuple[tuple[str, ...], ...]:
-    """What each of its features is of."""
+    """Names of the parameters that each feature of `features(config)` covers."""
     return tuple(tuple(name for name, _ in feature) for feature in features(config))
 
 
 def _slots(configs: Sequence[Config]) -> dict[tuple[str, ...], list[tuple[int, Feature]]]:
-    """The features by the parameters that they are of, values before pairs, with the rows that have them."""
+    """Features grouped by the parameters that they cover, single values before pairs, with the rows that have them."""
     found: defaultdict[tuple[str, ...], list[tuple[int, Feature]]] = defaultdict(list)
     for row, config in enumerate(configs):
         for slot, feature in zip(_parameters(config), features(config), strict=True):
             found[slot].append((row, feature))
-    # Octaves, values, pairs: what a coarser feature explains is no longer left to a finer one.
+    # Order: octaves, values, pairs. What a coarser feature explains is not left to a finer one.
     return dict(sorted(found.items(), key=lambda slot: (len(slot[0]), not slot[0][0].endswith("~"), slot[0])))
 
 

@@ -1,7 +1,7 @@
-"""Search: which config to try next.
+"""Search over one family's space: which config to try next.
 
-An Optuna sampler proposes, this module decides: every config handed out is feasible and new. Nothing here is kept,
-since the store of trials is the durable record; a search goes on by being told the stored trials again.
+An Optuna sampler proposes and this module decides: every config handed out is feasible and new. Nothing is stored here.
+The store of trials is the durable record, and a search resumes by learning the stored trials.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from warpsmith.tuner.search.random_order import RandomOrder
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
 
 DOUBTED_AFTER = 8
-"""Failures, with no success beside them, after which a family is doubted."""
+"""Number of failures, without any success, after which a family is doubted."""
 
 
 class FamilySearch:
-    """The search over one family's space: never a config twice, until none is left.
+    """Search over one family's space, which hands out each config at most once.
 
-    First come those to try first, then what the sampler proposes. For a given seed and sequence of asks and tells the
-    configs are the same. Not thread-safe.
+    The configs to try first come first, then the sampler's proposals. Equal seeds and equal sequences of asks and tells
+    give equal configs. Not thread-safe.
 
     Args:
         study_name: names the Optuna study, together with the space's fingerprint, because a study's choices may
             not change.
         space: the family's space.
-        firsts: the configs to try first, the family's default before all. Others that are outside the space are passed
-            over.
-        seed: of everything random, from 0 to 2^32 - 1.
-        stored: earlier trials, each a config and its time in ns, or None for a failure; `learn` takes them.
-        sampler: which sampler proposes.
-        expected: what is known of times beside those that are learned; see `Additive`. The additive sampler asks it.
+        firsts: configs to try first, beginning with the family's default. Others outside the space are skipped.
+        seed: seed of all random choices, from 0 to 2^32 - 1.
+        stored: earlier trials, each a config and its time in ns, or None for a failure; they are learned.
+        sampler: sampler that proposes.
+        expected: prediction of times that the additive sampler uses in addition to trials; see `Additive`.
 
     Raises:
-        BadArgument: a package is missing that the sampler needs.
-        ValueError: the default is not a point of `space`, or there is none.
+        BadArgument: a package that the sampler needs is missing.
+        ValueError: `firsts` is empty, or the default is not a point of `space`.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class FamilySearch:
         sampler: SamplerChoice = SamplerChoice.ADDITIVE,
         expected: Expected | None = None,
     ) -> None:
-        # Optuna takes 0.3 s to import, and much of the command line only names what is here.
+        # Importing Optuna takes 0.3 s, and much of the command line only needs names from this module.
         from warpsmith.tuner.search.studies.family_study import FamilyStudy
 
         if not firsts:
@@ -71,43 +70,43 @@ class FamilySearch:
         self._polishes = sampler is SamplerChoice.ADDITIVE
         self._study = FamilyStudy(self.study_name, sampler, seed, self._order, self._neighbours)
         self.study = self._study.study
-        """Optuna's, in memory: every trial is in it."""
+        """The Optuna study in memory, with every trial."""
         for config, time_ns in stored:
             self.learn(config, time_ns)
 
     @property
     def size(self) -> int | None:
-        """Feasible configs of the space; None where they are too many to list."""
+        """Number of feasible configs of the space; None if there are too many to list."""
         return self._order.size
 
     @property
     def tried(self) -> int:
-        """Configs that were handed out or learned."""
+        """Number of configs that were handed out or learned."""
         return len(self._tried)
 
     @property
     def settled(self) -> int:
-        """Of those tried, the ones whose outcome is known."""
+        """Number of tried configs whose outcome is known."""
         return len(self._tried) - len(self._outstanding)
 
     @property
     def remaining(self) -> int | None:
-        """Feasible configs that were not tried yet; None where they are too many to count."""
+        """Number of feasible configs that were not tried yet; None if there are too many to count."""
         return self._order.remaining
 
     @property
     def firsts_are_due(self) -> bool:
-        """Whether the next ask returns one of those to try first."""
+        """True if some of the configs to try first are untried."""
         return any(config not in self._tried for config in self._firsts)
 
     @property
     def best_ns(self) -> float | None:
-        """The shortest time told or learned, in ns; None where nothing has succeeded."""
+        """Nanoseconds of the shortest time told or learned; None if nothing has succeeded."""
         return self._neighbours.best_ns
 
     @property
     def is_doubted(self) -> bool:
-        """Whether several configs have failed and none has succeeded."""
+        """True if several configs have failed and none has succeeded."""
         return self.best_ns is None and self._failures >= DOUBTED_AFTER
 
     def ask(self) -> Config | None:
@@ -115,26 +114,26 @@ class FamilySearch:
         return self._handed_out(None if self.remaining == 0 else self._next())
 
     def beside_ns(self, most_ns: float) -> float | None:
-        """The time, in ns, of the config of which `ask_beside` returns a change; None where it returns None."""
+        """Time in ns of the config that `ask_beside` would change; None if it would return None."""
         found = self._beside(most_ns)
         return None if found is None else found[0]
 
     def take(self, config: Config) -> bool:
-        """Hands out this config ahead of others; False where it was handed out or learned, or is not legal."""
+        """Hands out this config ahead of others. False if it was handed out or learned, or is illegal."""
         is_new = config not in self._tried and self.space.contains(config)
         self._handed_out(config if is_new else None)
         return is_new
 
     def ask_beside(self, most_ns: float) -> Config | None:
-        """A new config that differs in one parameter from one of the fastest that take `most_ns` at most.
+        """A new config that differs in one parameter from one of the fastest configs that take at most `most_ns`.
 
-        The changes of the fastest one come first. None where all are tried, and where the sampler is one of Optuna's.
+        The changes of the fastest config come first. None if all are tried, or if the sampler is one of Optuna's.
         """
         found = self._beside(most_ns)
         return self._handed_out(None if found is None else found[1])
 
     def tell(self, config: Config, time_ns: float | None) -> None:
-        """Reports what came of an asked config: its time in ns, above 0, or None for a failure.
+        """Reports the outcome of an asked config: its time in ns, above 0, or None for a failure.
 
         Raises:
             ValueError: `config` was not asked for, or was told before.
@@ -145,20 +144,20 @@ class FamilySearch:
         self._note(config, time_ns)
 
     def learn(self, config: Config, time_ns: float | None) -> None:
-        """Takes in a trial that another search did: its time in ns, above 0, or None for a failure.
+        """Takes in a trial of another search: its time in ns, above 0, or None for a failure.
 
-        It counts as tried. Of several for one config the last counts; one outside the space is passed over.
+        The config counts as tried. The last of several reports counts. A config outside the space is ignored.
         """
         if self.space.contains(config):
             self._tried.add(config)
             self._note(config, time_ns)
 
     def forgo(self, config: Config) -> None:
-        """An asked config is being tried by another search, which may be learned; it is not told."""
+        """Marks an asked config as claimed by another search. Its outcome may be learned; it is not told."""
         self._outstanding.discard(config)
 
     def offer(self, config: Config) -> None:
-        """A config that was forgone is to be tried after all, as the next one."""
+        """Makes a forgone config the next one to try."""
         self._tried.discard(config)
         self._offered.append(config)
 

@@ -1,4 +1,4 @@
-"""A trial with the moment at which it ended."""
+"""A trial with the time at which it ended."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from warpsmith.store.record import Trial
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finished:
-    """A trial and when it was done."""
-
     at: datetime.datetime
-    """UTC."""
+    """UTC time at which the trial ended."""
     trial: Trial
 
     @classmethod
     def now(cls, trial: Trial) -> Finished:
-        """A trial that is done now."""
+        """The trial, ended now."""
         return cls(datetime.datetime.now(datetime.UTC), trial)

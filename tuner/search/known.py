@@ -1,4 +1,4 @@
-"""What is known of a problem before it is searched: it competes with what the search finds."""
+"""Configs that are known before a problem is searched and that are tried first."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from warpsmith.tuner.search.prior import Prior
 from warpsmith.tuner.search.shipped_samples import shipped_samples
 
 CARRIED = 8
-"""Winners of the nearest stored problems that are tried before a search begins: with the answer and the defaults, about
-a tenth of the default number of trials."""
+"""Number of winners of the nearest stored problems that are tried before a search begins. With the present answer and
+the defaults they are about a tenth of the default number of trials.
+"""
 PROPOSED = 10
-"""Configs that a prior proposes, where its cross-check is passed."""
+"""Number of configs that a prior proposes, if it passes its cross-check."""
 MOST_PARAMETERS = 40
-"""Of a family for which a prior proposes. Pipelines of layers have 60, of which it would model all pairs: with 1,400
-trials that took 13 s, before a search of 3 s. What is known of their stages says more."""
+"""Largest number of parameters of a family for which a prior proposes. Pipelines of layers have 60, and the prior would
+model all pairs: with 1,400 trials that took 13 s, before a search of 3 s. Trials of their stages say more.
+"""
 TIMED_AT_LEAST = 2
-"""Of what is known, the first so many that are right have a time before a time limit ends a search."""
+"""Number of correct known configs that are timed before a time limit may end a search."""
 
 Key = tuple[str, Config]
-"""A family's name and one of its configs: what tells the candidates of one problem apart."""
+"""Family name and config, which identify a candidate of one problem."""
 
 
 def present_answer(
@@ -43,10 +45,10 @@ def present_answer(
     families: Mapping[str, Family],
     method: str = AUTO,
 ) -> Program:
-    """What `warpsmith.plan` answers now by `method`, or the default of the first of `families` where that is of another
-    family, or nothing.
+    """The program that `warpsmith.plan` returns now by `method`. If there is none, or its family is not in `families`,
+    the first legal default of `families`.
     """
-    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+    with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
         program = find(problem, device, stores, method).program
         if program.family in families:
             return program
@@ -69,12 +71,11 @@ def known_first(
     samples: Iterable[Sample],
     method: str = AUTO,
 ) -> tuple[Key, ...]:
-    """What a search tries before anything else, the likeliest first, each of them once.
+    """Candidates that a search tries first, likeliest first and each once.
 
-    The present `answer` comes first, then the winner of the nearest stored problem, what the `samples` of other
-    problems propose, the default of every family, those of likely ones first, and the winners of the next nearest
-    problems, each carried over to this problem. A default that the compiler would take seconds for is left to the
-    search.
+    The order is: the present `answer`; the winner of the nearest stored problem; the proposals of a prior fitted to
+    `samples` of other problems; the default of every family, likely families first; the winners of the next nearest
+    problems. Winners are adapted to this problem. A default that would take seconds to compile is left to the search.
     """
     stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
     carried = [key for key in stored if key != (answer.family, answer.config)]
@@ -88,31 +89,31 @@ def known_first(
 def _proposed(
     problem: Problem, device: Device, families: Mapping[str, Family], samples: Iterable[Sample]
 ) -> tuple[Key, ...]:
-    """By a prior that its cross-check trusts; nothing where a family has more than MOST_PARAMETERS."""
+    """Proposals of a prior that passes its cross-check; none if a family has more than MOST_PARAMETERS parameters."""
     gate = Gate(problem, device)
     spaces = [space for family in families.values() if (space := gate.space_if_able(family)) is not None]
     if any(len(space.parameters) > MOST_PARAMETERS for space in spaces):
         return ()
-    # A cross-check on GPUs says nothing of what is known of the host.
+    # A cross-check on GPUs is not valid for host samples.
     prior = Prior.fit(each for each in samples if each.device.kind is device.kind)
     is_trusted = prior is not None and prior.cross_check().is_passed
     return prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
 
 
 def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
-    """What a prior is fitted to: the winners of an operation in all `stores`, a part of the trials in `store`, and the
-    trials that come with the package.
+    """Samples to fit a prior to: the winners of an operation in all `stores`, a part of the trials in `store`, and the
+    trials shipped with the package.
     """
     shipped = (each for each in shipped_samples() if each.problem.operation == operation)
     return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
 
 
 def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:
-    """Whether the first TIMED_AT_LEAST of `known` that are right have a time, or all of them were tried.
+    """True if the first TIMED_AT_LEAST correct entries of `known` have a time, or all of `known` were tried.
 
     Args:
-        known: the likeliest first.
-        outcomes: of what was tried, whether there is a time. One without is passed over for the next.
+        known: candidates, likeliest first.
+        outcomes: for each tried candidate, whether it has a time. One without a time is skipped.
     """
     timed = 0
     for key in known:

@@ -1,7 +1,7 @@
-"""Configs like the fastest known ones: what a search mostly tries once it knows some.
+"""Neighbours of the fastest known configs, which a search mostly tries once it knows some.
 
-A change of one to three parameters of a fast config is cheap to make and seldom good: most are slower, and many break a
-rule. So many are made at once, and those tried first that a model of what each value costs ranks first.
+Changing one to three parameters of a fast config is cheap and seldom good: most changes are slower, and many are
+illegal. So many changes are made at once, and a model of each value's cost decides which are tried first.
 
 Source: local search beside a model that screens its candidates, as in SMAC, Hutter, Hoos and Leyton-Brown 2011,
 "Sequential model-based optimization for general algorithm configuration", section 4.3.
@@ -17,29 +17,29 @@ from warpsmith.generator.space import Config, Space
 from warpsmith.tuner.search.additive import Additive, Expected, Item
 
 BEST = 8
-"""The fastest configs, whose neighbours are tried."""
+"""Number of fastest configs whose neighbours are tried."""
 CLOSEST = 3
-"""Of those, the ones whose neighbours are all tried, one after the other."""
+"""Number of fastest configs whose neighbours are all tried, one after the other."""
 POLISHED = 8
-"""Of those, the ones whose neighbours are tried at the end of a budget: as many as may be finalists."""
+"""Number of fastest configs whose neighbours are tried at the end of a budget: as many as may be finalists."""
 CHANGES = 3
-"""The most parameters that are changed at once."""
+"""Largest number of parameters that are changed at once."""
 CANDIDATES = 400
 """Changed configs that the model ranks at once, 5 us each."""
 ASKS_A_FIT = 8
-"""Configs that are taken from one ranking before the model is fitted again, in about 2 ms."""
+"""Configs taken from one ranking before the model is fitted again, which takes about 2 ms."""
 BLIND_CHANGES = 100
-"""Random changes in a row that may be illegal or tried."""
+"""Random changes in a row that may be illegal or already tried before the search for one gives up."""
 
 
 class Neighbours:
     """Proposes configs that differ in few parameters from the fastest known ones. Not thread-safe.
 
     Args:
-        space: where they lie.
-        tried: what is not to be proposed again; read at each call.
-        rng: of the changes.
-        expected: what is known of times beside those that are learned; see `Additive`.
+        space: space of the configs.
+        tried: configs that are not proposed again; read at each call.
+        rng: random source of the changes.
+        expected: prediction of times used in addition to trials; see `Additive`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Neighbours:
         self._space, self._tried, self._rng = space, tried, rng
         values = {parameter.name: parameter.values for parameter in space.parameters}
         self._choices = [[(name, value) for value in values[name]] for name in sorted(values)]
-        """What may stand at each place of a config's items."""
+        """Possible items at each position of a config's items."""
         self._model = Additive(space, expected)
         self._times: dict[Config, float | None] = {}
         self._fastest: list[tuple[float, Config]] = []
@@ -61,11 +61,11 @@ class Neighbours:
 
     @property
     def best_ns(self) -> float | None:
-        """The shortest time learned, in ns; None where nothing has succeeded."""
+        """Nanoseconds of the shortest time learned; None if nothing has succeeded."""
         return self._fastest[0][0] if self._fastest else None
 
     def learn(self, config: Config, time_ns: float | None) -> None:
-        """A config's time in ns, or None for a failure; of several for one config the last counts."""
+        """Takes in a config's time in ns, or None for a failure. The last of several reports of one config counts."""
         if config in self._times:
             if self._times[config] == time_ns:
                 return
@@ -79,19 +79,21 @@ class Neighbours:
             self._among = BEST if place < BEST else self._among
 
     def next_beside(self) -> Config | None:
-        """A config that differs in one parameter from one of the CLOSEST; None where all are tried.
+        """A config that differs in one parameter from one of the CLOSEST; None if all are tried.
 
-        So a search that goes on long enough ends where no single change helps.
+        Because of these, a long enough search ends where no single change helps.
         """
         found = self._beside_one_of(self._fastest[:CLOSEST])
         return None if found is None else found[1]
 
     def beside(self, most_ns: float) -> tuple[float, Config] | None:
-        """The same for those of the POLISHED that take `most_ns` at most, with the time in ns of the one changed."""
+        """Time in ns and an untried single change of one of the POLISHED configs that take at most `most_ns`; None if
+        all are tried.
+        """
         return self._beside_one_of([known for known in self._fastest[:POLISHED] if known[0] <= most_ns])
 
     def next_likely(self) -> Config | None:
-        """The changed config that the model ranks first; None where it knows no time, or none that is legal and new."""
+        """The changed config that the model ranks first; None if no time is known, or no candidate is legal and new."""
         if self._asks_left == 0 and self._fastest:
             self._asks_left = ASKS_A_FIT
             self._rank()
@@ -99,12 +101,12 @@ class Neighbours:
         while self._ranked:
             if (config := self._checked(*self._ranked.pop())) is not None:
                 return config
-        # More of the best have neighbours that are new.
+        # The next proposals start from more configs, whose neighbours are new.
         self._among = max(BEST, min(2 * self._among, len(self._fastest)))
         return None
 
     def next_blind(self) -> Config | None:
-        """A random change of one of the best configs; None where none in a row of many is legal and new."""
+        """A random change of one of the best configs; None if BLIND_CHANGES changes in a row are illegal or tried."""
         for _ in range(BLIND_CHANGES):
             items, changed = self._changed()
             if (config := self._checked(items, changed)) is not None:
@@ -119,7 +121,7 @@ class Neighbours:
             self._fastest.remove((time_ns, config))
 
     def _beside_one_of(self, among: Sequence[tuple[float, Config]]) -> tuple[float, Config] | None:
-        """The first of `among` that has an untried single change, by its time, and that change."""
+        """The first of `among` that has an untried single change: its time in ns and that change."""
         kept = [config for _, config in self._fastest[:POLISHED] if config in self._beside]
         self._beside = {config: self._beside[config] for config in kept}
         for _, config in among:
@@ -136,10 +138,10 @@ class Neighbours:
     def _neighbours_of(self, config: Config) -> list[Config]:
         neighbours = list(self._space.neighbours(config))
         self._rng.shuffle(neighbours)
-        return neighbours[::-1]  # taken from its end
+        return neighbours[::-1]  # reversed, because changes are taken from the end
 
     def _checked(self, items: tuple[Item, ...], changed: tuple[str, ...]) -> Config | None:
-        """The config, where it is legal and new."""
+        """The config if it is legal and new, else None."""
         config = Config(items)
         return config if config not in self._tried and self._space.allows(dict(items), changed) else None
 
@@ -149,11 +151,11 @@ class Neighbours:
         scores = {items: sum(map(cost.__getitem__, items)) for items in candidates}
         if self._expected is not None:
             scores = {items: score + self._expected(Config(items)) for items, score in scores.items()}
-        order = sorted(scores, key=scores.__getitem__, reverse=True)  # the likeliest is popped first
+        order = sorted(scores, key=scores.__getitem__, reverse=True)  # pop() takes the likeliest
         self._ranked = [(items, candidates[items]) for items in order]
 
     def _changed(self) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-        """One of the best with one to CHANGES parameters drawn anew, and which."""
+        """The items of one of the best configs with one to CHANGES parameters drawn anew, and the names of these."""
         draw = self._rng.random  # a tenth of the time of randrange
         items = list(self._fastest[int(draw() * min(self._among, len(self._fastest)))][1].items)
         changed = []

@@ -1,4 +1,4 @@
-"""What trials of other problems and devices say about the configs of this one, before any of them is timed."""
+"""Prior of a search: predictions for configs of a problem from trials of other problems and devices."""
 
 from __future__ import annotations
 
@@ -20,47 +20,49 @@ from warpsmith.store.samples import Sample
 from warpsmith.tuner.search.effects import Effects
 
 SLOWEST = 1.5
-"""A time longer than e^1.5 = 4.5 times the best of its problem counts as so many times; a failure too."""
+"""Cap on the logarithm of a time over the best of its problem: e^1.5 = 4.5 times. A failure counts as this too."""
 LIKENESS = 4.0
-"""Octaves (`Problem.distance`) at which a sample counts e times less."""
+"""Distance in octaves (`Problem.distance`) at which the weight of a sample falls by a factor e."""
 MOST_ROWS = 4000
-"""Samples of one family that a model is fitted to, the nearest ones."""
+"""Largest number of samples of one family that a model is fitted to; the nearest ones are used."""
 CHECKED_ROWS = 800
-"""The same in a cross-check, which fits some ten models: 0.4 s instead of 1 s with the samples of 33 problems."""
+"""Largest number of samples in a cross-check, which fits some ten models: 0.4 s instead of 1 s with the samples of 33
+problems.
+"""
 FIRST = 10
-"""Configs that a cross-check takes from the front of the order."""
+"""Number of configs at the front of an order that a cross-check rates."""
 LEAST_CHECKED = 3
-"""Problems with enough trials to be left out, from which on the cross-check decides."""
+"""Least number of checked problem-family pairs for the cross-check to pass."""
 MOST_CHECKED = 8
-"""Problems that are left out at most, spread over all: each takes some 0.1 s."""
+"""Largest number of problems that are left out, spread over all: each takes some 0.1 s."""
 LEAST_TRIALS = 2 * FIRST
-"""Of a problem that is left out."""
+"""Least number of trials of a problem that is left out, and of each family checked in it."""
 UNKNOWN_FAMILY, FAMILY_WEIGHT = 0.15, 0.5
-"""What a family of which nothing near is known counts as, in log time, and its weight in samples."""
+"""Log time over the best that a family counts as if nothing near it is known, and the weight of this, in samples."""
 NEAREST = 4
-"""Winners of other problems that a proposal starts from, of each family."""
+"""Number of winners of other problems that a proposal starts from, per family."""
 STEPS, DRAWN = 3, 100
-"""Rounds of single changes, and random configs beside them, among which a proposal looks."""
+"""Number of rounds of single changes, and of random configs added to the starts, in the search for a proposal."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrossCheck:
-    """How good the orders are for problems that the model has not seen.
+    """Quality of the prior's orders for problems that its model has not seen.
 
-    By the mean of the first ones and not by the best of them: of the trials that a store keeps many are near the best,
-    so that ten at random hold one that is within 1%, however wrong the order.
+    It rates the mean of the first configs instead of the best of them. Many of the trials that a store keeps are near
+    the best, so that even ten at random contain one within 1%, however wrong the order.
     """
 
     problems: int
-    """That were left out, one after the other."""
+    """Number of problem-family pairs that were left out, one after the other."""
     excess: float
-    """The times of the FIRST configs in the order over the best, less 1: the geometric mean; 0 of no problems."""
+    """Geometric mean of the times of the FIRST configs in the order over the best, less 1; 0 if nothing was checked."""
     by_luck: float
-    """The same of all configs, which is what a random order gives."""
+    """Geometric mean of the times of all configs over the best, less 1, which a random order gives."""
 
     @property
     def is_passed(self) -> bool:
-        """Whether the order is better than none on enough problems."""
+        """True if the order beats a random one on enough problems."""
         return self.problems >= LEAST_CHECKED and self.excess < self.by_luck
 
     def __str__(self) -> str:
@@ -82,15 +84,15 @@ class _Group:
     best_ns: float
 
     def excess(self, sample: Sample) -> float:
-        """The logarithm of its time over the best one, SLOWEST at most."""
+        """Logarithm of the sample's time over the best one, at most SLOWEST."""
         return SLOWEST if sample.time_ns is None else min(SLOWEST, math.log(sample.time_ns / self.best_ns))
 
 
 class Prior:
-    """An additive model of the logarithm of the time over a problem's best, near samples counting more.
+    """Additive model of the log time over a problem's best, with greater weights for nearer samples.
 
-    The configs' features are their values, each alone and in pairs, numbers also by their octave; what a value costs
-    moves from problem to problem, so a model is fitted for each question. Pure: no clock, no environment; the same
+    The features of a config are its values, alone and in pairs; numbers also count by their octave. A value's cost
+    varies from problem to problem, so each question fits its own model. Pure: no clock, no environment; the same
     samples give the same answers.
 
     Source: additive models with shrinkage as in `Additive`; learning across tasks by weights of likeness, Wistuba,
@@ -104,18 +106,20 @@ class Prior:
 
     @classmethod
     def fit(cls, samples: Iterable[Sample]) -> Prior | None:
-        """A prior from samples; those of one problem on one device are compared with each other. None of no time."""
+        """Creates a prior from samples, comparing those of one problem on one device. None if no sample has a time."""
         groups = _grouped(samples)
         return cls(groups) if groups else None
 
     def cross_check(self) -> CrossCheck:
-        """Leaves problems out, whatever the device, MOST_CHECKED of them, and orders their trials; computed once."""
+        """Leaves up to MOST_CHECKED problems out, on all devices, and rates the order of their trials. Computed
+        once.
+        """
         if self._check is None:
             self._check = _checked(self._groups)
         return self._check
 
     def order(self, problem: Problem, device: Device, family: str, configs: Sequence[Config]) -> list[Config]:
-        """`configs` of one family, the likeliest to be fast first; as they are where the cross-check is not passed."""
+        """Sorts `configs` of one family, those likely to be fast first. The order stays if the cross-check fails."""
         if not self.cross_check().is_passed:
             return list(configs)
         model = self._model(Subject(problem, device), family)
@@ -124,11 +128,11 @@ class Prior:
     def first(
         self, problem: Problem, device: Device, families: Sequence[Family], count: int
     ) -> tuple[tuple[str, Config], ...]:
-        """What to try first: names of families and legal configs, distinct, at most `count`, the likeliest first.
+        """Configs to try first: at most `count` distinct pairs of family name and legal config, likeliest first.
 
-        In turns the likeliest by the model, found by local search over each space from the winners of the nearest
-        problems and the family's own starts, and those winners themselves, which are known to be fast as a whole. Where
-        the cross-check is not passed, the winners only.
+        They alternate between the configs that the model ranks first and the winners of the nearest problems, which are
+        known to be fast as a whole. The former come from a local search over each space, which starts from these
+        winners and from the family's own starts. If the cross-check fails, only the winners are returned.
         """
         here, gate = Subject(problem, device), Gate(problem, device)
         near: dict[tuple[str, Config], float] = {}
@@ -148,7 +152,7 @@ class Prior:
         return tuple(distinct)[:count]
 
     def _near(self, here: Subject) -> list[tuple[float, _Group]]:
-        """Groups that are near enough to say something, with how far they are, the nearest first; never its own."""
+        """Groups near enough to be used, nearest first, each with its distance; never the subject's own group."""
         found = [
             (far, group)
             for group in self._groups
@@ -157,7 +161,7 @@ class Prior:
         return sorted(found, key=lambda pair: (pair[0], pair[1].subject.problem.key(), pair[1].subject.device.key()))
 
     def _model(self, here: Subject, family: str, rows: int = MOST_ROWS) -> Effects | None:
-        """What values cost here, from the nearest `rows` samples of the family; None where there are none."""
+        """Model fitted to the nearest `rows` samples of the family; None if there are none."""
         configs: list[Config] = []
         excesses, weights = [], []
         for far, group in self._near(here):
@@ -170,7 +174,7 @@ class Prior:
         return Effects.fit(configs, excesses, weights) if configs else None
 
     def _family_excess(self, here: Subject, family: str) -> float:
-        """The family's best over the best of all, in log time, as near problems have it."""
+        """Log time of the family's best over the overall best, averaged over near problems."""
         total, weights = UNKNOWN_FAMILY * FAMILY_WEIGHT, FAMILY_WEIGHT
         for far, group in self._near(here):
             own = [group.excess(sample) for sample in group.samples if sample.family == family]
@@ -180,7 +184,7 @@ class Prior:
         return total / weights
 
     def _carried(self, gate: Gate, family: Family) -> dict[Config, float]:
-        """The winners of the nearest problems that are of the family, legal here, and how far they come."""
+        """Winners of the nearest problems that are of the family, adapted and legal here, each with its distance."""
         found: dict[Config, float] = {}
         for far, group in self._near(Subject(gate.problem, gate.device)):
             best = next(sample for sample in group.samples if sample.time_ns == group.best_ns)
@@ -194,7 +198,7 @@ class Prior:
 
 
 def between(one: Subject, other: Subject) -> float | None:
-    """How far apart two subjects are, in octaves of size; None where one says nothing of the other."""
+    """Distance of two subjects in octaves of size; None if samples of one do not apply to the other."""
     far = one.problem.distance(other.problem)
     if far is None or one.device.kind is not other.device.kind:
         return None
@@ -242,7 +246,9 @@ def _by_family(group: _Group) -> Mapping[str, list[Sample]]:
 
 
 def _climbed(here: Subject, space: Space, starts: Iterable[Config], model: Effects, count: int) -> list[Config]:
-    """The `count` likeliest configs that single changes of the starts, and of the best of those, lead to."""
+    """The `count` configs that the model ranks first, reached by single changes from the starts and from the best
+    found.
+    """
     rng = random.Random(here.problem.key())
     drawn = (space.drawn(rng) for _ in range(DRAWN))
     pool = {config: model.predicted(config) for config in [*starts, *drawn] if config is not None}

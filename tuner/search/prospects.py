@@ -1,8 +1,8 @@
-"""How much a family promises before a search knows it: whose first configs come before those of others.
+"""Turns of families before a search knows them: families that promise more try their first configs earlier.
 
 In 23 short searches of layers, of 14 families each, the winner's default was within 1.07 times the fastest default in
-22, and 1.28 times in one; nine trials in ten went to other families where all took equal turns, and the sum of what
-stages take was within 2% of the best of the whole pipeline (docs/tuning-notes.md).
+22, and 1.28 times in one. With equal turns for all, nine trials in ten went to other families. The sum of the times of
+the stages was within 2% of the best time of the whole pipeline (docs/tuning-notes.md).
 """
 
 from __future__ import annotations
@@ -11,31 +11,32 @@ import dataclasses
 from collections.abc import Mapping
 
 EVEN = 1.1
-"""Families whose times are within so many times of the fastest have equal turns."""
+"""Ratio to the fastest time up to which families have equal turns."""
 POWER = 4
-"""A family that takes r times as long as those has r^4 times fewer turns."""
+"""Exponent of the rarity: a family that takes r times as long as those has r^4 times fewer turns."""
 RARE = 2.0
-"""Families with fewer turns than half of those, so from 1.31 times the fastest time on, have none before the rungs:
-what they try first is in their share of these."""
+"""Largest rarity that has turns before the rungs. A family from 1.31 times the fastest time on exceeds it, and tries
+its first configs as part of its rungs.
+"""
 UNLIKELY = 4.0
-"""The same of a family that is not likely where others are, while nothing says how long it takes."""
+"""Rarity of a family whose time is unknown and that is not likely, if another family is likely."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prospect:
-    """What is known of a family before its trials."""
+    """Expectations of a family before its trials."""
 
     expected_ns: float | None = None
-    """What its best config is expected to take, in ns, such as the sum of the best times of its stages."""
+    """Nanoseconds that its best config is expected to take, such as the sum of the best times of its stages."""
     is_likely: bool = False
-    """Whether winners of like problems are mostly of this family (`Family.is_likely`)."""
+    """True if most winners of similar problems are of this family (`Family.is_likely`)."""
 
 
 class Prospects:
-    """What is known of several families, and how many turns that makes for each.
+    """Converts the expectations of several families into their shares of turns.
 
     Args:
-        families: by name; nothing is known of others.
+        families: expectations by family name; nothing is known of other families.
     """
 
     def __init__(self, families: Mapping[str, Prospect]) -> None:
@@ -43,10 +44,10 @@ class Prospects:
         self._some_are_likely = any(each.is_likely for each in families.values())
 
     def rarities(self, best_ns: Mapping[str, float | None]) -> dict[str, float]:
-        """How rarely each family has its turn: once while those that promise the most have it so many times, 1 or more.
+        """Rarity of each family: it has one turn while the most promising families have this many, 1 or more.
 
         Args:
-            best_ns: the shortest time of each family that competes, in ns; None where no trial has succeeded.
+            best_ns: shortest time of each competing family, in ns; None if no trial has succeeded.
         """
         times = {name: self._expected_ns(name) if ns is None else ns for name, ns in best_ns.items()}
         fastest = min((ns for ns in times.values() if ns is not None), default=None)

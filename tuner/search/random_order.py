@@ -1,4 +1,4 @@
-"""The configs of a space in a random order, without those that were tried."""
+"""Untried configs of a space in random order."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from warpsmith.generator.space import Config, Space
 
 LISTED = 5_000
-"""Feasible configs up to which a space is listed at once, in 40 ms; a larger one is drawn from at random."""
+"""Number of feasible configs up to which a space is listed at once, in 40 ms; larger spaces are sampled at random."""
 LISTED_LATE = 500_000
-"""Feasible configs up to which a space is listed, in seconds, once only tried ones are drawn from it."""
+"""Number of feasible configs up to which a space is listed, in seconds, once random draws find only tried configs."""
 DRAWS = 200
-"""Tried configs in a row that may be drawn from a space before it is listed after all."""
+"""Tried configs that may be drawn in a row before the space is listed."""
 
 
 class RandomOrder:
-    """Gives every config of a space once. Not thread-safe.
+    """Returns every config of a space once, in random order. Not thread-safe.
 
     Args:
-        space: whose configs.
-        tried: what is passed over; read at each call.
-        rng: of the order.
+        space: space of the configs.
+        tried: configs to skip; read at each call.
+        rng: random source of the order.
     """
 
     def __init__(self, space: Space, tried: set[Config], rng: random.Random) -> None:
@@ -33,16 +33,16 @@ class RandomOrder:
 
     @property
     def size(self) -> int | None:
-        """Feasible configs of the space; None where they are too many to list."""
+        """Number of feasible configs of the space; None if there are too many to list."""
         return None if self._listing is None else len(self._listing)
 
     @property
     def remaining(self) -> int | None:
-        """Feasible configs that were not tried yet; None where they are too many to count."""
+        """Number of feasible configs that were not tried yet; None if there are too many to count."""
         return None if self._listing is None else len(self._listing) - len(self.tried)
 
     def next(self) -> Config | None:
-        """A config that was not tried; None where none is left."""
+        """An untried config; None if none is left."""
         if self._listing is None:
             drawn = (self.space.drawn(self._rng) for _ in range(DRAWS))
             if (new := next((config for config in drawn if config not in self.tried), None)) is not None:

@@ -1,4 +1,4 @@
-"""Which of Optuna's samplers searches."""
+"""Choice of the sampler that searches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ class SamplerChoice(enum.StrEnum):
     """The samplers that `--sampler` offers; docs/samplers.md compares them on recorded spaces."""
 
     ADDITIVE = "additive"
-    """`AdditiveSampler`."""
+    """Additive model of log time; see `AdditiveSampler`."""
     TPE = "tpe"
     """Tree-structured Parzen estimator: Watanabe 2023, arXiv 2304.11127."""
     GP = "gp"
     """Gaussian process with expected improvement; needs scipy and torch."""
     CMAES = "cmaes"
-    """Covariance matrix adaptation over the places of values: Hansen 2016, arXiv 1604.00772; needs cmaes."""
+    """Covariance matrix adaptation over the indices of values: Hansen 2016, arXiv 1604.00772; needs cmaes."""
     RANDOM = "random"
-    """Draws configs at random."""
+    """Random configs."""

@@ -1,4 +1,4 @@
-"""Trials that come with the package, from which a first search learns: a prior needs no earlier run of one's own."""
+"""Trials shipped with the package, from which the prior of a first search learns."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHIPPED = Path(__file__).with_name("shipped_samples.jsonl.gz")
 
 @functools.cache
 def shipped_samples() -> tuple[Sample, ...]:
-    """The samples in SHIPPED: some 80 of each problem, measured on an H200. 60 ms, once a process."""
+    """The samples in SHIPPED: some 80 per problem, measured on an H200. Reading them takes 60 ms, once per process."""
     return read_samples(SHIPPED)
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:
-    """What `write_samples` wrote. Raises BadArgument where it is something else, or cannot be read."""
+    """Reads a file of `write_samples`. Raises BadArgument if it cannot be read or has another format."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             header, *rows = map(json.loads, file)
@@ -47,7 +47,7 @@ def read_samples(path: Path) -> tuple[Sample, ...]:
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:
-    """Writes of each problem on a device its FASTEST samples and OTHERS spread over the rest, as JSON lines."""
+    """Writes, for each problem on a device, its FASTEST samples and OTHERS spread over the rest, as JSON lines."""
     by_subject: dict[tuple[str, str], list[Sample]] = {}
     for sample in samples:
         by_subject.setdefault((sample.problem.key(), sample.device.key()), []).append(sample)
@@ -66,7 +66,7 @@ def write_samples(path: Path, samples: Iterable[Sample]) -> None:
 
 
 def _kept(members: Sequence[Sample]) -> list[Sample]:
-    """The fastest, then others at equal distances in the order of their times, failures last."""
+    """The fastest samples, then others at equal distances in order of time, failures last."""
     ordered = sorted(members, key=lambda each: (each.time_ns is None, each.time_ns or 0.0))
     rest = ordered[FASTEST:]
     return ordered[:FASTEST] + rest[:: max(1, -(-len(rest) // OTHERS))]

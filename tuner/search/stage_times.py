@@ -1,4 +1,4 @@
-"""The time of a pipeline as the sum of its stages' times, each by a model of what was measured of that stage alone."""
+"""Predicted time of a pipeline: the sum of its stages' times, each from a model fitted to that stage's own trials."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.tuner.search.additive import WIDE, Additive
 
 FITS = 4
-"""Each fit of `Additive` begins where the last one ended; after so many it moves no more."""
+"""Number of fits. Each fit of `Additive` starts from the last one; after this many the costs no longer change."""
 
 
 class StageTimes:
-    """What a joined config is expected to take, from trials of its stages as problems of their own.
+    """Predicts the time of a joined config from trials of its stages as separate problems.
 
-    In 30 made-up pipelines of two stages with six, four and three values a parameter, the best of the first five
-    proposals was 1.001 times the best config after 30 trials of each stage, where the additive model of the whole
-    pipeline needs 80 trials of it for 1.015. Fitting stages to times of the whole pipeline was no better than that
+    In 30 made-up pipelines of two stages with six, four and three values per parameter, the best of the first five
+    proposals took 1.001 times the best time after 30 trials of each stage. The additive model of the whole pipeline
+    needs 80 trials of it for 1.015. Fitting stages to times of the whole pipeline was no better than that
     (docs/tuning-notes.md).
 
     Args:
-        spaces: of the stages, by their names.
-        trials: of each stage, times in ns and configs, fastest first, one or more.
+        spaces: spaces of the stages, by stage name.
+        trials: for each stage its times in ns and configs, fastest first, one or more.
     """
 
     def __init__(self, spaces: Mapping[str, Space], trials: Mapping[str, Sequence[tuple[float, Config]]]) -> None:
         self._costs: dict[str, dict[tuple[str, Value], float]] = {}
-        """Of each stage what each value adds to the logarithm of its time, the mean with one of them."""
+        """Costs of each stage: what each value adds to the logarithm of its time. The mean is part of the first
+        parameter's costs.
+        """
         for stage, space in spaces.items():
             model, fastest = Additive(space, focus=WIDE), trials[stage]
             for _ in range(FITS):
@@ -38,7 +40,7 @@ class StageTimes:
             self._costs[stage] = {item: cost + (level if item[0] == first[0] else 0.0) for item, cost in costs.items()}
 
     def log_ns(self, config: Config) -> float:
-        """The logarithm of the sum of the stages' times in ns."""
+        """Logarithm of the sum of the stages' times in ns."""
         return math.log(
             sum(
                 math.exp(sum(map(costs.__getitem__, config.of_stage(stage).items)))

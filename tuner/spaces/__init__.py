@@ -1,1 +1,1 @@
-"""Whole search spaces: shown in sweeps, recorded, and searched again without a GPU."""
+"""Whole search spaces: design-space sweeps, recordings, and replays of searches without a GPU."""

@@ -1,4 +1,4 @@
-"""The legal configs of a space of millions, counted and numbered without listing them."""
+"""Counting and numbering of the legal configs of a space of millions, without listing them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from warpsmith.generator.space import Config, Space, Value
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Rest:
-    """What may follow some chosen values."""
+    """Possible continuations of some chosen values."""
 
     count: int
     cost: tuple[int, int]
     nearest: tuple[Value, ...]
-    """The values that follow at the least cost."""
+    """Values of the continuation with the least cost."""
 
 
 _NONE = _Rest(0, (0, 0), ())
@@ -22,13 +22,13 @@ _END = _Rest(1, (0, 0), ())
 
 
 class ConfigCounts:
-    """How many configs of a space are legal, each of them by its number, and the one nearest to a given config.
+    """Number of legal configs of a space, each config by its number, and the one nearest to a given config.
 
-    Choices that no rule still to come can tell apart are counted once: nine million configs of a filter take seconds
-    where listing them takes minutes.
+    Partial choices that the remaining rules cannot tell apart are counted once: nine million configs of a filter take
+    seconds, where listing them takes minutes.
 
     Args:
-        space: what is counted.
+        space: space to count.
         wanted: a config with the space's parameters; its values may lie outside.
     """
 
@@ -38,7 +38,7 @@ class ConfigCounts:
         names = [parameter.name for parameter in space.parameters]
         self._due = space.due()
         self._live: list[list[str]] = []
-        """For each depth, the chosen parameters that a rule still to come reads."""
+        """For each depth, the chosen parameters that a remaining rule reads."""
         for depth in range(len(names)):
             read = {name for rules in self._due[depth:] for rule in rules for name in rule.parameters}
             self._live.append([name for name in names[:depth] if name in read])
@@ -47,14 +47,15 @@ class ConfigCounts:
 
     @property
     def size(self) -> int:
-        """Legal configs."""
+        """Number of legal configs."""
         return self._whole.count
 
     @property
     def nearest(self) -> Config:
-        """The legal config that differs from the wanted one in the fewest parameters, and of those in the fewest steps.
+        """The legal config that differs from the wanted one in the fewest parameters, and among those by the fewest
+        steps.
 
-        Raises ValueError where none is legal.
+        Raises ValueError if no config is legal.
         """
         if not self.size:
             raise ValueError("the space is empty")
@@ -62,7 +63,7 @@ class ConfigCounts:
         return Config.of(dict(zip(names, self._whole.nearest, strict=True)))
 
     def at(self, number: int) -> Config:
-        """The legal config of that number, from 0 to size - 1, in the order of `Space.configs`. Raises IndexError."""
+        """The legal config with that number, from 0 to size - 1, in the order of `Space.configs`. Raises IndexError."""
         if not 0 <= number < self.size:
             raise IndexError(number)
         chosen: dict[str, Value] = {}
@@ -76,7 +77,7 @@ class ConfigCounts:
         return Config.of(chosen)
 
     def _accepts(self, chosen: dict[str, Value]) -> bool:
-        """Whether the rules hold that fall due with the value chosen last."""
+        """True if the rules that fall due with the last chosen value accept it."""
         return all(constraint.accepts(chosen) for constraint in self._due[len(chosen) - 1])
 
     def _rest(self, chosen: dict[str, Value]) -> _Rest:
@@ -96,7 +97,7 @@ class ConfigCounts:
         return found
 
     def _with(self, depth: int, place: int, rest: _Rest) -> _Rest:
-        """`rest` after the value at `place` of the parameter at `depth`."""
+        """`rest` with the value at `place` of the parameter at `depth` prepended."""
         parameter = self._parameters[depth]
         value, wanted = parameter.values[place], self._wanted[parameter.name]
         steps = abs(place - parameter.values.index(wanted)) if wanted in parameter.values else 0

@@ -1,4 +1,4 @@
-"""A recorded space: every config of a part of a family's space with its time, as a file, for replays without a GPU."""
+"""Recorded spaces: the time of every config in a part of a family's space, as a file, for replays without a GPU."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 from warpsmith.store.record import FailureKind
 
 FORMAT, VERSION = "warpsmith recording", 1
-"""The header's first words: what the file is, and which way of writing it."""
+"""Format name and version, at the start of the header."""
 
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading a damaged file, or one of another program, raises."""
+"""Exceptions raised by reading a damaged or foreign file."""
 
 Outcome = float | FailureKind
-"""A time in ns, or why there is none."""
+"""Time in ns, or the kind of failure."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What came of every config of a space, measured on one device."""
+    """Outcome of every config of a space, measured on one device."""
 
     problem: Problem
     device: Device
     family: str
     parameters: tuple[Parameter, ...]
     default: Config
-    """The recorded config that is most like the family's default."""
+    """The recorded config that shares the most values with the family's default."""
     outcomes: Mapping[Config, Outcome]
     created: str
     """UTC, ISO 8601."""
@@ -49,10 +49,10 @@ class Recording:
 
     @cached_property
     def space(self) -> Space:
-        """The recorded configs as a space; it holds whatever the family's rules have become since."""
+        """The recorded configs as a space, independent of later changes to the family's rules."""
         names = tuple(parameter.name for parameter in self.parameters)
         rows = [tuple(values[name] for name in names) for values in map(Config.values, self.outcomes)]
-        # A rule for each parameter, so that a walk leaves early what was not recorded.
+        # One rule per parameter lets a walk leave unrecorded branches early.
         rules = (
             Constraint("it was not recorded", _is_among({row[:depth] for row in rows}), names[:depth])
             for depth in range(1, len(names) + 1)
@@ -60,31 +60,30 @@ class Recording:
         return Space(self.parameters, tuple(rules))
 
     def from_the_middle(self) -> Recording:
-        """The same with the config of the median time in place of the default, whose neighbours may be the best."""
+        """The recording with the config of the median time as its default, whose neighbours might be among the best."""
         return dataclasses.replace(self, default=list(self.times_ns)[len(self.times_ns) // 2])
 
     @cached_property
     def times_ns(self) -> Mapping[Config, float]:
-        """The times in ns of those that have one, fastest first."""
+        """Times in ns of the configs that have one, fastest first."""
         times = {config: outcome for config, outcome in self.outcomes.items() if not isinstance(outcome, FailureKind)}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     @property
     def best(self) -> Config:
-        """The fastest config."""
         return next(iter(self.times_ns))
 
     @property
     def best_ns(self) -> float:
-        """Its time, in ns."""
+        """Nanoseconds that the fastest config takes."""
         return self.times_ns[self.best]
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """The recording that `write` wrote to `path`.
+        """Reads a recording that `write` wrote to `path`.
 
         Raises:
-            BadArgument: the file cannot be read, is no recording, is cut off, or of a later version.
+            BadArgument: the file cannot be read, is no recording, is truncated, or is of another version.
         """
         try:
             with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -96,7 +95,7 @@ class Recording:
             raise BadArgument(f"{path} is not a readable recording: {error}") from None
 
     def write(self, path: Path) -> None:
-        """Writes the whole file, or none where it cannot: JSON lines, compressed, the same bytes for the same content.
+        """Writes the whole file, or none of it: compressed JSON lines, equal bytes for equal content.
 
         Raises OSError.
         """
@@ -128,20 +127,21 @@ def record(
     outcomes: Iterable[tuple[Config, Outcome]],
     environment: Mapping[str, str],
 ) -> Recording:
-    """Takes what was measured of a space and writes it to a file.
+    """Writes the measured outcomes of a space to a file.
 
     Args:
-        path: the file, in a folder that is there; `NAME.jsonl.gz` by custom.
-        problem: what was computed.
-        device: where.
-        family: by which family.
-        space: the part of the family's space that was measured, as `Space.narrowed` gives it.
-        outcomes: each config of it with its time in ns, or why it has none. Taken one by one, so that it may measure.
+        path: the file, in an existing folder; `NAME.jsonl.gz` by custom.
+        problem: measured problem.
+        device: device that was measured on.
+        family: measured family.
+        space: measured part of the family's space, as returned by `Space.narrowed`.
+        outcomes: each config with its time in ns or its failure. They are consumed one by one, so the iterator may
+            measure.
         environment: driver, toolkit, compiler.
 
     Raises:
         IllegalConfig: the family has no legal default; nothing is measured.
-        ValueError: a config outside `space`, a time that is none, or no time at all; nothing is written.
+        ValueError: a config is outside `space`, a time is invalid, or there is no time at all; nothing is written.
         OSError: the file cannot be written.
     """
     wanted = set(Gate(problem, device).default(family).items)
@@ -155,7 +155,7 @@ def record(
         family=family.name,
         parameters=space.parameters,
         default=max(measured, key=lambda config: len(wanted.intersection(config.items))),
-        # One decimal, as in the file, so that a recording and the one read back are equal.
+        # One decimal, as in the file, so that a recording equals the one read back.
         outcomes={c: each if isinstance(each, FailureKind) else round(each, 1) for c, each in measured.items()},
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         environment=dict(environment),

@@ -1,4 +1,4 @@
-"""The design space in regions: a way to read the image and a tile of outputs a thread; and what to try of each region.
+"""Regions of a design space, each one memory path and one tile of outputs per thread, and the configs to try in them.
 
 Source: figures 2 and 3 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
 """
@@ -21,18 +21,18 @@ from warpsmith.generator.space import Config
 from warpsmith.tuner.spaces.config_counts import ConfigCounts
 
 TRIALS_PER_CELL = 4
-"""Configs of a region that are tried where no number of trials is given."""
+"""Number of configs tried per region if no number of trials is given."""
 GLOBAL = "global"
-"""The memory path of a family that offers no choice: the image is read from where it lies."""
+"""Memory path of a family that offers no choice: it reads the image from global memory."""
 WORDS = {"async": "asynchronous copies to shared", "shuffle": "global to register, shuffled on"}
-"""Memory paths that the paper does not have: where `X to register` would say too little."""
+"""Names of memory paths that the paper does not have and that `X to register` would not describe."""
 PINNED = ("path", "rows", "columns")
-"""The parameters, where a family has them, whose values make a region."""
+"""Parameters whose values define a region, in families that have them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Region:
-    """A part of the design space: one way to read the image, one tile of outputs a thread."""
+    """A part of the design space: one memory path and one tile of outputs per thread."""
 
     family: str
     path: str
@@ -41,28 +41,28 @@ class Region:
 
     @classmethod
     def of(cls, family: str, config: Config) -> Region:
-        """The region in which `config` lies."""
+        """The region that contains `config`."""
         values: Mapping[str, Any] = {"path": GLOBAL, "rows": 1, "columns": 1} | config.values()
         return cls(family, *(values[name] for name in PINNED))
 
     @property
     def outputs(self) -> int:
-        """Outputs a thread."""
+        """Number of outputs per thread."""
         return self.rows * self.columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegionPlan:
-    """A region and what to try of it, first what is most like the family's default."""
+    """A region and the configs to try in it, beginning with the one most like the family's default."""
 
     region: Region
     size: int
-    """Legal configs."""
+    """Number of legal configs."""
     configs: tuple[Config, ...]
 
 
 def path_words(region: Region) -> str:
-    """The memory path as the paper names it; the simplest family has no prefetch."""
+    """Name of the memory path, as in the paper; the simplest family has no prefetch."""
     if is_simplest(region.family):
         return f"{region.path} without prefetch"
     return WORDS.get(region.path, f"{region.path} to register")
@@ -71,17 +71,17 @@ def path_words(region: Region) -> str:
 def plan_sweep(
     problem: Problem, device: Device, trials: int | None, seed: int, families: tuple[Family, ...] | None = None
 ) -> tuple[RegionPlan, ...]:
-    """Every region that has a legal config, with the configs to try: one like the family's default, the others random.
+    """Every region that has a legal config, with its configs to try: one like the family's default, the others random.
 
     Args:
-        problem: what is to be computed.
-        device: where.
-        trials: configs to try of all regions together, spread evenly; one of each region where it is less than that.
-            None for TRIALS_PER_CELL of each.
-        seed: of the random configs.
-        families: whose spaces are swept.
+        problem: problem to compute.
+        device: device to run on.
+        trials: total number of configs to try, spread evenly over the regions, but at least one in each. None for
+            TRIALS_PER_CELL in each.
+        seed: seed of the random configs.
+        families: families whose spaces are swept.
 
-    A family without a legal default is left out. Raises BadArgument where no family is left, or `trials` is below 1.
+    A family without a legal default is left out. Raises BadArgument if no family is left, or if `trials` is below 1.
     """
     if trials is not None and trials < 1:
         raise BadArgument(f"trials must be 1 or more; got {trials}")
@@ -114,7 +114,9 @@ def _plan(family: str, counts: ConfigCounts, count: int, seed: int) -> RegionPla
 
 
 def _shares(sizes: Sequence[int], total: int) -> list[int]:
-    """`total` spread evenly over parts of these sizes, at least 1 each; what small parts leave goes to the others."""
+    """`total` spread evenly over parts of these sizes, at least 1 each. Shares that small parts cannot use go to the
+    others.
+    """
     shares = [0] * len(sizes)
     for done, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
         shares[index] = min(sizes[index], max(1, total // (len(sizes) - done)))

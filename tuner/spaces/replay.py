@@ -1,4 +1,4 @@
-"""Replays: the search as it is, told recorded times instead of measured ones; how many trials it needs, beside luck.
+"""Replays of the search on recorded times: how many trials it needs, compared with random draws.
 
 Source of the method: the simulation mode of Kernel Tuner, Willemsen, van Nieuwpoort and van Werkhoven 2025, "Tuning the
 tuner: introducing hyperparameter optimization for auto-tuning".
@@ -25,76 +25,74 @@ from warpsmith.tuner.spaces.recording import Recording
 Asked = TypeVar("Asked")
 
 AHEAD = 30
-"""Asks that are out before the first is told, as compilers that run ahead make it."""
+"""Number of asks before the first tell, as with compilers that run ahead."""
 NEAR = 1.02
-"""Times the exhaustive best: what counts as having found it."""
+"""Ratio to the exhaustive best time up to which a config counts as having found it."""
 GOAL_SHARE = 0.1
-"""The share of a space within which half the searches are to come NEAR."""
+"""Share of a space within which half the searches should come NEAR."""
 SEEDS = 20
 PARTS = (0.5, 0.2, 0.8)
-"""The parts of the searches that `Trials` tells of."""
+"""Quantiles of the searches that `Trials` reports."""
 TRIALS_SHARE = 0.2
-"""The share of a space that a replay tries where no number is given: enough to see by how much a goal is missed."""
+"""Share of a space that a replay tries if no number is given: enough to see by how much the goal is missed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replayed:
-    """One replayed search."""
-
     seed: int
     best_ns: tuple[float, ...]
-    """The best time so far after each trial, in ns; infinite before the first success."""
+    """Best time in ns after each trial; infinite before the first success."""
     needed: int | None
-    """Trials until the best was NEAR the exhaustive best; None where it never was."""
+    """Number of trials until the best was NEAR the exhaustive best; None if it never was."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials needed to come NEAR the exhaustive best, by nearest rank; None where more than were tried."""
+    """Numbers of trials needed to come NEAR the exhaustive best, by nearest rank; None if more than were tried."""
 
     median: int | None
     p20: int | None
     p80: int | None
     excess: float | None
-    """The median of the best times after all trials, over the exhaustive best, less 1; None where it is no time."""
+    """Median of the best times after all trials, over the exhaustive best, less 1; None if that has no time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """How the search does on a recording, beside drawing configs at random."""
+    """Result of the search on a recording, compared with random draws."""
 
     problem: Problem
     device: Device
     family: str
     created: str
-    """When it was recorded: UTC, ISO 8601."""
+    """UTC time of the recording, ISO 8601."""
     environment: Mapping[str, str]
     size: int
-    """Recorded configs."""
+    """Number of recorded configs."""
     failures: Mapping[FailureKind, int]
     near: int
-    """Configs NEAR the best, itself among them."""
+    """Number of configs NEAR the best, including the best."""
     best: Config
     best_ns: float
     sampler: SamplerChoice
     seeds: int
     trials: int
-    """Configs that each search tried."""
+    """Number of configs that each search tried."""
     ahead: int
     search: Trials
     worst_excess: float | None
-    """The worst seed's best time after all trials, over the exhaustive best, less 1; None where it has none."""
+    """Best time of the worst seed after all trials, over the exhaustive best, less 1; None if it has no time."""
     by_luck: Trials
-    """The same of configs drawn at random: computed from the recording, not sampled."""
+    """Result of random draws, computed from the recording and not sampled."""
 
     @property
     def share(self) -> float | None:
-        """The median of the trials needed, as a share of the space."""
+        """Median number of trials needed, as a share of the space."""
         return None if self.search.median is None else self.search.median / self.size
 
     @property
     def meets_goal(self) -> bool:
-        """Whether half the searches came NEAR within GOAL_SHARE of the space."""
+        """True if half the searches came NEAR within GOAL_SHARE of the space."""
         return self.share is not None and self.share <= GOAL_SHARE
 
     def spec(self) -> dict[str, Any]:
@@ -116,7 +114,9 @@ class ReplayReport:
 
 
 def asked_ahead(ask: Callable[[], Asked | None], ahead: int) -> Iterator[Asked]:
-    """What `ask` gives, until it gives None, each once `ahead` are out: it is to be told before the next is taken."""
+    """Yields the results of `ask` until it returns None, keeping up to `ahead` of them outstanding. The caller tells
+    each one before it takes the next.
+    """
     out: deque[Asked] = deque()
     while True:
         while len(out) < ahead and (asked := ask()) is not None:
@@ -135,16 +135,16 @@ def replay(
 ) -> Replayed:
     """Runs the search of one family on a recorded space.
 
-    The search is the real one, and sees what it would see of a real space with these configs. Against the family's
-    whole space three things differ, since a small space is listed: its random configs are all equally likely, it can be
-    exhausted, and the last few are taken in a seeded order.
+    The search is the real one and sees what it would see of a real space with these configs. Three things differ from
+    the family's whole space, because a small space is listed: random configs are all equally likely, the space can be
+    exhausted, and the last few configs are taken in a seeded order.
 
     Args:
         recording: the space and its times.
-        seed: of the search.
-        trials: configs to try; fewer where the space has fewer.
-        ahead: asks that are out before the first is told.
-        sampler: which sampler proposes.
+        seed: seed of the search.
+        trials: number of configs to try; fewer if the space has fewer.
+        ahead: number of asks before the first tell.
+        sampler: sampler that proposes.
     """
     name = f"replay of {recording.family}"
     search = FamilySearch(name, recording.space, [recording.default], seed, sampler=sampler)
@@ -165,14 +165,14 @@ def replay_report(
     ahead: int = AHEAD,
     sampler: SamplerChoice = SamplerChoice.ADDITIVE,
 ) -> ReplayReport:
-    """Replays the search on a recording, with the seeds from 0 on; a second or two a seed.
+    """Replays the search on a recording, with the seeds from 0 on. One seed takes a second or two.
 
     Args:
         recording: the space and its times.
-        seeds: searches, 1 or more.
-        trials: configs that each tries, 1 or more; None for TRIALS_SHARE of the space.
-        ahead: asks that are out before the first is told, 1 or more.
-        sampler: which sampler proposes.
+        seeds: number of searches, 1 or more.
+        trials: number of configs that each search tries, 1 or more; None for TRIALS_SHARE of the space.
+        ahead: number of asks before the first tell, 1 or more.
+        sampler: sampler that proposes.
 
     Raises:
         BadArgument: a number is below 1.
@@ -208,18 +208,21 @@ def replay_report(
 
 
 def by_luck(recording: Recording, trials: int) -> Trials:
-    """What `trials` configs drawn at random, none twice, come to; in closed form."""
+    """Result of `trials` random draws without repeats, in closed form."""
     times = [*recording.times_ns.values(), *[math.inf] * (len(recording.outcomes) - len(recording.times_ns))]
     near = sum(time_ns <= NEAR * times[0] for time_ns in times)
     needed = [_draws(len(times), near, part) for part in PARTS]
-    # The best of n draws is the k-th fastest or faster as likely as one of the k fastest is among the n.
+    # The probability that the best of n draws is at least as fast as the k-th fastest equals the probability that one
+    # of the k fastest is drawn.
     rank = next(rank for rank in range(1, len(times) + 1) if _draws(len(times), rank, 0.5) <= trials)
     median, p20, p80 = (draws if draws <= trials else None for draws in needed)
     return Trials(median, p20, p80, _finite(times[rank - 1] / times[0] - 1))
 
 
 def _draws(size: int, wanted: int, part: float) -> int:
-    """Draws without repeats from `size` things until one of `wanted` is among them with probability `part`."""
+    """Number of draws without repeats from `size` items after which one of `wanted` items is drawn with probability
+    `part`.
+    """
     missed, draws = 1.0, 0
     while missed > 1 - part + 1e-9:  # rounding
         missed *= (size - wanted - draws) / (size - draws)
@@ -228,7 +231,7 @@ def _draws(size: int, wanted: int, part: float) -> int:
 
 
 def _ranked(needed: Sequence[float], part: float) -> int | None:
-    """The value at a part of a sorted sequence, by nearest rank."""
+    """Quantile `part` of a sorted sequence, by nearest rank; None if it is infinite."""
     value = needed[math.ceil(part * len(needed)) - 1]
     return None if value == math.inf else int(value)
 

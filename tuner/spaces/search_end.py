@@ -1,4 +1,6 @@
-"""How a search with a budget ends on a recorded space: with the best there is, and with its single changes tried."""
+"""Simulated end of a search with a budget on a recorded space: how good its winner is, and which single changes it left
+untried.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +20,30 @@ from warpsmith.tuner.spaces.replay import AHEAD, asked_ahead
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SearchEnd:
-    """Where one search ended."""
+    """Result of one search."""
 
     winner: Config
-    """Of the finalists, by the times that the search was told, the fastest by the recorded ones."""
+    """Finalist with the shortest recorded time; the finalists are chosen by the times told to the search."""
     excess: float
     """Its recorded time over the exhaustive best, less 1."""
     untried: int
-    """Configs that differ from it in one parameter and were not tried."""
+    """Number of untried configs that differ from it in one parameter."""
 
     @property
     def is_tied(self) -> bool:
-        """Whether it cannot be told from the exhaustive best."""
+        """True if its time ties with the exhaustive best."""
         return self.excess <= TIE
 
 
 def ending(recording: Recording, seed: int, budget: int, noise: float = 0.0, ahead: int = AHEAD) -> SearchEnd | None:
-    """Runs a search with a budget on a recorded space; None where nothing that it tried has a time.
+    """Runs a search with a budget on a recorded space; None if no config that it tried has a time.
 
     Args:
         recording: the space and its times.
-        seed: of the search, and of the noise.
-        budget: configs to try, 1 or more; what is on its way beyond them is given up, as in a tuning run.
-        noise: the standard deviation of the logarithm of what is told, of normal deviates around the recorded times.
-        ahead: asks that are out before the first is told.
+        seed: seed of the search and of the noise.
+        budget: number of configs to try, 1 or more; asks outstanding at the end are given up, as in a tuning run.
+        noise: standard deviation of the normal noise added to the logarithm of the recorded times.
+        ahead: number of asks before the first tell.
     """
     name = recording.family
     family = FamilySearch(f"ending of {name}", recording.space, [recording.default], seed)
@@ -64,7 +66,7 @@ def ending(recording: Recording, seed: int, budget: int, noise: float = 0.0, ahe
 
 
 def _finalists(told: list[tuple[float, Config]]) -> list[Config]:
-    """Those that a tuning run would time again."""
+    """The configs that a tuning run would time again."""
     ranked = sorted(told, key=lambda each: each[0])
     fastest_ns = ranked[0][0]
     return [config for place, (time_ns, config) in enumerate(ranked) if is_finalist(place, time_ns, fastest_ns)]

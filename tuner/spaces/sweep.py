@@ -1,4 +1,4 @@
-"""The design space of one problem, as the best time for each memory path and number of outputs a thread.
+"""Sweep of a problem's design space: the best time for each memory path and number of outputs per thread.
 
 Source: figures 2 and 3 of Iandola et al. 2013, "Communication-minimizing 2D convolution in GPU registers".
 """
@@ -31,21 +31,20 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RegionResult:
-    """A region and what came of it."""
+    """A region and its trials."""
 
     region: Region
     size: int
-    """Legal configs."""
+    """Number of legal configs."""
     trials: tuple[Trial, ...]
 
     @property
     def best(self) -> Trial | None:
-        """The fastest of the right ones."""
+        """The fastest trial that is right."""
         return next(iter(fastest_first(self.trials)), None)
 
     @property
     def failures(self) -> dict[FailureKind, int]:
-        """How many have no time, by kind."""
         return failures_by_kind(self.trials)
 
     def spec(self) -> dict[str, Any]:
@@ -61,12 +60,12 @@ class RegionResult:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sweep:
-    """What came of a sweep."""
+    """Result of a sweep."""
 
     problem: Problem
     device: Device
     copy: Timing | None
-    """The device's own copy of as many bytes as the problem must move; None where it failed."""
+    """The device's own copy of as many bytes as the problem must move; None if it failed."""
     regions: tuple[RegionResult, ...]
     environment: Mapping[str, str]
     elapsed_s: float
@@ -74,17 +73,17 @@ class Sweep:
 
     @property
     def size(self) -> int:
-        """Legal configs of all regions."""
+        """Number of legal configs in all regions."""
         return sum(result.size for result in self.regions)
 
     @property
     def tried(self) -> int:
-        """Configs tried, those that failed among them."""
+        """Number of configs tried, including those that failed."""
         return sum(len(result.trials) for result in self.regions)
 
     @property
     def right(self) -> int:
-        """Configs that were verified and timed."""
+        """Number of configs that were verified and timed."""
         return self.tried - sum(sum(result.failures.values()) for result in self.regions)
 
     def spec(self) -> dict[str, Any]:
@@ -106,21 +105,21 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """The regions of one memory path with one number of outputs a thread: what a figure shows as one point."""
+    """Regions of one memory path with equal numbers of outputs per thread, shown as one point of a figure."""
 
     line: str
-    """The memory path, in words."""
+    """Name of the memory path."""
     outputs: int
     regions: tuple[RegionResult, ...]
 
     @property
     def best(self) -> Trial | None:
-        """The fastest of all regions."""
+        """The fastest trial of all its regions."""
         return next(iter(fastest_first(trial for result in self.regions for trial in result.trials)), None)
 
 
 def points(regions: Iterable[RegionResult]) -> tuple[Point, ...]:
-    """The points of a figure, line by line in the order of `regions`, with rising outputs a thread."""
+    """Points of a figure, line by line in the order of `regions`, with rising numbers of outputs per thread."""
     lines: dict[tuple[str, str], list[RegionResult]] = {}
     for result in regions:
         lines.setdefault((result.region.family, result.region.path), []).append(result)
@@ -143,12 +142,13 @@ def sweep(
     progress: Progress,
     families: tuple[Family, ...] | None = None,
 ) -> Sweep:
-    """Verifies and times what `plans` name, the first config of every region before the second of any.
+    """Verifies and times the configs in `plans`, the first config of every region before the second of any.
 
-    Ctrl-C ends it and keeps what was measured.
+    Ctrl-C ends the sweep and keeps what was measured.
 
     Raises:
-        DeviceError, CompileError: as their names say.
+        DeviceError: the device failed.
+        CompileError: there is no compiler.
         KeyboardInterrupt: Ctrl-C before anything was tried.
     """
     start = time.monotonic()
@@ -187,7 +187,7 @@ def sweep(
 
 
 def _best_ns(trials: Mapping[Region, list[Trial]], candidate: Candidate) -> float | None:
-    """The best time of the candidate's own region."""
+    """The best time in the candidate's own region."""
     region = Region.of(candidate.program.family, candidate.program.config)
     return min((trial.median_ns for trial in trials[region] if trial.median_ns is not None), default=None)
 

@@ -1,1 +1,1 @@
-"""Processes that may die: their jobs, their deadlines, and the pool of compilers."""
+"""Worker processes, which may die: their jobs, deadlines and the pool of compilers."""

@@ -1,4 +1,4 @@
-"""The job of a compiler's process."""
+"""Job of a compiler process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.tuner.workers.job import Job, WorkerState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compiled:
-    """The binaries of a program and how long its compilation took; 0 ms is one that was in the cache."""
+    """Binaries of a program and the duration of its compilation; 0 ms if it came from the cache."""
 
     binaries: Binaries
     compile_ms: float
@@ -23,7 +23,7 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compile(Job[Compiled | Failure]):
-    """Compile the units of one program."""
+    """Compiles the units of one program."""
 
     compiler: Compiler
     program: Program

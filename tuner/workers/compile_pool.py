@@ -1,4 +1,4 @@
-"""Processes that compile ahead while the device works."""
+"""Pool of processes that compile ahead while the device works."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
 
 MEMORY_BYTES = 8 << 30
-"""Of one compiler. The heaviest kernel here takes NVRTC 0.5 GB; without a bound one of them can take the machine."""
+"""Bytes of memory that one compiler may take. NVRTC takes 0.5 GB for the heaviest kernel here; without a limit, one
+compilation can exhaust the machine's memory.
+"""
 
 NICENESS = 5
-"""So that one compiler a core leaves the tuner and the device's worker what they need, and takes the rest."""
+"""Niceness of the compilers: with one per core, the tuner and the device's worker still get the time that they need."""
 
 
 class CompilePool:
-    """Compilers, a process each. One that hangs, crashes or takes too much memory costs one program.
+    """Pool of compilers, each in its own process. One that hangs, crashes or takes too much memory costs one program.
 
     Args:
-        compiler: what each of them runs.
-        deadlines: how long it may take.
-        processes: how many; None for one a core.
+        compiler: compiler that each process runs.
+        deadlines: time limits of compilations.
+        processes: number of processes; None for one per core.
     """
 
     def __init__(self, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> None:
@@ -35,7 +37,7 @@ class CompilePool:
         self._compiler = compiler
         self._deadlines = deadlines
         self._fastest_s: float | None = None
-        # Last in, first out: those that run already start at once.
+        # Last in, first out: processes that already run start a job at once.
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
         self._workers = [Worker(memory_bytes=MEMORY_BYTES, niceness=NICENESS) for _ in range(self.processes)]
         for worker in self._workers:
@@ -47,8 +49,8 @@ class CompilePool:
         return self._threads.submit(self._compile, program)
 
     def expect(self, compile_ms: float | None) -> None:
-        """Takes the compile time of the best candidate so far as what deadlines follow."""
-        if compile_ms:  # 0 is a binary that was in the cache
+        """Sets the compile time of the best candidate so far, which deadlines follow."""
+        if compile_ms:  # 0 is a binary from the cache
             self._fastest_s = compile_ms / 1e3
 
     def _compile(self, program: Program) -> Compiled | Failure:
@@ -62,20 +64,20 @@ class CompilePool:
         except WorkerDied as death:
             return Failure(FailureKind.COMPILE, f"compiling: {death}")
         except OutOfMemory as error:
-            worker.kill()  # what it holds is of no more use
+            worker.kill()  # its memory is not needed any more
             return Failure(FailureKind.OUT_OF_MEMORY, f"compiling: {error}")
         finally:
             self._idle.put(worker)
 
     def close(self) -> None:
-        """Drops what has not begun and ends the processes."""
+        """Drops waiting programs and ends the processes."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.interrupt()
         self._threads.shutdown(wait=True)
-        interrupt_all(self._workers)  # a thread may have started another one in between
+        interrupt_all(self._workers)  # a thread may have started another process in between
         for worker in self._workers:
             worker.kill()
 
     def interrupt(self) -> None:
-        """Ends what compiles now; what is submitted next finds fresh processes."""
+        """Ends running compilations; later programs get fresh processes."""
         interrupt_all(self._workers)

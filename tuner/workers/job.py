@@ -1,4 +1,4 @@
-"""What a worker process is asked to do, and what it keeps meanwhile. It imports little: compilers start with it too."""
+"""Jobs of worker processes and the state between them. It imports little, because compilers start with it too."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 class Closing(Protocol):
-    """Something that takes memory of a device until it is closed."""
+    """Object that occupies device memory until it is closed."""
 
     def close(self) -> None:
-        """Gives it back."""
+        """Frees the memory."""
 
 
 class WorkerState:
-    """What a worker process keeps between jobs: an open device, and what a job has laid out on it for the next ones."""
+    """State of a worker process between jobs: an open device, and data that a job laid out on it for later jobs."""
 
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
         self.laid_out: Closing | None = None
 
     def clear(self) -> None:
-        """Gives back what was laid out on the device."""
+        """Frees what was laid out on the device."""
         if self.laid_out is not None:
             self.laid_out.close()
             self.laid_out = None
 
     def close(self) -> None:
-        """Gives the device back."""
+        """Closes the device."""
         if self.runtime is not None:
             self.runtime.close()
 
 
 class Job(abc.ABC, Generic[Answer]):
-    """One request to a worker process. Jobs and answers are frozen values that pickle."""
+    """One request to a worker process. Jobs and answers are frozen and can be pickled."""
 
     @abc.abstractmethod
     def run(self, state: WorkerState) -> Answer:

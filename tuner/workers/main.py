@@ -1,7 +1,8 @@
-"""The fixed entry point of a worker process: reads jobs on standard input, writes answers on standard output.
+"""Entry point of a worker process: reads jobs on standard input, writes answers on standard output.
 
-Started as `python -m warpsmith.tuner.workers.main PARENT BYTES NICENESS`, with the parent's process id, the memory that
-the process may take, 0 for any, and its niceness; never by multiprocessing, which would run the user's script again.
+Started as `python -m warpsmith.tuner.workers.main PARENT BYTES NICENESS`: the parent's process id, the memory limit of
+the process (0 for none) and its niceness. It is never started by multiprocessing, which would run the user's script
+again.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _die_with_parent(parent: int) -> None:
-    """A parent killed by SIGKILL cannot stop its workers, and one of them may be in an endless kernel."""
+    """Makes the process end with its parent: one killed by SIGKILL cannot stop its workers, which may be in an endless
+    kernel.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # It died before the call above. Not a comparison with 1: in a container the parent itself may be process 1.
+        # The parent died before the call above. A comparison with 1 would be wrong: in a container the parent may be
+        # process 1.
         if os.getppid() != parent:
             os._exit(1)
 
 
 def _bound_memory(nbytes: int) -> None:
-    """Of what it writes to alone: a GPU's driver reserves far more addresses than any machine has memory."""
+    """Limits only memory that the process may write: a GPU driver reserves far more addresses than any machine has
+    memory.
+    """
     if nbytes:
         resource.setrlimit(resource.RLIMIT_DATA, (nbytes, nbytes))
 
@@ -44,7 +50,9 @@ def _private_stdout() -> BinaryIO:
 
 
 def main() -> int:
-    """Serves jobs until standard input ends. An expected error is an answer; a device that faulted ends the process."""
+    """Serves jobs until standard input ends. An expected error is sent as an answer; any other exception ends the
+    process.
+    """
     parent, memory_bytes, niceness = (int(argument) for argument in sys.argv[1:])
     _die_with_parent(parent)
     _bound_memory(memory_bytes)

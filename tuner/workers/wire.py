@@ -1,4 +1,4 @@
-"""Messages between the tuner and its workers: a length, then a pickle. Both ends are this package."""
+"""Messages between the tuner and its workers: a length, then a pickle. This package writes and reads both ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 from warpsmith.errors import WarpsmithError
 
 LENGTH = struct.Struct("<Q")
-"""What stands before each message: its bytes, as 64 bits."""
+"""Header of a message: its length in bytes, as 64 bits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Raised:
 
 
 def read_message(stream: BinaryIO) -> bytes | None:
-    """One message, or None at the end of the stream."""
+    """Reads one message; None at the end of the stream."""
     header = stream.read(LENGTH.size)
     if len(header) < LENGTH.size:
         return None
@@ -30,6 +30,5 @@ def read_message(stream: BinaryIO) -> bytes | None:
 
 
 def write_message(stream: BinaryIO, body: bytes) -> None:
-    """Writes one message and flushes."""
     stream.write(LENGTH.pack(len(body)) + body)
     stream.flush()

@@ -1,4 +1,4 @@
-"""The tuner's side of a worker process: ask, wait until a deadline, kill, start again."""
+"""The tuner's side of a worker process: call, wait until a deadline, kill, start again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from warpsmith.tuner.workers.wire import LENGTH, Raised
 T = TypeVar("T")
 
 _STDERR_TAIL = 4000
-"""Characters of a dead worker's last words that are kept."""
+"""Characters kept of a dead worker's error output."""
 _AT_ONCE_S = 1.0
-"""Longest single wait. Time in which this process was stopped or frozen counts as one of them, whatever it lasted."""
+"""Seconds of the longest single wait. However long this process was stopped, that counts as one such wait at most."""
 _REST_S = 10.0
-"""At the least, for the rest of an answer that has begun: a pipe holds 64 KiB of it, whatever its length."""
+"""Least seconds for the rest of an answer that has begun: a pipe holds only 64 KiB, whatever the answer's length."""
 
 
 class WorkerDied(Exception):
@@ -44,7 +44,7 @@ class WorkerDied(Exception):
 
 
 class DeadlinePassed(Exception):
-    """No answer in time; the process was killed."""
+    """There was no answer in time; the process was killed."""
 
     def __init__(self, deadline_s: float) -> None:
         super().__init__(f"no answer within {deadline_s:.3g} s")
@@ -56,23 +56,23 @@ class Worker:
     def __init__(
         self, environment: Mapping[str, str] | None = None, memory_bytes: int | None = None, niceness: int = 0
     ) -> None:
-        """One process.
+        """Describes the process, which starts with the first call.
 
         Args:
-            environment: variables that the process gets beside this one's.
-            memory_bytes: what it may take of the machine's memory; None for no bound. More is an OutOfMemory.
-            niceness: by how much it gives way to processes that are in more of a hurry.
+            environment: variables added to this process's environment.
+            memory_bytes: limit of the process's memory; None for none. A job that exceeds it raises OutOfMemory.
+            niceness: niceness of the process, higher for lower priority.
         """
         self._environment = {**os.environ, **(environment or {})}
         self._limits = (str(memory_bytes or 0), str(niceness))
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted: subprocess.Popen[bytes] | None = None
-        """One that is about to end, and takes no more jobs."""
+        """The process that is about to end and takes no more jobs."""
         self._stderr: IO[bytes] | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether a process is running, with whatever its jobs left open in it."""
+        """True if a process is running, with whatever its jobs left open in it."""
         process = self._process
         return process is not None and process is not self._interrupted and process.poll() is None
 
@@ -111,7 +111,7 @@ class Worker:
         """Ends the process at once, with everything it started."""
         if self._process is None:
             return
-        if self._process is not self._interrupted:  # that one was ended with its session
+        if self._process is not self._interrupted:  # otherwise it was ended with its session
             _end_sessions({self._process.pid})
         _reap(self._process)
         for stream in (self._process.stdin, self._process.stdout, self._stderr):
@@ -131,7 +131,7 @@ class Worker:
                 os.kill(process.pid, signal.SIGINT)
 
     def close(self, patience_s: float = 5.0) -> None:
-        """Lets the process give its device back and end; kills it where it does not."""
+        """Lets the process close its device and end; kills it if it does not."""
         if self._process is not None and self._process.stdin is not None and self._process.poll() is None:
             self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -143,12 +143,12 @@ class Worker:
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process, closed by kill()
             self._process = _spawned(
-                # -P: a folder of the user's with a module named like one of ours must not come first.
+                # -P: a user's folder with a module named like one of ours must not come first.
                 [sys.executable, "-P", "-m", "warpsmith.tuner.workers.main", str(os.getpid()), *self._limits],
                 self._stderr,
                 self._environment,
             )
-        except (OSError, RuntimeError) as error:  # RuntimeError: of a thread that the system refuses
+        except (OSError, RuntimeError) as error:  # RuntimeError: the system refuses a new thread
             reason = error.strerror if isinstance(error, OSError) else error
             raise DeviceError(f"no worker process can be started: {reason}; free memory, disk or processes") from None
         assert self._process.stdin is not None
@@ -156,7 +156,7 @@ class Worker:
         return self._process
 
     def _write(self, process: subprocess.Popen[bytes], message: bytes, patience: _Patience) -> None:
-        """Sends a message that may be larger than the pipe holds, to a process that may never read it."""
+        """Sends a message that may be larger than the pipe holds to a process that may never read it."""
         assert process.stdin is not None
         descriptor = process.stdin.fileno()
         left = memoryview(message)
@@ -203,7 +203,7 @@ def _spawned(command: list[str], stderr: IO[bytes], environment: Mapping[str, st
     starting = _spawner(os.getpid()).submit(start)
     try:
         return starting.result()
-    except BaseException:  # Ctrl-C, which must leave no process behind
+    except BaseException:  # Ctrl-C must leave no process behind
         starting.add_done_callback(_kill_unwanted)
         raise
 
@@ -215,34 +215,35 @@ def _kill_unwanted(started: Future[subprocess.Popen[bytes]]) -> None:
 
 @functools.cache
 def _spawner(_process: int) -> ThreadPoolExecutor:
-    """The one thread of a process that starts processes: Linux ends those that die with their parent when the thread
-    that started them ends, and the threads that use them come and go. A forked child needs one of its own.
+    """The one thread of a process that starts its workers. Linux ends a worker that dies with its parent when the
+    thread that started it ends, and the threads that use workers come and go. A forked child needs its own.
     """
     return ThreadPoolExecutor(1, thread_name_prefix="warpsmith-spawner")
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int:
-    """Waits until the process has ended; its exit code, or minus the signal's number.
+    """Waits until the process has ended; returns its exit code, or minus the signal's number.
 
-    Not by its wait(): a KeyboardInterrupt that struck inside its poll() leaves that waiting for a lock for ever.
+    It does not use the process's wait(): a KeyboardInterrupt inside its poll() would leave that waiting for a lock for
+    ever.
     """
     if process.returncode is None:
         try:
             process.returncode = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
-        except ChildProcessError:  # it was waited for, and the interrupt struck before that was noted
+        except ChildProcessError:  # it was reaped, and the interrupt struck before that was noted
             process.returncode = -signal.SIGKILL
     return process.returncode
 
 
 class _Patience:
-    """What is left of a deadline, in seconds in which this process ran."""
+    """Rest of a deadline, in seconds in which this process ran."""
 
     def __init__(self, seconds: float) -> None:
         self.left_s = seconds
 
     def wait(self, descriptor: int, event: int) -> None:
         """Returns when the pipe is ready or its other end closed. Raises TimeoutError at the deadline."""
-        poll = select.poll()  # unlike select(), also for the descriptors above 1024 of a large program
+        poll = select.poll()  # unlike select(), poll() also takes descriptors above 1024 in a large program
         poll.register(descriptor, event)
         while True:
             start, most = time.monotonic(), min(max(self.left_s, 0.0), _AT_ONCE_S)
@@ -255,7 +256,7 @@ class _Patience:
 
 
 def interrupt_all(workers: Iterable[Worker]) -> None:
-    """Interrupts each; to look for what 64 of them have started takes as long as for one."""
+    """Interrupts all workers. Finding the processes that 64 workers have started takes as long as for one."""
     processes = []
     for worker in workers:
         if (process := worker._process) is not None and process is not worker._interrupted:
@@ -265,13 +266,13 @@ def interrupt_all(workers: Iterable[Worker]) -> None:
 
 
 def _end_sessions(leaders: Set[int]) -> None:
-    """Kills processes with all of their sessions: a compiler that one started has a group of its own there, and may
-    outlive it, also where it died by itself.
+    """Kills processes and their sessions. A compiler that one of them started has its own process group and may outlive
+    it, even if it died by itself.
     """
     for leader in leaders:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader, signal.SIGKILL)
     for entry in Path("/proc").iterdir() if leaders else ():
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or is no process
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or the entry is no process
             if os.getsid(process := int(entry.name)) in leaders:
                 os.kill(process, signal.SIGKILL)

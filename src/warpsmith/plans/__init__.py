@@ -1,1 +1,1 @@
-"""Run: Problem x Device -> store -> Plan. Look-ups, callable winners, exported bundles."""
+"""Run time: look-ups of stored kernels, callable plans and exported bundles."""

@@ -1,10 +1,9 @@
-"""Answers of look-ups, kept on disk beside the machine code, so that a process's first plan loads no generator.
+"""Cache of look-up results on disk, beside the machine code, so that a process's first plan loads no generator.
 
-Most of a first plan is spent on getting ready to answer. On a busy EPYC core, over a driver that does nothing, loading
-the families takes 60 ms, Jinja2 and its templates 100, reading the stored transforms 40 and loading NVRTC 40; with an
-answer on disk the plan takes 11 ms and its imports 40.
-An answer on disk holds where nothing has changed
-that it was made from: the problem, the device's facts, the stores' files, the code, and the compiler's library.
+Most of a first plan's time is preparation. On a busy EPYC core, over a driver that does nothing, loading the families
+takes 60 ms, Jinja2 and its templates 100, reading the stored transforms 40 and loading NVRTC 40. With a cached result
+the plan takes 11 ms and its imports 40. A cached result is valid while everything that it was made from is unchanged:
+the problem, the device's facts, the stores' files, the code, and the compiler's library.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from warpsmith.store.changes import State
 from warpsmith.store.record import Record
 
 _FORMAT = 2
-"""Raised whenever the files change their meaning."""
+"""Format version, raised whenever the meaning of the files changes."""
 _MOST_FILES = 512
-"""Answers that are kept, of 20 to 60 KB each; when there are more, the older half goes."""
+"""Largest number of cached results, of 20 to 60 KB each; beyond it, the older half is deleted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Circumstances:
-    """All that an answer for a GPU depends on beside the compiler.
+    """Everything except the compiler that a look-up result for a GPU depends on.
 
     Args:
-        problem: that was asked about.
-        device: on which.
-        store: as the user named it.
-        state: what the stores' files are like.
-        method: the family that was asked for, or AUTO.
+        problem: requested problem.
+        device: requested device.
+        store: store as the user named it.
+        state: state of the stores' files.
+        method: requested family, or AUTO.
     """
 
     problem: Problem
@@ -57,23 +56,23 @@ class Circumstances:
 
     @property
     def name(self) -> str:
-        """The answer's file: one for each question, whatever changes."""
+        """Name of the result's file: one per request, whatever the stores' state."""
         question = [_FORMAT, self.problem.operation, self.problem.spec(), dataclasses.asdict(self.device), self.store]
         return f"{_digest([*question, self.method, sys.prefix])}.json"
 
     def digest(self) -> str | None:
-        """What must be as it was; None where that cannot be told."""
+        """Hash of the state that must be unchanged; None if it cannot be determined."""
         code = code_state()
         return None if code is None else _digest([repr(self.state), code])
 
 
 def answers_folder() -> Path:
-    """Beside that of the machine code."""
+    """Folder of the cached results, beside that of the machine code."""
     return cache_folder().with_name("answers")
 
 
 def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
-    """The answer of an earlier process and its machine code; None where there is none that still holds."""
+    """Result of an earlier process with its machine code; None if there is no valid one."""
     try:
         content = PrivateFolder(answers_folder()).read(circumstances.name)
         if content is None:
@@ -92,9 +91,10 @@ def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
 
 
 def keep(circumstances: Circumstances, match: Match, files: Mapping[str, str]) -> None:
-    """Keeps an answer whose machine code is in these files of the cache, by unit, compiled by this process's NVRTC.
+    """Caches a result whose machine code, compiled by this process's NVRTC, is in these files of the binary cache, by
+    unit.
 
-    Nothing is kept where that, or the circumstances, cannot be told, or where the folder cannot be written to.
+    Caches nothing if NVRTC's file or the circumstances cannot be determined, or if the folder cannot be written.
     """
     nvrtc, digest = loaded_nvrtc(), circumstances.digest()
     if nvrtc is None or digest is None:

@@ -1,4 +1,4 @@
-"""The files of a bundle, read with the care that files of somebody else need: nothing outside its folder is opened."""
+"""Files of a bundle, read with the care that foreign files need: nothing outside the bundle's folder is opened."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from warpsmith.errors import BadArgument, BundleError
 MANIFEST = "manifest.json"
 
 MANIFEST_BYTES = 64 << 20
-"""The most that a manifest may hold: 10,000 kernels take about 40 MB."""
+"""Largest number of bytes in a manifest: 10,000 kernels take about 40 MB."""
 
 FILE_BYTES = 64 << 20
-"""The most that one kernel's text or machine code may hold; the largest so far has 2 MB."""
+"""Largest number of bytes in one kernel's source or machine code; the largest so far has 2 MB."""
 
 MAX_DEPTH = 32
-"""Lists and objects within each other. A manifest of this version has 9; deeper ones exhaust Python's stack."""
+"""Largest nesting depth of lists and objects. A manifest of this version has 9; very deep ones exhaust Python's
+stack.
+"""
 
 
 def folder_of(value: object) -> Path:
-    """The folder that a caller names. Raises BadArgument where no folder has such a name."""
+    """The folder that a caller names. Raises BadArgument if no folder can have that name."""
     if isinstance(value, str | os.PathLike) and "\0" not in (text := os.fsdecode(value)):
         return Path(text)
     raise BadArgument(f"a bundle's folder is named by its path; got {value!r}")
 
 
 class BundleFiles:
-    """A bundle's folder. Reads regular files in it, and refuses whatever leads elsewhere with a BundleError.
+    """Folder of a bundle. It reads regular files inside, and refuses everything that leads elsewhere with a
+    BundleError.
 
-    A path in a manifest is relative, with `/` between its parts, without `..`, and no symbolic link on its way leads
-    out of the folder; the folder itself may be one.
+    A path in a manifest is relative, with `/` between its parts and without `..`. No symbolic link on its way may lead
+    out of the folder; the folder itself may be a link.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +46,7 @@ class BundleFiles:
         self.manifest_path = folder / MANIFEST
 
     def manifest(self) -> Any:
-        """The manifest's JSON. Raises BundleError where there is none, or where it is damaged."""
+        """Reads the manifest's JSON. Raises BundleError if it is missing or damaged."""
         try:
             content = json.loads(self._content(MANIFEST, MANIFEST_BYTES))
         except FileNotFoundError:
@@ -57,9 +60,9 @@ class BundleFiles:
         return content
 
     def check(self, file: Any) -> None:
-        """Looks whether a manifest's `{"path": ..., "sha256": ...}` names a place in the folder; opens nothing.
+        """Checks that a manifest's `{"path": ..., "sha256": ...}` names a place in the folder, without opening it.
 
-        Raises BundleError where it leads outside; LookupError, TypeError or ValueError where it is no such object.
+        Raises BundleError if it leads outside; LookupError, TypeError or ValueError if it is no such object.
         """
         path = file["path"]
         if not isinstance(path, str) or not isinstance(file["sha256"], str):
@@ -71,7 +74,7 @@ class BundleFiles:
         self._resolved(path)
 
     def read(self, file: dict[str, Any]) -> bytes:
-        """The content of a file that `check` let pass. Raises BundleError where it is not that of its export."""
+        """Content of a file that passed `check`. Raises BundleError if it differs from the exported content."""
         path = self.folder / file["path"]
         try:
             content = self._content(file["path"], FILE_BYTES)
@@ -82,7 +85,7 @@ class BundleFiles:
         return content
 
     def damaged(self, why: str) -> BundleError:
-        """The error of a manifest that cannot be what an export wrote."""
+        """Error for a manifest that no export can have written."""
         return BundleError(f"{self.manifest_path} is damaged ({why}); export the bundle again")
 
     def _outside(self, path: str) -> BundleError:
@@ -90,7 +93,7 @@ class BundleFiles:
         return BundleError(f"{told}: do not use this bundle; get it from whoever exported it")
 
     def _resolved(self, path: str) -> Path:
-        """Where a file of the bundle lies once symbolic links are followed. Raises BundleError where it is outside."""
+        """Path of a bundle file after following symbolic links. Raises BundleError if it is outside the folder."""
         try:
             real = (self.folder / path).resolve()
             if real.is_relative_to(self.folder.resolve()):
@@ -103,8 +106,11 @@ class BundleFiles:
         raise self._outside(path)
 
     def _content(self, path: str, most: int) -> bytes:
-        """Raises OSError; BundleError for what is outside, too large, or no regular file."""
-        # O_NONBLOCK: opening a pipe would wait for its writer. O_NOFOLLOW: a link put there since `_resolved`.
+        """Content of a file of at most `most` bytes. Raises OSError; BundleError if it is outside, too large, or not
+        regular.
+        """
+        # O_NONBLOCK: opening a pipe would wait for its writer. O_NOFOLLOW: a link may have been put there after
+        # `_resolved`.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self._resolved(path), flags)
         try:

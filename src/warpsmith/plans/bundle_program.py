@@ -1,4 +1,4 @@
-"""Programs and machine code as a bundle's manifest describes them, with every value checked before it is used."""
+"""Programs and machine code as a bundle's manifest describes them, with every value checked before use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARCH = re.compile(r"sm_\d{2,3}[af]?")
 _COUNTS = ("registers", "spill_bytes", "shared_bytes")
 _FIELDS = ("kind", "arch", "compiler", *_COUNTS)
 _MOST = 2**31
-"""Sizes of grids, blocks and shared memory lie below it."""
+"""Upper bound of the sizes of grids, blocks and shared memory."""
 
 _DIRECTIVE = re.compile(
     r"""[#][ \t]*(?:pragma[ \t]+unroll\b
@@ -36,16 +36,18 @@ _DIRECTIVE = re.compile(
     re.VERBOSE,
 )
 _OTHER_WORDS = re.compile(r"\?\?=|%:|\b_Pragma\b|\b__has_(?:include|embed)\b")
-"""Other spellings of a directive (C++17, [lex.digraph]; trigraphs of older standards), and what looks for files."""
+"""Other spellings of a directive (C++17, [lex.digraph]; trigraphs of older standards), and operators that look for
+files.
+"""
 
 
 def checked_text(source: str) -> str:
-    """A kernel's CUDA text, which reads no file of the machine that compiles it.
+    """Checks that a kernel's CUDA source reads no file of the machine that compiles it, and returns it.
 
-    Of preprocessor directives those that generated kernels have may stand in it: conditions, macros,
-    `#pragma unroll`, and CUDA's own headers.
+    Only the preprocessor directives of generated kernels are allowed: conditions, macros, `#pragma unroll`, and CUDA's
+    own headers.
 
-    Raises ValueError with the first one that may not.
+    Raises ValueError with the first directive that is not allowed.
     """
     text = re.sub(r"\\[ \t\r]*\n", "", source)  # a directive may be spread over lines
     for place in (match.start() for match in re.finditer("#", text)):
@@ -57,10 +59,10 @@ def checked_text(source: str) -> str:
 
 
 def check_program(program: Program, problem: Problem) -> None:
-    """Looks at every value of a program from a manifest.
+    """Checks every value of a program from a manifest.
 
-    Raises ValueError or TypeError for names that are no identifiers, for sizes that are no sizes, for arguments that
-    are neither an operand of the problem nor a workspace, and for calls of a library that reach beyond theirs.
+    Raises ValueError or TypeError for names that are no identifiers, for invalid sizes, for arguments that are neither
+    an operand of the problem nor a workspace, and for library calls that reach beyond their buffers.
     """
     operands = {operand.name: operand.span_bytes for operand in problem.operands}
     workspaces = {workspace.name: workspace.nbytes for workspace in program.workspaces}
@@ -80,7 +82,7 @@ def check_program(program: Program, problem: Problem) -> None:
 
 
 def _check_call(call: LibraryCall, buffers: Mapping[str, int], inputs: set[str]) -> None:
-    """A library is told sizes and never looks at the memory's own: a call must stay in its buffers."""
+    """Checks that a library call stays in its buffers: a library gets sizes and never checks the memory's own size."""
     for argument in call.arguments:
         _check_argument(argument, buffers, inputs)
     reaches = call.parameters.reaches
@@ -125,7 +127,7 @@ def _check_argument(argument: Argument, buffers: Mapping[str, int], inputs: set[
 
 
 def _check_map(told: TensorMap, nbytes: int) -> None:
-    """A copy reads nothing beyond the images of its map, which must be those of the buffer."""
+    """Checks that a tensor map describes images inside its buffer, so that a copy reads nothing beyond them."""
     for extent in (*told.shape, *told.extent, *told.step, told.channels, told.pixels):
         _check_whole(extent, 1, _MOST)
     for pixel in told.first:
@@ -154,7 +156,7 @@ def _check_whole(value: object, least: int, most: int) -> None:
 
 
 def sources_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The files of an entry's texts: one each for its units, or one alone in the first format."""
+    """File entries of a manifest entry's sources: one per unit, or a single one in the first format."""
     sources = entry["sources"] if "sources" in entry else [entry["source"]]
     if not isinstance(sources, list) or len({unit_of(each) for each in sources}) != len(sources):
         raise ValueError("two of its texts are of one unit")
@@ -162,7 +164,7 @@ def sources_of(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def unit_of(file: dict[str, Any]) -> str:
-    """The unit that a file is of; the first format names none. Raises TypeError."""
+    """Unit that a file belongs to; the first format names none. Raises TypeError."""
     unit = file.get("unit", "")
     if not isinstance(unit, str):
         raise TypeError("the unit of a file must be text")
@@ -170,24 +172,22 @@ def unit_of(file: dict[str, Any]) -> str:
 
 
 def binary_spec(binary: Binary) -> dict[str, Any]:
-    """What a manifest says of a binary beside its file."""
+    """Manifest fields of a binary, without its file."""
     most = dataclasses.asdict(binary.most)
     return {"kind": binary.kind, "arch": binary.arch, "compiler": binary.compiler, **most}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnitBinary:
-    """Machine code of one unit."""
-
     unit: str
     binary: Binary
 
 
 def checked_binary(spec: dict[str, Any]) -> dict[str, Any]:
-    """What a manifest's entry says of machine code.
+    """Checks the machine code fields of a manifest's entry and returns them.
 
-    Raises ValueError, TypeError or LookupError for what is no machine code of a GPU. A shared library of the host is
-    none: to load one runs what its maker put there, before any of its kernels is called.
+    Raises ValueError, TypeError or LookupError for anything but GPU machine code. A shared library of the host is
+    refused too: loading it would run its maker's code before any of its kernels is called.
     """
     kind = BinaryKind(spec["kind"])
     if kind is not BinaryKind.CUBIN:
@@ -208,7 +208,7 @@ def checked_binary(spec: dict[str, Any]) -> dict[str, Any]:
 def binary_of(spec: dict[str, Any], image: bytes, program: Program) -> UnitBinary:
     """Machine code of a unit from its manifest entry and the content of its file.
 
-    A manifest tells the most that any kernel takes, which is then said of each. Raises as `checked_binary` does.
+    A manifest gives the maximum over all kernels, which is then taken for each kernel. Raises as `checked_binary` does.
     """
     fields, unit = checked_binary(spec), unit_of(spec)
     usage = Usage(*(fields[name] for name in _COUNTS))

@@ -1,4 +1,4 @@
-"""Stored winners of other problems and devices as answers to a question, the likeliest first."""
+"""Stored winners of other problems and devices as candidates for a request, likeliest first."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ from warpsmith.generator.space import Config
 from warpsmith.store.record import Record
 
 CHANGED = 1.0
-"""What a winner counts as whose config does not fit here, and is changed to the one most like it that does, in octaves
-of size (`Problem.distance`)."""
+"""Octaves of size (`Problem.distance`) added to the distance of a winner whose config is not legal here and is replaced
+by the most similar legal one.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A stored winner, and the config for the question that comes of it."""
+    """A stored winner, with the config adapted to the request."""
 
     record: Record
     family: Family
     config: Config
-    """Legal for the question."""
+    """Config that is legal for the request."""
     octaves: float
-    """How far it comes from: problem, device, and a change of its config together."""
+    """Distance from the request in octaves: problem, device, and a change of the config together."""
 
     @property
     def is_likelier_than_default(self) -> bool:
-        """Whether it comes from so near that it says more of the question than its family's own default."""
+        """True if it is near enough to be a better choice than its family's own default."""
         return self.octaves <= self.family.default_reach
 
     @property
     def is_changed(self) -> bool:
-        """Whether the stored config does not fit the question."""
+        """True if the stored config is not legal for the request and was changed."""
         return self.config != self.record.trial.config
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranked:
-    """A stored winner and how far it comes from, before its config is looked at."""
+    """A stored winner and its distance, before its config is adapted."""
 
     octaves: float
     record: Record
@@ -54,7 +55,7 @@ class Ranked:
 
     @property
     def may_say_more_than_default(self) -> bool:
-        """Whether `Candidate.is_likelier_than_default` may hold of it: to carry a config over takes milliseconds."""
+        """True if `Candidate.is_likelier_than_default` may be true; adapting a config takes milliseconds."""
         family = family_named(self.record.trial.family)
         return family is not None and self.octaves <= family.default_reach
 
@@ -64,7 +65,7 @@ class Ranked:
 
 
 def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[Ranked]:
-    """The winners that are near enough, nearest first; equally near ones in the order of their keys."""
+    """The winners near enough to the request, nearest first; equally near ones are ordered by key."""
     found = []
     for record in records:
         there = problem.distance(record.problem)
@@ -74,7 +75,7 @@ def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[
 
 
 def candidates(gate: Gate, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
-    """Winners with a config for the question, the likeliest first; each is looked at when it is asked for."""
+    """Yields winners with a config legal for the request, likeliest first; each is adapted only when it is needed."""
     changed: list[tuple[Ranked, Candidate]] = []
     for each in nearest:
         while changed and changed[0][0] < each:
@@ -96,5 +97,5 @@ def _carried(gate: Gate, near: Ranked) -> Candidate | None:
         return None
     config = gate.carried(family, record.trial.config, Subject(record.problem, record.device))
     if config is None or family.unrolled(problem, config) > MAX_UNROLLED:
-        return None  # the first call of a plan would wait for the compiler
+        return None  # the first call of a plan would wait long for the compiler
     return Candidate(record, family, config, near.octaves)

@@ -1,4 +1,4 @@
-"""Whether the code that answers is the code that answered before: told by its files, without loading it."""
+"""State of the code that answers look-ups, determined from its files without loading it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterator
 
 _PACKAGES = ("warpsmith", "warpsmith.generator", "warpsmith.templates")
-"""Where the files lie that an answer depends on."""
+"""Packages whose files a look-up result depends on."""
 _KINDS = (".py", ".jinja")
 
 
 def code_state() -> str | None:
-    """A hash of the sizes and times of the code's files; it takes 1 ms for 300 of them.
+    """Hash of the sizes and times of the code's files; it takes 1 ms for 300 files.
 
-    The time of a file's last change of any kind is among them, which no program can set back. Returns None where the
-    code does not lie in files.
+    It includes the time of each file's last status change, which no program can set back. None if the code does not lie
+    in files.
     """
     told = hashlib.sha256()
     try:
@@ -31,7 +31,7 @@ def code_state() -> str | None:
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """A line for each file, in an order of its own."""
+    """Yields a line for each file, ordered by name."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:

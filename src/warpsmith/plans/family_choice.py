@@ -1,4 +1,4 @@
-"""Whether stored times of several families say that another one is faster here than the one that would answer."""
+"""Choice of a faster family from the stored times of several families."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from warpsmith.units import format_time
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a choice between families goes by. Two are equal where their times are."""
+    """Data that a choice between families is based on. Two are equal if their times are."""
 
     device: Device
     measured: tuple[Measured, ...]
-    """On that device, of problems whose features have the same words."""
+    """Times on that device, of problems whose categorical features are equal."""
     sizes: bool
-    """Whether the question has no other size among the records, so that a check must leave other sizes out too: with
-    one at hand the nearest winner is nearly always of the right family.
+    """True if no record has the request's problem in another size, so that a check must leave other sizes out too. With
+    another size at hand, the nearest winner is nearly always of the right family.
     """
     records: tuple[Record, ...] = dataclasses.field(compare=False)
-    """The winners of the operation on all devices, which answer without a model."""
+    """Winners of the operation on all devices, which decide without a model."""
 
 
 def better_guess(gate: Gate, stores: StoreChain[Winners], records: tuple[Record, ...], ordinary: Guess) -> Guess | None:
-    """The answer of another family than the `ordinary` one, where the model expects it to be faster.
+    """The answer of another family than the `ordinary` one, if the model expects it to be faster.
 
-    None where the model agrees, knows too little, or did not choose better for problems that were left out, and
-    where the question lies farther from what was measured than any of those. The cross-check is done where the two
-    disagree alone, and once for the same stored times.
+    None if the model agrees, knows too little, or did not choose better for left-out problems, and if the request lies
+    farther from the measured problems than any of those. The cross-check runs only if the two disagree, and once for
+    equal stored times.
 
     Args:
-        gate: of the question's problem, of which nothing exact is stored, and of its device.
-        stores: for the times of all families.
-        records: the winners of the operation that may answer.
+        gate: gate of the requested problem, for which nothing exact is stored, and of its device.
+        stores: stores with the times of all families.
+        records: winners of the operation that may answer.
         ordinary: the answer without a model.
     """
     problem, device = gate.problem, gate.device
@@ -85,13 +85,13 @@ def better_guess(gate: Gate, stores: StoreChain[Winners], records: tuple[Record,
 
 
 def _is_believed(problem: Problem, evidence: Evidence) -> bool:
-    """Whether the model chose better for problems that were left out, one of them as far from the others as this."""
+    """True if the model chose better for left-out problems, one of them at least as far from the others as this one."""
     check = checked(evidence)
     return check.is_passed and how_far(problem, evidence.measured) <= check.reach
 
 
 def measured_on(device: Device, records: Iterable[Record], beaten: Iterable[FamilyTime]) -> tuple[Measured, ...]:
-    """The problems of `records` on a device with the times of all their families, under the winner's conditions."""
+    """Problems of `records` on a device, with the times of all their families under the winner's conditions."""
     by_subject: dict[tuple[str, str], tuple[Problem, dict[str, float]]] = {}
     here = device.key()
     for record in records:
@@ -106,7 +106,7 @@ def measured_on(device: Device, records: Iterable[Record], beaten: Iterable[Fami
 
 @functools.lru_cache(maxsize=4096)
 def _key_of(problem: Problem) -> str:
-    """Its key, which takes 6 us to spell, once: records are the same objects at each look-up."""
+    """The problem's key, which takes 6 us to format, cached: look-ups see the same record objects each time."""
     return problem.key()
 
 
@@ -116,9 +116,9 @@ def _alike(problem: Problem, measured: Iterable[Measured]) -> tuple[Measured, ..
 
 @functools.lru_cache(maxsize=16)
 def checked(evidence: Evidence) -> CrossCheck:
-    """How well the model chooses for problems left out of the evidence, beside what answers without it.
+    """Cross-check of the model on problems left out of the evidence, compared with the choice without it.
 
-    That is found among the nearest of the evidence alone: to look at all winners takes 10 ms for each.
+    The latter looks only at the nearest problems of the evidence: looking at all winners takes 10 ms per problem.
     """
     here = evidence.device.key()
     by_problem = {record.problem: record for record in evidence.records if record.device.key() == here}
@@ -139,7 +139,7 @@ def checked(evidence: Evidence) -> CrossCheck:
 def _of_family(
     family: Family, problem: Problem, device: Device, stores: StoreChain[Winners], records: Sequence[Record]
 ) -> Guess | None:
-    """The answer of a family: of its fastest for near problems, or its default; None where neither may answer."""
+    """A family's answer: from its fastest kernels for near problems, or its default; None if neither may answer."""
     guess = best_guess(problem, device, of_family(family, stores, records), family)
     is_quick = family.unrolled(problem, guess.config) <= MAX_UNROLLED
     return guess if is_quick and (guess.record is not None or family.may_answer) else None
@@ -148,7 +148,7 @@ def _of_family(
 def of_family(family: Family, stores: StoreChain[Winners], records: Iterable[Record]) -> tuple[Record, ...]:
     """A family's winners among `records` and its runners-up in all stores, of any problem and device.
 
-    Of one problem and device the first alone, those under the usual conditions before others.
+    Only the first record of each problem and device counts; those under the usual conditions come first.
     """
     won = (record for record in records if record.trial.family == family.name)
     found: dict[tuple[str, str], Record] = {}

@@ -1,8 +1,9 @@
-"""How long each family is likely to take for a problem that nobody has tuned, from what it took for others.
+"""Model of each family's time for an untuned problem, from its times for other problems.
 
-One log-linear model a family: the logarithm of its time over the logarithms of the problem's features
-(`Problem.features`), fitted anew for each question, near problems counting more. Its value at the question is the
-intercept of the fit. Plain Python: a look-up has a few dozen rows, and NumPy would take longer to load than the fit.
+Each family has a log-linear model: the logarithm of its time over the logarithms of the problem's features
+(`Problem.features`). It is fitted anew for each request, with greater weights for nearer problems. Its value at the
+request is the intercept of the fit. Plain Python: a look-up has a few dozen rows, and NumPy would take longer to load
+than the fit.
 
 Source: locally weighted regression, Cleveland and Devlin 1988, with the weights of Atkeson, Moore and Schaal 1997,
 section 3; ridge regression for directions in which the problems do not differ, Hoerl and Kennard 1970.
@@ -20,59 +21,60 @@ from collections.abc import Iterable, Mapping, Sequence
 from warpsmith.generator.problem import Problem
 
 LEAST_ROWS = 8
-"""Times of a family, of as many problems, from which on it has a model: two for each number of a fit with three
-features."""
+"""Least number of a family's times, each of another problem, for a model: two for each coefficient of a fit with three
+features.
+"""
 MOST_NEAR = 64
-"""Problems that a prediction is made from, the nearest ones: a fit of one family takes 0.4 ms."""
+"""Number of nearest problems that a prediction is made from: a fit of one family takes 0.4 ms."""
 LIKENESS = 1.0
-"""Distance at which a row counts e times less: a factor of e in one feature."""
+"""Distance at which the weight of a row falls by a factor e: a factor of e in one feature."""
 RIDGE = 0.1
-"""What an exponent costs, in rows."""
+"""Ridge weight of an exponent, in rows."""
 SLOWEST = 1.0
-"""A family slower than e = 2.7 times the fastest of its problem counts as that: it was searched for less, and by how
-much it lost does not matter."""
+"""Cap on the logarithm of a family's time over the fastest, e = 2.7 times: a slow family was searched less, and by how
+much it lost does not matter.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """A problem that was tuned, and the fastest of each family there."""
+    """A tuned problem with the fastest time of each family."""
 
     problem: Problem
     times: tuple[tuple[str, float], ...]
-    """Families and times in ns, one at the least."""
+    """Families and times in ns, at least one."""
 
     @property
     def best_ns(self) -> float:
-        """The fastest of all."""
         return min(time_ns for _, time_ns in self.times)
 
     def log_ns(self, family: str) -> float | None:
-        """The logarithm of a family's time, no more than SLOWEST above the best; None where it has none."""
+        """Logarithm of a family's time, at most SLOWEST above the best; None if it has no time."""
         time_ns = dict(self.times).get(family)
         return None if time_ns is None else min(math.log(time_ns), math.log(self.best_ns) + SLOWEST)
 
 
 @functools.lru_cache(maxsize=4096)
 def numbers_of(problem: Problem) -> tuple[float, ...]:
-    """The logarithms of a problem's features that are numbers, in a fixed order."""
+    """Logarithms of a problem's numeric features, in a fixed order."""
     found = problem.features()
     return tuple(math.log(found[name]) for name in sorted(found) if not isinstance(found[name], str))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=4096)
 def words_of(problem: Problem) -> tuple[tuple[str, str], ...]:
-    """Its features that are words."""
+    """The problem's categorical features."""
     return tuple((name, value) for name, value in sorted(problem.features().items()) if isinstance(value, str))
 
 
 def predicted(problem: Problem, measured: Iterable[Measured], families: Iterable[str]) -> dict[str, float]:
-    """What each of `families` is likely to take for `problem`, in ns; those with fewer than LEAST_ROWS are left out.
+    """Predicted time of each family for `problem`, in ns; families with fewer than LEAST_ROWS times are left out.
 
     Args:
-        problem: the question.
-        measured: other problems of the operation, on one device under alike conditions. Those whose words differ say
-            nothing.
-        families: by name.
+        problem: requested problem.
+        measured: other problems of the operation, on one device under equal conditions. Problems with other categorical
+            features are ignored.
+        families: names of the families.
     """
     near = nearest(problem, measured)
     found = {}
@@ -84,11 +86,11 @@ def predicted(problem: Problem, measured: Iterable[Measured], families: Iterable
 
 
 Offset = tuple[float, ...]
-"""From one problem to another, in the logarithms of their features."""
+"""Difference of two problems in the logarithms of their features."""
 
 
 def nearest(problem: Problem, measured: Iterable[Measured]) -> list[tuple[float, Offset, Measured]]:
-    """MOST_NEAR of the problems with equal words, nearest first: how far each is, in which direction, and itself."""
+    """The MOST_NEAR nearest problems with equal categorical features, nearest first: distance, offset and problem."""
     words, here = words_of(problem), numbers_of(problem)
     found = []
     for number, each in enumerate(measured):
@@ -99,21 +101,21 @@ def nearest(problem: Problem, measured: Iterable[Measured]) -> list[tuple[float,
 
 
 def how_far(problem: Problem, measured: Iterable[Measured]) -> float:
-    """The distance of the nearest problem with equal words, in the logarithms of the features; infinite without any."""
+    """Distance of the nearest problem with equal categorical features, in log features; infinite if there is none."""
     return next((far for far, _, _ in nearest(problem, measured)), math.inf)
 
 
 def _intercept(rows: Sequence[tuple[float, Offset, float]]) -> float:
-    """The value at offset 0 of a weighted linear fit with a ridge.
+    """Value at offset 0 of a weighted linear fit with a ridge.
 
     Args:
-        rows: how far a problem is, in which direction, and the logarithm of its time; the nearest first.
+        rows: distance, offset and log time of each problem, nearest first.
     """
     least = rows[0][0]
     size = 1 + len(rows[0][1])
     normal = [[0.0] * (size + 1) for _ in range(size)]
     for distance, offset, log in rows:
-        weight = math.exp((least - distance) / LIKENESS)  # of a far question the nearest still count fully
+        weight = math.exp((least - distance) / LIKENESS)  # the nearest problem has weight 1
         row = (1.0, *offset, log)
         for line, factor in enumerate(row[:-1]):
             share = weight * factor
@@ -124,8 +126,8 @@ def _intercept(rows: Sequence[tuple[float, Offset, float]]) -> float:
 
 
 def _first_of_solution(normal: list[list[float]]) -> float:
-    """The first unknown of a positive definite system with its right side in the last column, by elimination from the
-    last unknown up.
+    """First unknown of a positive definite system, whose last column is the right side, by elimination from the last
+    unknown up.
     """
     for line in range(len(normal) - 1, 0, -1):
         pivot = normal[line]
@@ -137,45 +139,45 @@ def _first_of_solution(normal: list[list[float]]) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CrossCheck:
-    """How well families are chosen for problems that were left out, one at a time."""
+    """Quality of the choice of families for problems that were left out, one at a time."""
 
     problems: int
     right: int
-    """Of which the fastest family was chosen."""
+    """Number of problems for which the fastest family was chosen."""
     lost: float
-    """The geometric mean of the chosen family's time over the fastest one's, less 1."""
+    """Geometric mean of the chosen family's time over the fastest one's, less 1."""
     right_without: int
-    """The same of what a look-up chooses without the model."""
+    """Number of problems for which a look-up without the model chooses the fastest family."""
     lost_without: float
     reach: float
-    """How far the nearest measured problem was, of the farthest that was left out: the check says nothing beyond."""
+    """Largest distance of a left-out problem from its nearest measured one; the check is not valid beyond."""
 
     @property
     def is_passed(self) -> bool:
-        """Whether the model chooses better, on enough problems."""
+        """True if the model chooses better than a look-up without it, on enough problems."""
         return self.problems >= LEAST_CHECKED and self.lost < self.lost_without
 
 
 LEAST_CHECKED = 8
-"""Problems left out, from which on a cross-check decides."""
+"""Least number of left-out problems for a cross-check to pass."""
 MOST_CHECKED = 12
-"""Problems that are left out at most, spread over all: 3 ms each where 50 are stored, and 8 where there are 300."""
+"""Largest number of left-out problems, spread over all: 3 ms each if 50 are stored, and 8 ms if 300 are."""
 
 
 def goes_with(problem: Problem, other: Problem, *, sizes: bool) -> bool:
-    """Whether `other` is unknown too where `problem` is left out: itself, and with `sizes` its other sizes."""
+    """True if `other` must be left out with `problem`: the problem itself and, with `sizes`, its other sizes."""
     return other == problem or (sizes and problem.is_resized(other))
 
 
 def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *, sizes: bool = False) -> CrossCheck:
     """Leaves out the problems of `without`, one at a time.
 
-    Problems of which less than two families have a time, or the family chosen has none, say nothing.
+    A problem is skipped if fewer than two families have a prediction, or the family chosen without the model has none.
 
     Args:
-        measured: all.
-        without: the family that a look-up chooses where each is left out.
-        sizes: whether its other sizes are left out with each, as where the question has none.
+        measured: all tuned problems.
+        without: for each problem to leave out, the family that a look-up then chooses.
+        sizes: leave out each problem's other sizes too, as if the request had none.
     """
     outcomes, reach = [], 0.0
     for each in (each for each in measured if each.problem in without):
@@ -201,6 +203,6 @@ def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *,
 
 
 def left_out(measured: Sequence[Measured]) -> tuple[Measured, ...]:
-    """MOST_CHECKED of the problems that say something, spread over all."""
+    """Up to MOST_CHECKED problems with times of several families, spread over all."""
     telling = [each for each in measured if len(each.times) > 1]
     return tuple(telling[:: max(1, -(-len(telling) // MOST_CHECKED))])

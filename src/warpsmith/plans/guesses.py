@@ -1,4 +1,4 @@
-"""Answers that are not exact: which family, with which config, and why."""
+"""Guesses: answers to a look-up that are not exact, with family, config and reasons."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ from warpsmith.store.record import Record
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guess:
-    """An answer whose text is not generated yet."""
+    """An answer whose source is not generated yet."""
 
     kind: MatchKind
     family: Family
     config: Config
     record: Record | None
-    """The stored candidate that it comes from, where its kind says so."""
+    """Stored record of the candidate that it comes from; None for a default."""
     reasons: tuple[str, ...]
 
     def match(self, gate: Gate, *earlier: str) -> Match:
-        """The answer with its text; the reasons that came `earlier` stand first. Raises IllegalConfig."""
+        """The match with its generated program; the `earlier` reasons come first. Raises IllegalConfig."""
         program = gate.program(self.family, self.config)
         return Match(self.kind, program, self.record, (*earlier, *self.reasons))
 
 
 def best_guess(problem: Problem, device: Device, records: Sequence[Record], family: Family | None = None) -> Guess:
-    """The first of the `guesses`. Raises BadArgument where there is none, with the reasons."""
+    """The first of the `guesses`. Raises BadArgument with the reasons if there is none."""
     return next(guesses(Gate(problem, device), records, family))
 
 
 def guesses(gate: Gate, records: Sequence[Record], family: Family | None = None) -> Iterator[Guess]:
-    """Answers that are not exact, the best first, each with a legal config: nearest records whose config can be carried
-    over, then defaults.
+    """Yields answers that are not exact, best first, each with a legal config: adapted nearest records, then defaults.
 
     Args:
-        gate: of the question's problem and device.
-        records: what may answer, of any problem and device.
-        family: the one that all of `records` are of, and whose default answers; None for any, and the defaults of all
+        gate: gate of the requested problem and device.
+        records: records that may answer, of any problem and device.
+        family: the only family of `records`, whose default may answer too; None for any family, and the defaults of all
             families that may answer without a search.
 
-    Raises BadArgument where there is none.
+    Raises BadArgument if there is none.
     """
     problem, device, reasons = gate.problem, gate.device, list[str]()
     nearest = ranked(problem, device, records)
@@ -68,7 +67,7 @@ def guesses(gate: Gate, records: Sequence[Record], family: Family | None = None)
 
 
 def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: Family | None) -> Iterator[Guess]:
-    """What answers where nothing is stored: the winners of like problems, and families' defaults."""
+    """Yields answers for which nothing fitting is stored: the winners of similar problems, and families' defaults."""
     problem = gate.problem
     unlike = (
         each for each in nearest if each.may_say_more_than_default and not problem.is_answered_by(each.record.problem)
@@ -91,7 +90,7 @@ def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: F
 
 
 def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:
-    """Why the answer is none of these."""
+    """Reason why none of the `nearest` records is the answer."""
     if not nearest:
         return "none is stored"
     if best is None or nearest[0].octaves < best.octaves:
@@ -100,7 +99,7 @@ def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:
 
 
 def _guessed(problem: Problem, kind: MatchKind, best: Candidate, reasons: list[str]) -> Guess:
-    """The answer that a candidate is, which says where it comes from unless its kind does."""
+    """The answer from a candidate, with reasons that say where it comes from."""
     told = []
     if kind is MatchKind.DEVICE and best.record.problem != problem:
         told.append(f"{kind}: this is the winner of {best.record.problem.key()} on {best.record.device.name}")

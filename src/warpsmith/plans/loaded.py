@@ -1,4 +1,4 @@
-"""A program on its device, as a plan calls it."""
+"""A program loaded on its device, as a plan calls it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from warpsmith.generator.problem import Problem
 from warpsmith.plans.match import Match
 
 LaunchesOf = Callable[[tuple[str, ...], tuple[str, ...]], Launches]
-"""Maps the names of the operands whose addresses and bytes a call brings to what launches a program."""
+"""Maps the names of a call's operands, those passed by address and those passed by value, to the program's launches."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class LoadedProgram:
-    """A program, or the part of one that each call does."""
+    """A loaded program, or the part of one that runs in each call."""
 
     problem: Problem
     match: Match
@@ -32,7 +32,7 @@ class LoadedProgram:
 
     @classmethod
     def of(cls, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> LoadedProgram:
-        """A whole program. Raises as `Executable.load` and `Signature.of` do."""
+        """Loads a whole program. Raises as `Executable.load` and `Signature.of` do."""
         executable = Executable.load(runtime, match.program, binaries)
         signature = Signature.of(problem, match.program)
         launches = launches_of(executable, runtime, signature.buffers, signature.operands)
@@ -49,16 +49,16 @@ class LoadedProgram:
         held: Mapping[str, bytes],
         bound: LaunchesOf,
     ) -> LoadedProgram:
-        """A part of a program: what it reads beside a call's arrays is there already.
+        """Wraps a part of a program; its other inputs are already on the device.
 
         Args:
-            problem: what the whole program computes.
-            match: how that was found.
-            binaries: of each unit of the part.
+            problem: problem that the whole program computes.
+            match: how the program was found.
+            binaries: binaries of the part's units, by name.
             runtime: the device.
-            executable: the part, loaded.
-            held: inputs that no call gives, with the bytes that kernels take of them.
-            bound: makes what launches the part.
+            executable: the loaded part.
+            held: inputs that calls do not pass, with the bytes that kernels take of them by value.
+            bound: makes the part's launches.
         """
         signature = Signature.of(problem, executable.program, held)
         launches = bound(signature.buffers, signature.operands)

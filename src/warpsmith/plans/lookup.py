@@ -1,4 +1,4 @@
-"""From a question to the best stored answer. Never searches, never runs a kernel."""
+"""Look-up of the best stored answer to a request. It never searches and never runs a kernel."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from warpsmith.store.store_reader import Winners
 
 
 def look_up(problem: Problem, device: Device, store: str | None, method: str = AUTO) -> Match:
-    """`find` in the stores that are asked where the user names `store`.
+    """Runs `find` in `store` and the stores that are searched after it.
 
-    Raises StoreError, where that one cannot be read, beside its errors; the others are then done without.
+    Raises StoreError if `store` cannot be read, besides the errors of `find`; other unreadable stores are skipped.
     """
     return look_up_wholly(problem, device, store, method)[0]
 
 
 def look_up_wholly(problem: Problem, device: Device, store: str | None, method: str = AUTO) -> tuple[Match, bool]:
-    """`look_up`, and whether every store could be asked, so that the answer may be kept."""
+    """Returns `look_up`'s match, and whether every store could be read, so that the match may be cached."""
     with open_for_look_up(store) as stores:
         match = find(problem, device, stores, method)
         return match, stores.is_whole
@@ -43,19 +43,17 @@ def look_up_wholly(problem: Problem, device: Device, store: str | None, method: 
 def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Match:
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
-    A winner of another size, or from another device, answers by its own config where that is legal here, else by the
-    legal config most like it. Where nothing exact is stored, stored times of several families may choose the family
-    (`family_choice`). `method` is AUTO, or the name of the one family that may answer, with the fastest that is known
-    of it.
+    A winner of another size or device answers by its own config if that is legal here, else by the most similar legal
+    config. If nothing exact is stored, stored times of several families may choose the family (`family_choice`).
+    `method` is AUTO, or the name of the only family that may answer, with its fastest known kernel. Programs that are
+    poisoned on this device are skipped.
 
-    A program that is poisoned on this device is passed over.
-
-    Raises BadArgument where no family solves the problem, or where that of the name does not; WrongResult where all
-    that could answer are poisoned.
+    Raises BadArgument if no family, or not the named one, solves the problem; WrongResult if every possible answer is
+    poisoned.
     """
     answers, wrong = matches(problem, device, stores, method), WRONG_HERE.of(device)
     match = next(answers)
-    # A winner was right when a search verified it; only what was found here counts against it.
+    # A search verified the winner, so only faults found by this process count against it.
     if match.kind is MatchKind.EXACT and match.program.fingerprint not in wrong:
         return match
     refused = {each: failure.message for each, failure in stores.poisoned(device).items()} | wrong
@@ -69,10 +67,10 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
 
 
 def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:
-    """All answers, the best first: the first is what `find` gives, the next what answers without it.
+    """Yields all answers, best first: the first is the one of `find`, the next one answers without it.
 
-    An answer whose program cannot be made is passed over, and the later ones say so in their reasons. Raises
-    BadArgument as `find` does, and where no answer is left.
+    An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Raises BadArgument
+    as `find` does, and if no answer is left.
     """
     family = None if method == AUTO else named_family(problem, device, method)
     reasons: list[str] = []
@@ -94,8 +92,8 @@ def matches(problem: Problem, device: Device, stores: StoreChain[Winners], metho
 
 
 def exact(problem: Problem, device: Device, stores: StoreChain[Winners], family: Family | None = None) -> Match | None:
-    """The stored winner, or the fastest that is known of `family`; None where this problem was not tuned on this
-    device, or where this version would generate something else.
+    """The stored winner, or the fastest stored kernel of `family`. None if this problem was not tuned on this device,
+    or if this version generates a different source.
     """
     return _exact(problem, device, stores, [], family)
 
@@ -103,15 +101,15 @@ def exact(problem: Problem, device: Device, stores: StoreChain[Winners], family:
 def known_configs(
     problem: Problem, device: Device, stores: StoreChain[Winners], count: int, method: str = AUTO
 ) -> tuple[tuple[str, Config], ...]:
-    """What is known before a search: names of families and configs that are legal here, distinct, at most `count`.
+    """Known candidates before a search: at most `count` distinct pairs of family name and config that are legal here.
 
-    First what `find` answers, then what the winners of the nearest stored shapes and devices become here, nearest
-    first; of `method` alone, where that is not AUTO.
+    The first is the answer of `find`. The winners of the nearest stored shapes and devices follow, adapted to this
+    problem, nearest first. If `method` is not AUTO, only its family counts.
     """
     family = None if method == AUTO else named_family(problem, device, method)
     records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
     gate = Gate(problem, device)
-    with contextlib.suppress(BadArgument):  # nothing answers what only a search may choose a family for
+    with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
         if exact := _exact(problem, device, stores, [], family):
             found[exact.program.family, exact.program.config] = None
         else:
@@ -127,14 +125,14 @@ def known_configs(
 
 
 def regenerate(record: Record) -> Program | None:
-    """The program whose time the record holds; None where this version would generate another, or none at all."""
+    """The program that the record's time belongs to; None if this version generates a different one or none."""
     program = program_of(record, record.problem, record.device)
     return program if program is not None and program.has_fingerprint(record.trial.fingerprint) else None
 
 
 def program_of(record: Record, problem: Problem, device: Device) -> Program | None:
-    """The record's config as a program for `problem` on `device`; None where it is not legal there, or where this
-    version has no family of that name.
+    """The record's config as a program for `problem` on `device`; None if it is not legal there, or if this version has
+    no such family.
     """
     family = family_named(record.trial.family)
     return None if family is None else Gate(problem, device).program_if_legal(family, record.trial.config)
@@ -143,7 +141,7 @@ def program_of(record: Record, problem: Problem, device: Device) -> Program | No
 def _guesses(
     gate: Gate, stores: StoreChain[Winners], records: tuple[Record, ...], family: Family | None
 ) -> Iterator[Guess]:
-    """The answers that are not exact, the best first, of any family or of one. Raises BadArgument as `find` does."""
+    """Yields the answers that are not exact, best first, of any family or of one. Raises BadArgument as `find` does."""
     if family is not None:
         yield from guesses(gate, of_family(family, stores, records), family)
         return
@@ -159,8 +157,8 @@ def _guesses(
 def _exact(
     problem: Problem, device: Device, stores: StoreChain[Winners], reasons: list[str], family: Family | None
 ) -> Match | None:
-    """The first store's winner, or the fastest that is known of `family`, that this version would generate to the
-    letter.
+    """The first store's winner, or the fastest stored kernel of `family`, whose source this version generates
+    unchanged.
     """
     for record in _stored(problem, device, stores, family):
         program = program_of(record, problem, device)
@@ -179,7 +177,7 @@ def _exact(
 
 
 def _stored(problem: Problem, device: Device, stores: StoreChain[Winners], family: Family | None) -> Iterator[Record]:
-    """The winners of a problem, store by store, or what stores hold of one family: its wins before its defeats."""
+    """Yields the winners of a problem, store by store, or the records of one family: its wins before its defeats."""
     subject = problem.key(), device.key()
     won = stores.winners(*subject)
     if family is None:
@@ -190,5 +188,5 @@ def _stored(problem: Problem, device: Device, stores: StoreChain[Winners], famil
 
 
 def _right_records(problem: Problem, stores: StoreChain[Winners]) -> tuple[Record, ...]:
-    """The winners of the problem's operation, without those that were wrong when they were last looked at."""
+    """The winners of the problem's operation, except those that were wrong at their last check."""
     return tuple(record for record in stores.answers(problem.operation) if not was_wrong(record))

@@ -1,4 +1,4 @@
-"""From a problem to a plan: look up, generate, compile, load."""
+"""Making of a plan from a problem: look up, generate, compile, load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warpsmith.plans.verified import Verify
 from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
-"""Facts of the environment whose change may move times, but not answers."""
+"""Facts of the environment whose change may affect times, but not results."""
 
 
 class StaleTiming(UserWarning):
@@ -34,23 +34,23 @@ class StaleTiming(UserWarning):
 
 
 def plan(problem: Problem, device: str, store: str | None, method: str, which: str | None = None) -> Plan:
-    """What `warpsmith.plan` does, which has its arguments and errors."""
+    """Implementation of `warpsmith.plan`, with its arguments and errors."""
     key = problem, device, named_location(store), method, which
     try:
         kept = _PLANS.get(key)
-    except TypeError:  # of a list, which has no hash
+    except TypeError:  # the key contains an unhashable value, such as a list
         _check(key)
         raise
     return kept or _made(key)
 
 
 def forget_plans() -> None:
-    """Lets go of the plans that `plan` remembers; they live on where somebody else has them."""
+    """Clears the cached plans; plans that a caller still holds stay valid."""
     _PLANS.forget()
 
 
 def _check(key: Key) -> None:
-    """Raises BadArgument where the problem is none, or the method is no text."""
+    """Raises BadArgument if the problem is not a Problem, or the method is not text."""
     problem, _, _, method, _ = key
     checked_problem(problem)
     check_method(method)
@@ -71,13 +71,13 @@ def _made(key: Key) -> Plan:
             wrong = verify(made, which, ref.compiler, functools.partial(_in_place_of, key))
             if wrong is not None:
                 _refuse(made, wrong, store)
-                continue  # a look-up passes over it: each round tries another program
+                continue  # a look-up skips it, so each round tries another program
         _PLANS.put(key, made, ref, before)
         return made
 
 
 def _in_place_of(key: Key, plan: Plan, wrong: Finding) -> Plan:
-    """The next answer, where a plan's first call showed that it is wrong."""
+    """Makes the next answer after a plan's first call gave wrong results."""
     _refuse(plan, wrong, key[2])
     return _made(key)
 
@@ -91,7 +91,7 @@ def _refuse(plan: Plan, wrong: Finding, store: str | None) -> None:
 
 
 def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
-    """The best answer, compiled: that of an earlier process where it still holds."""
+    """The best answer, compiled; the cached one of an earlier process if it is still valid."""
     target = ref.device()
     circumstances = None
     if ref.kind is DeviceKind.CUDA and before.state is not None:
@@ -99,7 +99,7 @@ def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, be
         earlier = recalled(circumstances)
         if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
             return earlier
-    # All families, and Jinja2 with its templates.
+    # This import loads all families, and Jinja2 with its templates.
     from warpsmith.plans.lookup import look_up_wholly
 
     match, is_whole = look_up_wholly(problem, target, store, method)
@@ -123,7 +123,7 @@ def _warn_of_soft_changes(match: Match, runtime: Runtime, binaries: Binaries) ->
             changed.append(f"{', '.join(versions) or 'no library'}, here is {here}")
     for told in changed:
         text = f"the stored time was taken with {told}; tune again to renew it"
-        warnings.warn(text, StaleTiming, stacklevel=5)  # whoever called warpsmith.plan
+        warnings.warn(text, StaleTiming, stacklevel=5)  # attributed to the caller of warpsmith.plan
 
 
 def _differs(fact: str, then: Mapping[str, str], now: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""How an answer was found. Loads no third-party package, so that bundles can use it."""
+"""Result of a look-up. Loads no third-party package, so that bundles can use it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ class MatchKind(enum.StrEnum):
     EXACT = "exact"
     """This problem was tuned on this device."""
     NEAR = "near"
-    """Another size of this problem, or this problem with an earlier kernel text, was tuned on this device: its
-    configuration, or the legal one most like it."""
+    """Another size of this problem, or this problem with an earlier kernel source, was tuned on this device: its
+    configuration, or the most similar legal one.
+    """
     DEVICE = "device"
-    """This problem, or another size of it, was tuned on another device of the same kind: its configuration, or the
-    legal one most like it."""
+    """This problem, or another size of it, was tuned on another device of the same kind: its configuration, or the most
+    similar legal one.
+    """
     DEFAULT = "default"
-    """Nothing that fits is stored: a configuration that was not measured for this problem. Where a similar problem was
-    tuned, such as one with another border, its winner's; else the default of the family that is likely to win."""
+    """Nothing that fits is stored. The configuration was not measured for this problem: it is the winner's of a similar
+    problem, such as one with another border, or else the default of the family that is likely to win.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,11 +33,11 @@ class Match:
     """An answer and how it was found."""
 
     kind: MatchKind
-    """How well it fits."""
     program: Program
-    """The kernel: its family, configuration, CUDA text (`source`) and launches."""
+    """The kernel: its family, configuration, CUDA source (`source`) and launches."""
     record: Record | None
     """The stored winner that the answer comes from; None for a default."""
     reasons: tuple[str, ...]
-    """Why each better kind of match was not available, best kind first; then, where stored times of several families
-    chose this one instead of the one that would have answered, `family: ` with what both are expected to take."""
+    """Reasons why each better kind of match was not available, best kind first. If stored times of several families
+    chose this one, a last reason `family: ` gives the expected times of both.
+    """

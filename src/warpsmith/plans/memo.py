@@ -1,4 +1,4 @@
-"""Plans that were made before, by problem, device, store and method, for as long as the stores are as they were."""
+"""Cache of plans by problem, device, store and method, valid while the stores are unchanged."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from warpsmith.store.changes import State, state_of
 from warpsmith.store.own_writes import OWN_WRITES
 
 MOST_PLANS = 64
-"""Plans that are kept, with their code on the device; the one that was not asked for longest goes."""
+"""Largest number of cached plans, with their code on the device; the least recently requested one is dropped."""
 
 LOOK_EVERY_S = 0.005
-"""How long a plan is given out without a look at the stores' files: a look takes 40 us. What this process writes itself
-is seen at once."""
+"""Seconds for which a plan is returned without checking the stores' files: a check takes 40 us. Writes by this process
+are seen at once.
+"""
 
 
 Key = tuple[Problem, str, str | None, str, str | None]
-"""The problem; the device and the store as the user named them, the latter by the argument or the environment; the
-method; which answers are checked, by the argument alone. The environment's word for that is read when a plan is made:
-to read it takes 1 us, and a plan that is kept is found in 3.
+"""Problem, device, store, method and the `verify` argument of a plan. Device and store are as the user named them, the
+store by argument or environment. The environment's `verify` is read only when a plan is made: reading it takes 1 us,
+and a cached plan is found in 3 us.
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Before:
-    """What the stores were like before they were asked."""
+    """State of the stores before they were read."""
 
     state: State | None
     writes: int
 
     @classmethod
     def of(cls, store: str | None) -> Before:
-        """What they are like now."""
+        """The current state."""
         writes = OWN_WRITES.count
         return cls(state_of(store), writes)
 
 
 class _Kept:
-    """A plan, and what it was made from."""
+    """A cached plan and the state that it was made from."""
 
     __slots__ = ("fresh_until", "plan", "ref", "state", "used", "writes")
 
@@ -56,10 +57,10 @@ class _Kept:
 
 
 class PlanMemo:
-    """The plans of this process. Threads may use it at the same time. A forked child has to `forget`: it has no GPU.
+    """Cache of this process's plans. Thread-safe. A forked child must call `forget`, since it has no GPU.
 
     Args:
-        clock: monotonic, in s.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,9 +71,9 @@ class PlanMemo:
         return len(self._kept)
 
     def get(self, key: Key) -> Plan | None:
-        """The plan for a problem, a device, a store and a method as they were named; None where it has to be made anew.
+        """The cached plan for a problem, device, store and method as they were named; None if it must be made anew.
 
-        Raises DeviceError as `DeviceRef.parse` does.
+        Raises BadArgument or DeviceError as `DeviceRef.parse` does.
         """
         kept = self._kept.get(key)
         if kept is None:
@@ -84,21 +85,23 @@ class PlanMemo:
         return kept.plan if self._is_good(key, kept, now) else None
 
     def _is_good(self, key: Key, kept: _Kept, now: float) -> bool:
-        """Whether what the plan was made from is as it was."""
+        """True if everything that the plan was made from is unchanged."""
         _, device, store, *_ = key
-        writes = OWN_WRITES.count  # before the look: what is written meanwhile is seen at the next one
+        writes = OWN_WRITES.count  # read before the check: a write in between is seen at the next one
         if DeviceRef.parse(device) != kept.ref or state_of(store) != kept.state:
             return False
         kept.writes, kept.fresh_until, kept.used = writes, now + LOOK_EVERY_S, now
         return True
 
     def earlier(self, key: Key, ref: DeviceRef) -> Plan | None:
-        """The plan that was made last for the same question on the same device, whatever was stored since."""
+        """The plan made last for the same request on the same device, even if the stores changed since."""
         kept = self._kept.get(key)
         return kept.plan if kept is not None and kept.ref == ref else None
 
     def put(self, key: Key, plan: Plan, ref: DeviceRef, before: Before) -> None:
-        """Keeps a plan that was made from what the stores were like `before`; not one of a server's store."""
+        """Caches a plan that was made from the stores' state `before`; a plan from a store on a server is not
+        cached.
+        """
         if before.state is None:
             return
         self._kept[key] = _Kept(plan, ref, before.state, before.writes, self._clock())
@@ -107,5 +110,4 @@ class PlanMemo:
             self._kept.pop(oldest, None)
 
     def forget(self) -> None:
-        """Lets go of all plans."""
         self._kept = {}

@@ -40,18 +40,19 @@ def _opened(device: DeviceRef) -> Runtime:
 
 
 _OPENING = ForkLock()
-"""Two threads at once would open a device twice."""
+"""Lock that keeps two threads from opening a device twice."""
 
 
 class Plan:
     """A kernel, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
-    On a GPU a call does not wait for the result, which is ready in stream order, as with CuPy and PyTorch. Whatever
-    follows from the problem alone is made with the plan, and each call reads its arrays anew; it keeps none alive.
+    On a GPU a call does not wait for the result, which is ready in stream order, as with CuPy and PyTorch. Everything
+    that depends on the problem alone is made with the plan. Each call reads its arrays anew and keeps none of them
+    alive.
 
     Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph that contains
     calls of a plan needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError;
-    one of the host goes on working.
+    a plan of the host continues to work.
     """
 
     def __init__(self, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> None:
@@ -59,32 +60,31 @@ class Plan:
 
     @classmethod
     def of_part(cls, loaded: LoadedProgram) -> Plan:
-        """A plan of a part of a program."""
         plan = cls.__new__(cls)
         plan._take(loaded)
         return plan
 
     def _take(self, loaded: LoadedProgram) -> None:
-        """Everything that a plan has, whatever it is made of."""
+        """Sets all attributes of a plan from its loaded program."""
         self.loaded = loaded
         self.problem = loaded.problem
         self.match = loaded.match
-        """How the answer was found, with the stored record where there is one."""
+        """How the program was found, with the stored record if there is one."""
         self.verified = UNASKED
-        """Whether results were compared with float64 sums on this device, and how far off they were."""
+        """Whether results were compared with float64 sums on this device, and the largest error found."""
         self.binaries = loaded.binaries
-        """Of each unit of the program, by its name."""
+        """Binary of each unit of the program, by name."""
         self.runtime = loaded.runtime
-        """The device."""
         self.workspace_bytes = loaded.executable.workspace_bytes
-        """Scratch memory of one call, which `workspace` may give; 0 where it needs none."""
+        """Bytes of scratch memory of one call, which `workspace` may provide; 0 if it needs none."""
         self._signature = loaded.signature
         self.asked = self._signature.asked
-        """Names of the arrays that a call gives, in order."""
+        """Names of the arrays that a call passes, in order."""
         self._any = AnyCalls(self._signature, self.runtime)
         self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
-        """Quick calls by the type of the first array; one without any is not asked again. Empty in a forked child, as
-        long as a check is pending."""
+        """Fast call paths by type of the first array; None for a type that has none. Empty in a forked child, and while
+        a check is pending.
+        """
         self._launches = loaded.launches
         self._pending: PendingCheck | None = None
 
@@ -96,21 +96,22 @@ class Plan:
                 unless the problem has them; for `Fft` the signal, or the spectrum for an inverse transform. On a GPU
                 anything with `__cuda_array_interface__` or `__dlpack__`; on the host NumPy arrays and CPU tensors of
                 PyTorch. Shapes, dtypes and strides must be exactly the problem's: C-contiguous unless it has a pitch.
-                A conjugated or negated view of PyTorch's is copied first. Give the weights of a filter as a NumPy
-                array: they are kernel parameters, and a device array must be copied back first. Those of more than
-                32 KB are read from memory: give them on the device, or anywhere else to have each contents copied once.
+                A conjugated or negated view of PyTorch's is copied first. Pass the weights of a filter as a NumPy
+                array:
+                they are kernel parameters, and a device array must be copied back first. Weights of more than 32 KB are
+                read from memory: pass them on the device; anywhere else, each new content is copied there once.
             out: array to write to, which may not overlap an input; None for a new array of the first input's library.
-                Where the problem has several results, a tuple of as many.
+                If the problem has several results, a tuple of as many.
             stream: CUDA stream to launch on (an integer handle, or a stream of CuPy, PyTorch or PyCUDA); None for the
                 caller's current stream.
-            workspace: uint8 array of `workspace_bytes` bytes, at a multiple of 256, for the program's scratch memory;
-                no call that overlaps this one may be given it too. None for memory of the plan's own, one a stream.
+            workspace: uint8 array of `workspace_bytes` bytes, aligned to 256, for the program's scratch memory. Calls
+                that overlap must not share it. None for the plan's own memory, one per stream.
 
         Returns:
             `out`, or the new array, of shape `problem.output.shape`.
 
         Raises:
-            BadArgument: an array that does not fit, is on another device, or requires a gradient; it is named.
+            BadArgument: an array does not fit, is on another device, or requires a gradient; the message names it.
             DeviceError: the plan is of a GPU that was opened before this process was forked, or the host device had to
                 stop a kernel.
         """
@@ -119,26 +120,26 @@ class Plan:
         return self._call_with_care(inputs, out, stream, workspace) if target is None else target
 
     def call_on(self, scratch: Allocation, *inputs: Any) -> Any:
-        """As a call, with scratch memory that is known to be apart from all of its arrays, and free on its stream:
-        a `workspace` is looked at with care at each call.
+        """Calls the plan with scratch memory that is known not to overlap any of its arrays and to be free on the
+        stream. A call with `workspace` checks that each time.
         """
         quick = self._quick.get(type(inputs[0]))
         target = quick(inputs, None, None, scratch) if quick is not None else None
         return self._call_with_care(inputs, None, None, scratch) if target is None else target
 
     def hold(self, **inputs: Any) -> Plan:
-        """This plan with some of its inputs given for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
+        """Binds some inputs for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
 
-        What the program makes of them alone, such as their spectra, is made now and kept, in memory of the new plan's
-        own; without such a part every call is given the same arrays. Changing an array afterwards may or may not change
-        results.
+        Steps of the program that depend on these inputs alone, such as transforming weights to spectra, run now, and
+        their results are kept in memory of the new plan. A program without such steps gets the same arrays in every
+        call. Changing a bound array afterwards may or may not change results.
 
         Args:
             inputs: arrays by the names of the problem's inputs, as in a call.
 
         Raises:
-            BadArgument: no input, all of them, a name that is none, or an array that does not fit.
-            OutOfMemory: what is kept does not fit.
+            BadArgument: no input or every input is bound, a name is unknown, or an array does not fit.
+            OutOfMemory: the kept results do not fit.
         """
         if not inputs or not set(inputs) < set(self.asked):
             told = f"some of its inputs {', '.join(self.asked)} by name, and not all"
@@ -146,11 +147,11 @@ class Plan:
         return _holding(self, inputs)
 
     def check_first_call(self, pending: PendingCheck) -> None:
-        """Has the next call outside of a graph's capture checked."""
+        """Makes the plan check its next call that is not under graph capture."""
         self.verified, self._pending = PENDING, pending
 
     def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
-        """A call of a kind that was not seen before in this process, or with anything unusual."""
+        """Runs a call of a kind not seen before in this process, or one with unusual arguments."""
         if self._pending is not None:
             return self._call_and_check(self._pending, inputs, out, stream, workspace)
         call = self._launched(inputs, out, stream, workspace)
@@ -171,8 +172,8 @@ class Plan:
     def _call_and_check(
         self, pending: PendingCheck, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any
     ) -> Any:
-        """A call whose results are looked at; where they are wrong, another program takes this one's place and does
-        the call again.
+        """Runs a call and checks its results. If they are wrong, another program takes this one's place and repeats the
+        call.
         """
         with pending.lock:
             if self._pending is pending:
@@ -184,34 +185,34 @@ class Plan:
                     self.verified, self._pending = outcome.verified, outcome.pending
                     return call.target
                 vars(self).update(vars(outcome.other))
-                out, workspace = call.target, None  # scratch memory was of the other program's size
+                out, workspace = call.target, None  # the scratch memory had the size that the other program needs
         return self._call_with_care(inputs, out, stream, workspace)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the check of a call."""
+    """Outcome of the check of a call."""
 
     verified: Verification
     pending: PendingCheck | None = None
-    """The check of the next call, where this one said nothing."""
+    """Check for the next call, if this one allowed no check."""
     other: Plan | None = None
-    """What takes the place of a plan whose results are wrong."""
+    """Replacement for a plan whose results are wrong."""
 
 
 class PendingCheck(Protocol):
-    """A check of a plan's first call."""
+    """Check of a plan's first call."""
 
     lock: ForkLock
-    """Calls wait for each other as long as it is pending."""
+    """Lock that serialises calls while the check is pending."""
 
     def settle(self, plan: Plan, call: ReadCall) -> Outcome:
-        """Looks at what a call has computed, and waits for it. Raises WrongResult where no program is right."""
+        """Checks the result of a call, and waits for it. Raises WrongResult if no program is right."""
         ...
 
 
 def _holding(plan: Plan, given: Mapping[str, Any]) -> Plan:
-    """A whole plan with some inputs given for all calls: as many as possible of them are done with now."""
+    """A plan with some inputs bound for all calls; steps that depend on as many of them as possible run now."""
     for count in range(len(given), 0, -1):
         for names in itertools.combinations(given, count):
             if (parts := held(plan.match.program, names)) is not None:
@@ -221,12 +222,12 @@ def _holding(plan: Plan, given: Mapping[str, Any]) -> Plan:
 
 
 class _Remembering(Plan):
-    """Gives arrays with each call: the program makes nothing of them alone.
+    """Plan that passes the bound arrays with each call, because no step of the program depends on them alone.
 
     Args:
-        whole: the plan that holds nothing.
-        given: all inputs that are held.
-        inner: the plan that is called, which may have done with some of them.
+        whole: plan without bound inputs.
+        given: all bound inputs.
+        inner: plan that is called; it may have prepared some of them.
     """
 
     def __init__(self, whole: Plan, given: Mapping[str, Any], inner: Plan) -> None:
@@ -251,12 +252,12 @@ class _Remembering(Plan):
 
     def hold(self, **inputs: Any) -> Plan:
         if not inputs or not set(inputs) < set(self.asked):
-            return super().hold(**inputs)  # which refuses it
+            return super().hold(**inputs)  # it raises BadArgument
         return _holding(self._whole, {**self._given, **inputs})
 
 
 class _Prepared(Plan):
-    """Has done the steps that depend on the held inputs alone, and does the others in each call."""
+    """Plan with prepacked inputs: it has run the steps that depend on them alone, and runs the others in each call."""
 
     def __init__(self, plan: Plan, given: Mapping[str, Any], parts: Held) -> None:
         runtime, problem = plan.runtime, plan.problem
@@ -277,12 +278,12 @@ class _Prepared(Plan):
 
     def hold(self, **inputs: Any) -> Plan:
         if not inputs or not set(inputs) < set(self.asked):
-            return super().hold(**inputs)  # which refuses it
+            return super().hold(**inputs)  # it raises BadArgument
         return _holding(self._whole, {**self._given, **inputs})
 
 
 def _make(plan: Plan, given: Mapping[str, Any], parts: Held, kept: Kept) -> None:
-    """Does the steps of the held inputs, and waits for them: calls may come on any stream."""
+    """Runs the steps of the bound inputs and waits for them, because calls may come on any stream."""
     runtime = plan.runtime
     signature = Signature.of_inputs(plan.problem, parts.first, given)
     executable = Executable.load(runtime, parts.first, plan.binaries)

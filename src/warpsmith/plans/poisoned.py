@@ -1,4 +1,4 @@
-"""Programs that no look-up answers with: what gave wrong results here, and what stores say has done harm."""
+"""Programs that no look-up returns: those that gave wrong results here, and those that stores mark as harmful."""
 
 from __future__ import annotations
 
@@ -14,26 +14,24 @@ from warpsmith.store.record import Failure, FailureKind
 
 
 class WrongProgram(UserWarning):
-    """A program that nobody had tuned gave wrong results when it was first used; another one takes its place."""
+    """An untuned program gave wrong results at its first use; another one takes its place."""
 
 
 class WrongHere:
-    """The programs that gave wrong results in this process, also where no store can be written."""
+    """Programs that gave wrong results in this process, remembered even if no store can be written."""
 
     def __init__(self) -> None:
         self._messages: dict[tuple[str, str], str] = {}
 
     def of(self, device: Device) -> dict[str, str]:
-        """Reasons by fingerprint, in the order in which it was found."""
+        """Reasons by fingerprint, in the order in which they were found."""
         here = device.key()
         return {program: told for (key, program), told in self._messages.copy().items() if key == here}
 
     def add(self, device: Device, fingerprint: str, message: str) -> None:
-        """Notes a program."""
         self._messages[device.key(), fingerprint] = message
 
     def forget(self) -> None:
-        """Lets go of all of them."""
         self._messages.clear()
 
 
@@ -41,19 +39,19 @@ WRONG_HERE = WrongHere()
 
 
 def refuse(program: Program, problem: Problem, device: Device, message: str, store: str | None) -> None:
-    """Has no look-up answer with a program on this device any more, and warns of it.
+    """Excludes a program from all look-ups on this device, and warns about it.
 
     Args:
-        program: what gave wrong results.
-        problem: for which.
-        device: where.
-        message: how many, and how far off.
-        store: as the user named it; where it cannot be written, this process alone remembers.
+        program: program that gave wrong results.
+        problem: problem that it ran for.
+        device: device that it ran on.
+        message: number of wrong results, and the worst one.
+        store: store as the user named it; if it cannot be written, only this process remembers the program.
     """
     told = f"{program.family} {program.config.key()} gave wrong results for {problem.key()}: {message}"
     WRONG_HERE.add(device, program.fingerprint, told)
     warnings.warn(f"{told}; another program takes its place", WrongProgram, stacklevel=2)
-    # Without the extra `tune` no store can be written.
+    # Without the extra `tune`, no store can be written.
     with contextlib.suppress(ImportError, StoreError, OSError):
         from warpsmith.store.poison import Started
         from warpsmith.store.store import Store

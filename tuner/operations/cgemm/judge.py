@@ -1,4 +1,4 @@
-"""The judge of batched complex matrix products."""
+"""Judge of batched complex matrix products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warpsmith.tuner.operations.reference import Operands, Reference, References
 
 
 class CgemmJudge(Judge[Cgemm]):
-    """NumPy's products in float64; cuBLAS through PyTorch, and PyTorch on the host."""
+    """Compares with NumPy's float64 products; peers are cuBLAS through PyTorch, and PyTorch on the host."""
 
     def inputs(self, problem: Cgemm, generator: np.random.Generator) -> Operands:
         return {
@@ -38,7 +38,7 @@ class CgemmJudge(Judge[Cgemm]):
         return stress_slack(problem)
 
     def terms(self, problem: Cgemm) -> int:
-        """Four of real numbers for each complex one."""
+        """Real terms of one result: four for each complex term."""
         return 4 * problem.k
 
     def references(self, problem: Cgemm, operands: Operands) -> References:

@@ -1,4 +1,4 @@
-"""Float64 products by NumPy, and how large an error of each result may look."""
+"""Float64 matrix products by NumPy, with the scale of each result's error."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from warpsmith.tuner.operations.reference import Operands
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside, threads
 
 _WIDE = 16
-"""Bytes of a complex number of float64s."""
+"""Bytes of a complex128 number."""
 
 _ROWS = 512
-"""Of a product that a thread makes: NumPy's own threads are switched off beside ours."""
+"""Rows of a product that one thread computes at once; NumPy's own threads are off while ours run."""
 
 
 def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The results and what their errors are measured against, as real numbers: real and imaginary parts lie side by
-    side, in one dimension more. Both parts of a result are measured against its sum of |a| |b|, or twice the root mean
-    square of the real numbers of its matrix, or its row, where that is larger and the problem's accuracy allows it.
+    """The results and the scales of their errors, as real numbers: real and imaginary parts are side by side in an
+    additional dimension.
+
+    The scale of both parts is the sum of |a| |b|. If the problem's accuracy allows it, the scale is at least twice the
+    root mean square of the real numbers of the result's matrix or row.
     """
     room = room_beside(2 * problem.output.size)
     expected = np.empty(problem.output.shape, np.complex128)
@@ -30,7 +32,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
     tiles = [(top, left) for top in range(0, problem.m, rows) for left in range(0, problem.n, columns)]
 
     def strip(numbers: slice) -> None:
-        # All of several matrices, or a tile of one.
+        # Each call handles all of several matrices, or one tile of a matrix.
         if len(tiles) == 1:
             _multiply(problem, operands, expected, scale, numbers, slice(None), slice(None))
             return
@@ -41,7 +43,7 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
 
     largest = max(operand.size for operand in problem.operands) // problem.batch
     for_each_strip(problem.batch * len(tiles), STRIP_BYTES if len(tiles) > 1 else _WIDE * largest, strip)
-    if problem.accuracy is not Accuracy.ELEMENTWISE:  # of whole matrices or rows, and so once all of them are there
+    if problem.accuracy is not Accuracy.ELEMENTWISE:  # needs whole matrices or rows
         axes = (1,) if problem.accuracy is Accuracy.ROWWISE else (0, 1)
         for matrix, terms in zip(expected.view(np.float64).reshape(scale.shape), scale, strict=True):
             squares = np.square(matrix).mean(axis=(*axes, 2), keepdims=True)
@@ -50,12 +52,13 @@ def reference(problem: Cgemm, operands: Operands) -> tuple[NDArray[np.float64], 
 
 
 def _tile(problem: Cgemm, room: int) -> tuple[int, int]:
-    """Rows and columns of a product that a thread makes at once."""
+    """Rows and columns of a product that a thread computes at once."""
     rows = min(problem.m, _ROWS)
-    # Both factors and the product exist as complex numbers, and as magnitudes of half the size, made by way of a copy.
+    # Both factors and the product exist as complex numbers, and as magnitudes of half the size, computed through a
+    # copy.
     most = room // threads() // (2 * _WIDE)
     columns = max(1, (most - rows * problem.k) // (problem.k + rows))
-    while columns < 64 < rows:  # where rows take most of it
+    while columns < 64 < rows:  # if the rows take most of the memory
         rows //= 2
         columns = max(1, (most - rows * problem.k) // (problem.k + rows))
     return rows, min(problem.n, columns)
@@ -70,7 +73,7 @@ def _multiply(
     rows: slice,
     columns: slice,
 ) -> None:
-    """Makes some rows and columns of some matrices."""
+    """Computes some rows and columns of some matrices."""
     a, b = operands["a"][matrices], operands["b"][matrices]
     a = turned(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
     b = turned(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
@@ -80,7 +83,7 @@ def _multiply(
 
 
 def turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
-    """Matrices as they are multiplied, (..., rows, columns)."""
+    """The matrices after their operation (none, transpose, conjugate transpose), as (..., rows, columns)."""
     wide = matrices.astype(np.complex128)
     if op is Op.N:
         return wide

@@ -1,4 +1,4 @@
-"""cuBLAS's products through PyTorch on a GPU, and PyTorch's own on the host: complex64 throughout."""
+"""Complex64 matrix products of cuBLAS through PyTorch on a GPU, and of PyTorch on the host."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
 def makers(
     problem: Cgemm, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1
 ) -> tuple[PeerMaker, ...]:
-    """The libraries for a problem on this kind of device, each with `sets` sets of buffers."""
+    """Libraries for a problem on this kind of device, each with `sets` sets of buffers."""
     name = "PyTorch on the CPU" if kind is DeviceKind.HOST else "cuBLAS through PyTorch"
     return (PeerMaker(name, ("torch",), lambda: torch_peer(problem, operands, kind, sets)),)
 
 
 def torch_peer(problem: Cgemm, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1) -> Peer:
-    """`torch.bmm` in float32 arithmetic, TF32 off, on views that transpose and conjugate: cuBLAS takes them as they
-    are, by its own ops.
+    """Peer that runs `torch.bmm` in float32 arithmetic, TF32 off, on transposed and conjugated views.
+
+    cuBLAS takes these views as they are, by its own transpose operations.
 
     Args:
-        problem: what is computed.
+        problem: problem to compute.
         operands: the problem's inputs.
-        kind: of the device.
-        sets: of buffers.
+        kind: kind of the device.
+        sets: number of buffer sets.
 
-    Raises Unavailable where PyTorch finds no GPU for a problem on one.
+    Raises:
+        Unavailable: PyTorch finds no GPU for a problem on one.
     """
     on_gpu = kind is DeviceKind.CUDA
     torch = importlib.import_module("torch")
@@ -62,7 +64,7 @@ def torch_peer(problem: Cgemm, operands: Mapping[str, NDArray[Any]], kind: Devic
 
 
 def _view(op: Op) -> Callable[[Any], Any]:
-    """What makes PyTorch see matrices as they are multiplied; no element moves."""
+    """Function that makes PyTorch see matrices after their operation, without moving an element."""
     views: dict[Op, Callable[[Any], Any]] = {
         Op.N: lambda tensor: tensor,
         Op.T: lambda tensor: tensor.mT,

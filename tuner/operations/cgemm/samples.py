@@ -11,7 +11,7 @@ from warpsmith.tuner.operations.reference import Operands, Samples
 
 
 def samples(problem: Cgemm, operands: Operands, indices: NDArray[np.int64]) -> Samples:
-    """The real numbers of these numbers, real and imaginary parts side by side."""
+    """Results with these indices of real numbers, with real and imaginary parts side by side."""
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (*problem.output.shape, 2)), strict=True)):
         product, row, column, part = map(int, place)

@@ -1,1 +1,1 @@
-"""Convolution layers: float64 references of the three passes, and PyTorch's, which are cuDNN's on a GPU."""
+"""Convolution layers: float64 references of the three passes, and PyTorch as the peer, which is cuDNN on a GPU."""

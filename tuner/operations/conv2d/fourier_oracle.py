@@ -1,8 +1,7 @@
-"""Large layers in float64 by NumPy's Fourier transforms, where sums over taps would take minutes.
+"""Float64 references of large layers by NumPy's Fourier transforms, where sums over taps would take minutes.
 
-Tiles of padded images are transformed and nothing wraps around, unlike in the kernels that are judged by it. Errors
-are some 1e-16 of the whole result's root mean square: good for a scale that is at least as large as that, and for no
-other.
+Tiles of padded images are transformed and nothing wraps around, unlike in the kernels under test. Errors are some 1e-16
+of the whole result's root mean square, so the scale must be at least as large as that.
 
 Source: the correlation and the convolution theorem.
 """
@@ -29,40 +28,41 @@ Values = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
 
 _LARGE = 1 << 31
-"""Multiply-adds over taps from which on this is quicker: those take about two seconds on 16 cores."""
+"""Multiply-adds over taps above which this way is faster: direct sums of so many take about two seconds on 16 cores."""
 _TOGETHER = 4
-"""Tiles of one product of matrices, for which the spectra of all filters are read once."""
+"""Tiles per matrix product, for which the spectra of all filters are read once."""
 _LEAST = 64
-"""Points of a tile along an axis, where the image has as many: spectra of whole planes of 512x512 and their products
-took 34 GB for 128 by 128 channels, those of tiles of 64x64 take 0.6."""
+"""Least points of a tile along an axis, if the image has as many. Spectra of whole planes of 512x512 and their products
+took 34 GB for 128 by 128 channels; those of 64x64 tiles take 0.6 GB.
+"""
 
 
 def is_by_transforms(problem: Conv2d) -> bool:
-    """Whether the reference of a problem is made here."""
+    """True if the reference of a problem is computed here."""
     taps = math.prod(problem.weight[2:])
     is_plain = problem.stride == problem.dilation == (1, 1) and problem.groups == 1
     return is_plain and problem.accuracy is Accuracy.NORMWISE and taps > 1 and problem.flops // 2 > _LARGE
 
 
 def by_transforms(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
-    """The result of a pass, with `of` applied to all inputs, in at most `room` bytes beside it."""
+    """Result of a pass, with `of` applied to all inputs, using at most `room` bytes of scratch memory."""
     work = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
     return work(problem, operands, of, room)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Tiles:
-    """Windows of padded images that are transformed one by one, and what is right of their correlations.
+    """Windows of padded images that are transformed one by one, and the valid part of their correlations.
 
-    A window of `size` pixels gives `step` results along each axis: those before the filter wraps around its end.
+    A window of `size` pixels gives `step` results along each axis; the others wrap around the window's end.
     """
 
     size: tuple[int, int]
     step: tuple[int, int]
     places: tuple[NDArray[np.int64], NDArray[np.int64]]
-    """The row, and the column, of the image that stands at each place of the padded one; -1 for zeros."""
+    """Row and column index of the image at each position of the padded image; -1 for zero padding."""
     results: tuple[int, int]
-    """Rows and columns of a result's plane."""
+    """Rows and columns of a result plane."""
 
     @classmethod
     def of(cls, places: tuple[NDArray[np.int64], NDArray[np.int64]], taps: tuple[int, int]) -> _Tiles:
@@ -78,30 +78,30 @@ class _Tiles:
         return self.size[0] * (self.size[1] // 2 + 1)
 
     def corners(self, images: int) -> list[tuple[int, int, int]]:
-        """Image, and first row and column of the results, of each tile."""
+        """Image index, first row and first column of the results of each tile."""
         rows, columns = (range(0, count, step) for count, step in zip(self.results, self.step, strict=True))
         return list(itertools.product(range(images), rows, columns))
 
     def window(self, images: NDArray[Any], corner: tuple[int, int, int], of: Numbers) -> Values:
-        """(channels, rows, columns)."""
+        """Pixels of a tile's window, (channels, rows, columns)."""
         image, top, left = corner
         rows, columns = self.places[0][top : top + self.size[0]], self.places[1][left : left + self.size[1]]
         return window(images[image], rows, columns, of)
 
     def part(self, corner: tuple[int, int, int]) -> tuple[slice, slice]:
-        """Rows and columns of the results that a tile gives."""
+        """Rows and columns of the results that a tile covers."""
         _, top, left = corner
         return slice(top, min(top + self.step[0], self.results[0])), slice(
             left, min(left + self.step[1], self.results[1])
         )
 
     def spectra(self, planes: list[Values]) -> Spectra:
-        """(frequencies, planes, channels) of planes (channels, rows, columns), with zeros behind what they have."""
+        """Spectra (frequencies, planes, channels) of planes (channels, rows, columns), zero-padded to `size`."""
         found = [np.fft.rfft2(plane, s=self.size).reshape(len(plane), -1) for plane in planes]
         return np.ascontiguousarray(np.moveaxis(np.stack(found), -1, 0))
 
     def planes(self, spectra: Spectra) -> Values:
-        """The way back, (planes, channels, rows, columns)."""
+        """Inverse transforms of spectra, (planes, channels, rows, columns)."""
         half = (self.size[0], self.size[1] // 2 + 1)
         found = np.moveaxis(spectra, 0, -1).reshape(*spectra.shape[1:], *half)
         return np.fft.irfft2(found, s=self.size)
@@ -119,7 +119,9 @@ def _fprop(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
 
 
 def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
-    """The gradient of padded images is the correlation of dy, with zeros around it, with the filters turned round."""
+    """Computes the padded image's gradient as the correlation of zero-padded dy with the rotated filters, and folds
+    it.
+    """
     result = np.empty(problem.output.shape)
     turned = operands["w"][..., ::-1, ::-1].swapaxes(0, 1)
     rows, columns = (
@@ -147,7 +149,7 @@ def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
     rows, columns = problem.weight[2:]
     tiles = _Tiles.of((standing(problem, 0), standing(problem, 1)), (rows, columns))
     corners, lock = tiles.corners(len(x)), threading.Lock()
-    # A sum, and a product of each thread.
+    # The room holds the sum and one product per thread.
     for filters in _blocks(problem.weight[0], problem.weight[1], tiles, room // (1 + threads())):
         total = np.zeros((tiles.frequencies, filters.stop - filters.start, problem.weight[1]), np.complex128)
 
@@ -167,9 +169,10 @@ def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
 
 
 def _blocks(outputs: int, inputs: int, tiles: _Tiles, room: int, beside: int = 0) -> list[slice]:
-    """Channels of the result whose spectra are made together, with `beside` bytes more each: as many as fit, but one.
+    """Blocks of result channels whose spectra are computed together, as many as fit but at least one.
 
-    Half of the room is for those spectra, made by way of others as large, the other half for the threads' windows.
+    Each channel takes `beside` bytes in addition. Half of the room holds these spectra, which need a temporary of equal
+    size; the other half holds the threads' windows.
     """
     each = 3 * 16 * tiles.frequencies * inputs + beside
     count = max(1, min(outputs, room // 2 // each))
@@ -178,7 +181,9 @@ def _blocks(outputs: int, inputs: int, tiles: _Tiles, room: int, beside: int = 0
 
 def _correlate(images: NDArray[Any], weights: Values, tiles: _Tiles, of: Numbers, target: Values, room: int) -> None:
     """Writes the correlation of padded images (images, channels, rows, columns) with filters (outputs, channels, taps)
-    to `target` (images, outputs, rows, columns), some tiles at a time on as many cores as have room.
+    to `target` (images, outputs, rows, columns).
+
+    It handles some tiles at a time, on as many cores as have room.
     """
     factors = tiles.spectra([*weights]).conj().swapaxes(1, 2)  # (frequencies, channels, outputs)
     corners = tiles.corners(len(images))

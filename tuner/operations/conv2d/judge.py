@@ -1,4 +1,4 @@
-"""The judge of convolution layers."""
+"""Judge of convolution layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from warpsmith.tuner.operations.reference import Operands, Reference, References
 
 
 class Conv2dJudge(Judge[Conv2d]):
-    """Sums over taps of matrix products in float64; cuDNN through PyTorch, and PyTorch on the host."""
+    """Compares with float64 sums over taps of matrix products; peers are cuDNN through PyTorch, and PyTorch on the
+    host.
+    """
 
     def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
         return {each.name: drawn(each.shape, numpy_dtype(each.dtype), generator, deviates) for each in problem.inputs}

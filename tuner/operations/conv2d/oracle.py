@@ -1,9 +1,9 @@
-"""Float64 references of `conv2d`: NumPy alone, nothing shared with the generator.
+"""Float64 references of `conv2d` by NumPy alone; nothing is shared with the generator.
 
-Each pass is a sum over taps: for a tap (r, s) the pixels that it meets are a strided slice of the padded image, and
-what they contribute is a product of matrices, channels by filters. fprop adds these products up, dgrad adds them to the
-slice that they come from, wgrad takes them for the tap's weights. Both the sum and the sum of |terms| are made in this
-way. Large layers whose errors are told relative to the whole result are transformed instead (`fourier_oracle.py`).
+Each pass is a sum over taps. The pixels that a tap (r, s) reads are a strided slice of the padded image, and their
+contribution is a matrix product of channels by filters. fprop adds these products up, dgrad adds them to the slice that
+they come from, wgrad takes them for the tap's weights. Both the sum and the sum of |terms| are computed this way. Large
+layers whose errors are relative to the whole result use transforms instead (`fourier_oracle.py`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_
 
 Values = NDArray[np.float64]
 _PRODUCT_SIZE = 1 << 18
-"""Multiply-adds of one product: OpenBLAS spreads larger ones over threads of its own, beside those that are here."""
+"""Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
 _STRIP_BYTES = 64 << 20
-"""Memory that a thread works with, at the most."""
+"""Largest number of bytes of scratch memory per thread."""
 _LEAST_WIDTH = 64
-"""Columns of one product at the least: narrower ones are slow, whatever threads they take."""
+"""Least number of columns of one product: narrower ones are slow on any number of threads."""
 
 
 def terms(problem: Conv2d) -> int:
-    """Terms of one result that the oracle adds up, at the most."""
+    """Largest number of terms of one result that the oracle adds up."""
     filters, channels, rows, columns = problem.weight
     match problem.pass_:
         case Pass.FPROP:
@@ -46,7 +46,7 @@ def terms(problem: Conv2d) -> int:
 
 
 def smaller(problem: Conv2d) -> Conv2d:
-    """A problem of a few elements of the same kind, for which libraries load and compile what they need."""
+    """A problem of the same kind with only a few elements, for which libraries load and compile what they need."""
     rows, columns = (
         min(size, max((taps - 1) * dilation + 4 * stride, max(pads) + 1))
         for size, taps, dilation, stride, pads in zip(
@@ -57,16 +57,17 @@ def smaller(problem: Conv2d) -> Conv2d:
 
 
 def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
-    """The float64 result, and for each element what its error is relative to: the sum of its |terms|, the bias among
-    them, or twice the root mean square of its image's results, of a gradient of weights of all, where that is larger
-    and the problem's accuracy allows it.
+    """The float64 result, and the scale of each element's error.
 
-    The scale of an image whose results are not all finite is NaN: nothing is asked of them. A ReLU
-    moves no result further from another than their sums are, so that errors of its sum bound those of its result.
+    The scale is the sum of the element's |terms|, including the bias. If the problem's accuracy allows it, the scale is
+    at least twice the root mean square of the image's results, or of the whole weight gradient.
+
+    The scale of an image whose results are not all finite is NaN, so these results are not checked. A ReLU never
+    increases the difference of two values, so a bound for the sums is also one for the results.
 
     Args:
-        problem: of any pass.
-        operands: the inputs by name, of the shapes that the problem gives them.
+        problem: a problem of any pass.
+        operands: the inputs by name, in the problem's shapes.
     """
     compute = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
     if is_by_transforms(problem):
@@ -81,8 +82,8 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
 
 
 def _root_mean_squares(problem: Conv2d, results: Values) -> Values:
-    """The root mean square of each image's results, (images, 1, 1, 1), or that of all weights' gradients; NaN where not
-    all are finite.
+    """Root mean square of each image's results, (images, 1, 1, 1), or of the whole weight gradient; NaN if they are not
+    all finite.
     """
     rows = results.reshape(1 if problem.pass_ is Pass.WGRAD else len(results), -1)
     squares = np.array([float(np.vdot(row, row)) / row.size for row in rows])
@@ -156,10 +157,10 @@ def _wgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
 
 
 def _each_strip_of_rows(problem: Conv2d, work: Callable[[int, slice], None], room: int) -> None:
-    """Rows of y of one image after the other, on many cores, that take no more than `room` bytes together."""
+    """Calls `work` on strips of rows of y, image by image on many cores, using at most `room` bytes in all."""
     rows, columns = problem.output_size
     beside = (problem.weight[2] - 1) * problem.dilation[0]
-    # A window, its copy as values or magnitudes, and that of a tap's pixels; dy or y, and a product.
+    # Bytes of a window, of its copy as values or magnitudes, and of a tap's pixels; of dy or y, and of a product.
     row_bytes = 8 * (
         3 * problem.input[1] * problem.stride[0] * problem.padded_size[1] + 3 * problem.weight[0] * columns
     )
@@ -176,8 +177,10 @@ def _each_strip_of_rows(problem: Conv2d, work: Callable[[int, slice], None], roo
 
 
 def _each_block_of_channels(problem: Conv2d, work: Callable[[int, slice, slice], None], room: int) -> None:
-    """Channels of x of one image after the other, on many cores, likewise: several groups, or some of a group."""
-    # A padded plane and its gradients folded, and a tap's pixels twice.
+    """Calls `work` on blocks of channels of x, image by image on many cores: several groups, or some channels of a
+    group.
+    """
+    # Bytes of a padded plane with its folded gradients, and twice a tap's pixels.
     channel_bytes = 8 * (3 * math.prod(problem.padded_size) + 2 * math.prod(problem.output_size))
     most = max(1, min(_STRIP_BYTES, room // threads()) // channel_bytes)
     channels, groups = min(problem.weight[1], most), min(problem.groups, max(1, most // problem.weight[1]))
@@ -196,9 +199,7 @@ def _each_block_of_channels(problem: Conv2d, work: Callable[[int, slice, slice],
 
 
 def _taps(problem: Conv2d, rows: int) -> Iterator[tuple[int, int, tuple[Any, slice, slice]]]:
-    """Row and column of each tap, and the slice of the padded image that it meets: a pixel for each output of some
-    rows.
-    """
+    """Row and column of each tap, and the slice of the padded image that it reads for `rows` rows of outputs."""
     for r in range(problem.weight[2]):
         for s in range(problem.weight[3]):
             firsts = r * problem.dilation[0], s * problem.dilation[1]
@@ -210,7 +211,7 @@ def _taps(problem: Conv2d, rows: int) -> Iterator[tuple[int, int, tuple[Any, sli
 
 
 def _window(problem: Conv2d, image: NDArray[Any], part: slice, of: Numbers) -> Values:
-    """What some rows of y meet of one image of x with its padding, as (groups, channels, rows, columns)."""
+    """Pixels of one padded image of x that some rows of y read, as (groups, channels, rows, columns)."""
     first = part.start * problem.stride[0]
     last = (part.stop - 1) * problem.stride[0] + (problem.weight[2] - 1) * problem.dilation[0]
     rows = standing(problem, 0)[first : last + 1]
@@ -224,12 +225,12 @@ def _in_groups(problem: Conv2d, image: NDArray[Any]) -> NDArray[Any]:
 
 
 def _by_group(problem: Conv2d, weights: Values) -> Values:
-    """(groups, filters, channels, R, S)."""
+    """Weights as (groups, filters, channels, R, S)."""
     return weights.reshape(problem.groups, problem.weight[0] // problem.groups, *problem.weight[1:])
 
 
 def _add_product(weights: Values, pixels: NDArray[Any], target: Values, of: Numbers | None = None) -> None:
-    """Adds `weights @ of(pixels)`, a matrix a group, in products of _PRODUCT_SIZE."""
+    """Adds `weights @ of(pixels)`, one matrix per group, in products of _PRODUCT_SIZE."""
     _, rows, summed = weights.shape
     width = max(_LEAST_WIDTH, _PRODUCT_SIZE // (rows * summed))
     for start in range(0, pixels.shape[-1], width):

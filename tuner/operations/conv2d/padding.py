@@ -1,4 +1,4 @@
-"""Padding of images in NumPy, by its own modes, and the adjoint of it, which folds the gradient of padded images."""
+"""Padding of images by NumPy's own modes, and its adjoint, which folds the gradient of a padded image back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d import Conv2d, PaddingMode
 
 Values = NDArray[np.float64]
 Numbers = Callable[[NDArray[Any]], Values]
-"""What is added up of an operand's part: its values, or their magnitudes; a copy of it."""
+"""Function that maps an operand's part to a float64 copy of its values or of their magnitudes."""
 
 _MODES: dict[PaddingMode, Literal["constant", "reflect", "edge", "wrap"]] = {
     PaddingMode.ZEROS: "constant",
@@ -24,14 +24,14 @@ _MODES: dict[PaddingMode, Literal["constant", "reflect", "edge", "wrap"]] = {
 
 
 def standing(problem: Conv2d, axis: int) -> NDArray[np.int64]:
-    """The row, or the column, of x that stands at each place of the padded image; -1 for zeros."""
+    """Row or column index of x at each position of the padded image along `axis`; -1 for zero padding."""
     if problem.padding_mode is not PaddingMode.ZEROS:
         return sources(problem, axis)
     return np.pad(np.arange(problem.input[2 + axis]), problem.padding[axis], constant_values=-1)
 
 
 def window(images: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64], of: Numbers) -> Values:
-    """Some rows and columns of images (..., rows, columns), with `of` applied to them; zeros for those of number -1."""
+    """Selected rows and columns of images (..., rows, columns), mapped by `of`; zeros at index -1."""
     found = of(images[..., rows[:, None], columns[None, :]])
     found[..., rows < 0, :] = 0.0
     found[..., columns < 0] = 0.0
@@ -39,7 +39,7 @@ def window(images: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.in
 
 
 def folded(problem: Conv2d, gradients: Values) -> Values:
-    """The gradients of images (..., rows, columns) of x, from those of the padded ones."""
+    """Gradients of x, from those of the padded images (..., rows, columns)."""
     for axis in (0, 1):
         by_place = np.moveaxis(gradients, axis - 2, 0)
         before, size = problem.padding[axis][0], problem.input[2 + axis]
@@ -54,12 +54,12 @@ def folded(problem: Conv2d, gradients: Values) -> Values:
 
 
 def most_places(problem: Conv2d) -> int:
-    """At how many places of a padded image one pixel stands, at the most."""
+    """Largest number of positions of the padded image at which one pixel appears."""
     if problem.padding_mode is PaddingMode.ZEROS:
         return 1
     return math.prod(int(np.bincount(sources(problem, axis)).max()) for axis in (0, 1))
 
 
 def sources(problem: Conv2d, axis: int) -> NDArray[np.int64]:
-    """The row, or the column, that stands at each place."""
+    """Row or column index of x at each position along `axis`."""
     return np.pad(np.arange(problem.input[2 + axis]), problem.padding[axis], _MODES[problem.padding_mode])

@@ -1,4 +1,6 @@
-"""cuDNN's convolutions through PyTorch on a GPU, and PyTorch's own on the host: every pass, dtype and layout."""
+"""Convolution peers through PyTorch, for every pass, dtype and layout: cuDNN on a GPU, PyTorch's own kernels on the
+host.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,22 @@ from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_
 from warpsmith.tuner.operations.peer import Peer, PeerMaker
 
 TF32_TOLERANCE = 2e-3
-"""cuDNN's TF32 kernels may cut factors off after 10 bits, which moves a term by up to 2^-9 of itself."""
+"""Scaled error allowed for cuDNN's TF32 kernels: they may truncate factors to 10 bits, which moves a term by up to
+2^-9.
+"""
 HALF_TOLERANCES = {DType.FLOAT16: 2e-3, DType.BFLOAT16: 1.6e-2}
-"""Of libraries on data of 16 bits: kernels that add up in several passes, or by Winograd's method, round what lies
-between to 16 bits too."""
+"""Scaled errors allowed for libraries on 16-bit data: kernels that add up in several passes, or use Winograd's method,
+round intermediate values to 16 bits too.
+"""
 
 
 def makers(
     problem: Conv2d, operands: Mapping[str, NDArray[Any]], kind: DeviceKind, sets: int = 1
 ) -> tuple[PeerMaker, ...]:
-    """The libraries for a problem on this kind of device, each with `sets` sets of buffers.
+    """Libraries for a problem on this kind of device, each with `sets` sets of buffers.
 
-    cuDNN in both layouts, the problem's own first: either may be the faster, and a caller may have either. On the host
-    in the problem's alone.
+    On a GPU this is cuDNN in both layouts, the problem's own first: either may be faster, and a caller may have either.
+    On the host it is PyTorch in the problem's layout only.
     """
     name = "PyTorch on the CPU" if kind is DeviceKind.HOST else "cuDNN through PyTorch"
     own = problem.layout is ImageLayout.NHWC
@@ -53,24 +58,25 @@ def torch_peer(
     *,
     channels_last: bool | None = None,
 ) -> Peer:
-    """PyTorch's convolution: cuDNN with its own search on; on the host its CPU kernels.
+    """Peer that runs PyTorch's convolution: cuDNN with its benchmark search on, or PyTorch's CPU kernels on the host.
 
-    In the data's own type. Of float32 data in float32 arithmetic, TF32 off, where the problem asks for `ieee`; in TF32
-    where it asks for less: PyTorch has no other for them.
+    It computes in the data's own type. float32 data use float32 arithmetic with TF32 off if the problem's precision is
+    `ieee`, and TF32 otherwise, because PyTorch has no other one for them.
 
-    PyTorch pads each axis alike on both sides, with zeros. Where the sides differ, or pixels stand in the padding, it
-    pads in a step of its own, as its own layers do, and a gradient of the image goes back through that step: both are
-    part of what is timed.
+    PyTorch's convolution pads an axis equally on both sides, with zeros. If the sides differ, or the padding repeats
+    pixels, it pads in a separate step, as PyTorch's own layers do, and a gradient of the image goes back through that
+    step. Both are part of the timed work.
 
     Args:
-        problem: what is computed.
+        problem: problem to compute.
         operands: the problem's inputs.
-        kind: of the device.
-        sets: of buffers. PyTorch allocates each output anew: of as many as are kept the oldest is written next.
-        channels_last: lay images and weights out with the channels of a pixel side by side, as some of cuDNN's kernels
-            want them; the layout is made before, not by a run. None for the problem's own.
+        kind: kind of the device.
+        sets: number of buffer sets. PyTorch allocates each output anew and keeps `sets` of them, so that it reuses the
+            oldest.
+        channels_last: store images and weights channels-last, which some of cuDNN's kernels need; inputs are converted
+            beforehand, not in a run. None for the problem's own layout.
 
-    Raises Unavailable where PyTorch finds no GPU for a problem on one.
+    Raises Unavailable if PyTorch finds no GPU for a problem on one.
     """
     on_gpu = kind is DeviceKind.CUDA
     torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")
@@ -98,7 +104,7 @@ def torch_peer(
 
 @contextlib.contextmanager
 def _with_tf32(torch: Any) -> Iterator[None]:
-    """cuDNN with TF32 within; others that are timed beside it are not."""
+    """Turns cuDNN's TF32 on inside the block only, because other peers are timed without it."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = True
     try:
@@ -110,7 +116,7 @@ def _with_tf32(torch: Any) -> Iterator[None]:
 def _inputs(
     operands: Mapping[str, NDArray[Any]], torch: Any, sets: int, *, on_gpu: bool, channels_last: bool
 ) -> list[dict[str, Any]]:
-    """A number of copies on the device; those within it take a hundredth of the way to it."""
+    """Sets of inputs on the device. Copying a set within the device takes a hundredth of the time of an upload."""
     first = {
         name: _laid_out(tensor_of(array, torch, on_gpu=on_gpu), torch, channels_last=channels_last)
         for name, array in operands.items()
@@ -119,7 +125,7 @@ def _inputs(
 
 
 def array_of(tensor: Any, torch: Any) -> NDArray[Any]:
-    """A tensor's values. PyTorch gives NumPy no bfloat16: they go as the integers that their bits are."""
+    """Values of a tensor. PyTorch gives NumPy no bfloat16, so these pass as 16-bit integers."""
     if tensor.dtype is not torch.bfloat16:
         array: NDArray[Any] = tensor.cpu().numpy()
         return array
@@ -128,11 +134,11 @@ def array_of(tensor: Any, torch: Any) -> NDArray[Any]:
 
 
 _MODES = {PaddingMode.ZEROS: "constant"}
-"""Words of torch.nn.functional.pad that are not those of its layers."""
+"""Mode names of torch.nn.functional.pad that differ from those of PyTorch's layers."""
 
 
 def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
-    """The gradient of images from that of padded ones, by what PyTorch's autograd calls."""
+    """Gradient of the images from that of the padded ones, by the functions that PyTorch's autograd calls."""
     (above, below), (left, right) = problem.padding
     rows, columns = problem.input[2:]
     aten = {
@@ -142,7 +148,7 @@ def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
     if problem.padding_mode in aten:
         return aten[problem.padding_mode](padded, padded.new_empty(1).expand(problem.input), pads)
     inside = padded[..., above : above + rows, :]
-    if problem.padding_mode is PaddingMode.CIRCULAR:  # copies of slices, for which there is no function
+    if problem.padding_mode is PaddingMode.CIRCULAR:  # copied slices; no backward function
         inside = inside.clone()
         inside[..., rows - above :, :] += padded[..., :above, :]
         inside[..., :below, :] += padded[..., above + rows :, :]
@@ -154,7 +160,7 @@ def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
 
 
 def tensor_of(array: NDArray[Any], torch: Any, *, on_gpu: bool) -> Any:
-    """A copy on the device. PyTorch warns of arrays that may not be written to, and takes no bfloat16 from NumPy."""
+    """Copy of an array on the device. PyTorch warns about read-only arrays, and takes no bfloat16 from NumPy."""
     if array.dtype.name == DType.BFLOAT16.value:
         return tensor_of(array.view(np.int16), torch, on_gpu=on_gpu).view(torch.bfloat16)
     if on_gpu:
@@ -167,8 +173,8 @@ def _laid_out(tensor: Any, torch: Any, *, channels_last: bool) -> Any:
 
 
 def _placeholder(given: Any, shape: list[int], torch: Any, *, channels_last: bool) -> Any:
-    """Stands for the operand whose gradient is wanted: its shape, and in its layout, by which PyTorch chooses the
-    gradient's. Of one number where the layout is the usual one.
+    """Placeholder for the operand whose gradient is computed: its shape and layout decide the gradient's layout. In the
+    default layout it holds only one number.
     """
     if channels_last:
         return given.new_empty(shape).contiguous(memory_format=torch.channels_last)
@@ -176,7 +182,7 @@ def _placeholder(given: Any, shape: list[int], torch: Any, *, channels_last: boo
 
 
 def _computation(problem: Conv2d, torch: Any, *, channels_last: bool) -> Callable[[Mapping[str, Any]], Any]:
-    """What makes the result of the inputs."""
+    """Function that computes the result from the inputs."""
     kept: list[Any] = []
 
     def placeholder(given: Any, shape: list[int]) -> Any:

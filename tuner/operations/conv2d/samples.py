@@ -1,4 +1,4 @@
-"""Single results of `conv2d` in float64, each by a direct sum over its own terms: what a sample is checked against."""
+"""Single results of `conv2d` in float64, each by a direct sum over its own terms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from warpsmith.tuner.operations.conv2d.padding import standing, window
 from warpsmith.tuner.operations.reference import Operands, Samples
 
 Terms = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""The factors of one result's products, of one shape."""
+"""Factors of one result's products, two arrays of one shape."""
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def samples(problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
-    """The results of these numbers, in C order of the output's shape."""
+    """Results with these indices, in C order of the output's shape."""
     terms_of = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, problem.output.shape), strict=True)):
@@ -66,13 +66,13 @@ def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _pixels(problem: Conv2d, axis: int, at: int) -> NDArray[np.int64]:
-    """The rows, or the columns, of x that the taps of a result meet."""
+    """Rows or columns of x that the taps of a result read."""
     places = at * problem.stride[axis] + np.arange(problem.weight[2 + axis]) * problem.dilation[axis]
     return np.asarray(standing(problem, axis)[places])
 
 
 def _meetings(problem: Conv2d, axis: int, at: int) -> Pairs:
-    """The rows, or the columns, of y that a pixel of x contributes to, each with the tap that does."""
+    """Rows or columns of y that a pixel of x contributes to, each with the tap that it uses."""
     taps = np.arange(problem.weight[2 + axis])
     places = np.flatnonzero(standing(problem, axis) == at)
     steps = places[:, None] - taps[None, :] * problem.dilation[axis]

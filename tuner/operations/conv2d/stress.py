@@ -1,7 +1,8 @@
-"""Inputs of `conv2d` that are hard on rounding errors: magnitudes far apart side by side, cancellation, equal signs.
+"""Inputs of `conv2d` that are hard on rounding errors: very different magnitudes side by side, cancellation, equal
+signs.
 
-Normal deviates leave the terms of a sum alike, so that an error that is small against all of them looks small against
-each. The error bound is measured against each result's own terms: these inputs meet it too, within `stress_slack`.
+Normal deviates make all terms of a sum alike, so an error that is small against the whole sum looks small against each
+term. The error bound applies to each result's own terms, and on these inputs too, within `stress_slack`.
 """
 
 from __future__ import annotations
@@ -23,45 +24,51 @@ from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 
 _OCTAVES = 20
-"""Magnitudes of images are 2 to the power of minus so many up to so many."""
+"""Magnitudes of images range from 2^-20 to 2^20."""
 _HALF_OCTAVES = 5
-"""Of images of float16, whose sums of some thousand terms then stay below 65504 for the most part; what does not is
-infinite in the reference too."""
+"""Magnitudes of float16 images range from 2^-5 to 2^5, so that most sums of some thousand terms stay below 65504.
+Larger ones are infinite in the reference too.
+"""
 _WEIGHT_OCTAVES = 6
-"""Likewise of weights: a small pixel then meets a large weight beside a large pixel with a small weight."""
+"""Magnitudes of weights range from 2^-6 to 2^6: a small pixel with a large weight then stands beside a large pixel with
+a small weight.
+"""
 _REGION = (7, 13)
-"""Rows and columns of a region with a character of its own: odd, so that they lie anywhere in a thread's results."""
+"""Rows and columns of a region with its own kind of numbers; odd, so that regions begin at any position of a thread's
+results.
+"""
 _CHARACTERS = 5
 _DRAWN = (5, 67, 61, 127)
-"""Images, channels, rows and columns that are drawn; larger operands repeat them. No powers of two, so that they begin
-anywhere in a thread's results."""
+"""Images, channels, rows and columns that are drawn; larger operands repeat them. They are no powers of two, so that
+repeats begin at any position of a thread's results.
+"""
 _APART_OCTAVES = 20
-"""An image of a batch is 2 to this power, a million times, as large as the others."""
+"""Binary logarithm of the factor by which one image of a batch is larger than the others: a million."""
 _SLACK = 0.3
 _LEAST_PARTS = 64
-"""Parts in which the terms of a weight's gradient are added up: the threads of the smallest block."""
+"""Number of parts in which a kernel adds up the terms of a weight gradient: the threads of the smallest block."""
 _TRANSFORM_SLACK = 15.0
-"""How many times the bound a transform of planes may be off, whatever the number of terms; see `stress_slack`."""
+"""Factor on the error bound that a transform of planes may need, whatever the number of terms; see `stress_slack`."""
 
 
 def stress_slack(problem: Conv2d) -> float:
-    """How many times the error bound right kernels may be off on these inputs.
+    """Factor on the error bound that right kernels may need on these inputs.
 
-    Sums of equal signs round the same way again and again: in float32 one multiply-add after the other was off by
-    3.5e-7 of the sum of |terms| with 36 terms, by 1.5e-6 with 576, by 2.8e-6 with 4608, by 8.1e-6 with 25,600 and, of
-    72,576 sums that lie in one region of equal signs, by 2.95e-5 with 15,484: by up to 2.4e-7 times the root of their
-    number. A quarter more is allowed, where it is more than the bound of 1e-6. For wgrad the terms are those of a
+    Sums of equal signs round the same way again and again. In float32, one multiply-add after the other was off by
+    3.5e-7 of the sum of |terms| with 36 terms, by 1.5e-6 with 576, by 2.8e-6 with 4608, by 8.1e-6 with 25,600 and, for
+    72,576 sums inside one region of equal signs, by 2.95e-5 with 15,484. That is up to 2.4e-7 times the root of the
+    number of terms. A quarter more is allowed, if that exceeds the bound of 1e-6. For wgrad the terms are those of a
     thread's share: a single sum of all of them does not pass elementwise. Shares of 225 terms were off by 1.3e-7.
 
-    Where the bound is relative to an image's results, transforms may answer, and few terms do not help them. Their
-    errors are relative to the planes that they transform, 1.5e-7 to 1.8e-7 of a result in the L2 norm, and these inputs
-    make planes unlike each other: of depthwise layers the largest plane of an image may be most of its root mean
-    square. Of depthwise layers of 9, 25, 49 and 81 terms SciPy's float32 transforms, plane by plane, were off by up to
-    4.1e-6, 4.8e-6, 1.03e-5 and 2.3e-6 of the scale in 60 draws each, and by 9e-7 to 2e-6 in the median. Of deviates
-    they keep half of the bound. A gradient of weights adds up over all planes, of which one image's may be most: of 2x2
-    to 28x28 planes and 3x3 to 7x7 taps SciPy's were off by up to 6.7e-6 in 40 draws each.
+    If the bound is relative to an image's results, transforms are admitted, and few terms do not make them more
+    accurate. Their errors are relative to the planes that they transform: 1.5e-7 to 1.8e-7 of a result in the L2 norm.
+    These inputs have very different planes, and in a depthwise layer the largest plane of an image may dominate its
+    root mean square. For depthwise layers of 9, 25, 49 and 81 terms, SciPy's float32 transforms, plane by plane, were
+    off by up to 4.1e-6, 4.8e-6, 1.03e-5 and 2.3e-6 of the scale in 60 draws each, and by 9e-7 to 2e-6 in the median. On
+    normal deviates they keep half of the bound. A weight gradient adds up over all planes, and those of one image may
+    dominate: for 2x2 to 28x28 planes and 3x3 to 7x7 taps, SciPy's were off by up to 6.7e-6 in 40 draws each.
 
-    Where factors are rounded, all of that comes on top of the bound, which the rounding itself keeps.
+    If factors are rounded, all of this comes on top of the bound, which covers the rounding itself.
     """
     is_wgrad = problem.pass_ is Pass.WGRAD
     chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
@@ -72,13 +79,15 @@ def stress_slack(problem: Conv2d) -> float:
 
 
 def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Inputs by the operand's name, dense, rounded to the problem's element type. Of the images that a pass sums over
-    one is a million times as large as the others, and one holds a NaN and an infinity (`_set_apart`).
+    """Inputs by operand name, dense, rounded to the problem's element type.
 
-    Images and gradients have the same regions where both are given. If the largest of one met the largest of the other
-    at no distance that a gradient of weights keeps, its results would be small beside both, and the errors of a
-    transform, which are relative to both, would be large beside its results: of 16x16 planes and 7x7 taps, 10 times the
-    bound, by cuFFT and cuBLAS as well. Data do not do that but for a few images.
+    In fprop and dgrad, whose results belong to one image each, one image is a million times as large as the others and
+    one holds a NaN and an infinity (`_set_apart`).
+
+    Images and gradients have the same regions where both are given. Otherwise the largest values of one could meet
+    those of the other only at distances outside the filter. The weight gradient would then be small against both, and
+    the errors of a transform, which are relative to both, would be large against it: for 16x16 planes and 7x7 taps, 10
+    times the bound, with cuFFT and cuBLAS as well. Real data do not do that except for a few images.
     """
     # The first input is an image in every pass.
     regions = _Regions.drawn(_drawn_shape(problem.inputs[0]), octaves_of(problem.dtype), generator)
@@ -88,13 +97,16 @@ def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, 
     drawn = {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
     if problem.pass_ is not Pass.WGRAD:
         _set_apart(problem, drawn[problem.inputs[0].name], generator)
-    kind = numpy_dtype(problem.dtype)  # rounded before it is repeated, so that nothing large is there twice
+    kind = numpy_dtype(problem.dtype)  # rounded before it is repeated, so that no large array exists twice
     return {each.name: _repeated(drawn[each.name].astype(kind, copy=False), each.shape) for each in problem.inputs}
 
 
 def _set_apart(problem: Conv2d, images: NDArray[np.float32], generator: np.random.Generator) -> None:
-    """Makes one image of several large, unless float16 could not hold it, and spoils one: of two either. No kernel may
-    let the others feel it; nothing is asked of the spoilt one's results.
+    """Makes one of several images large, unless float16 cannot hold it, and puts a NaN and an infinity into another
+    one.
+
+    With two images it does one or the other. A kernel must not let the other images be affected. The results of the
+    spoilt image are not checked.
     """
     if len(images) < 2:
         return
@@ -109,7 +121,7 @@ def _set_apart(problem: Conv2d, images: NDArray[np.float32], generator: np.rando
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Regions:
-    """Of images: what they are like, one after the other down and across, image by image."""
+    """Kind and magnitude of numbers in each region of the images, numbered down and across, image by image."""
 
     down: int
     across: int
@@ -126,7 +138,7 @@ class _Regions:
         return cls(down, across, octaves, character, level)
 
     def numbers(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Of the region that each pixel of smaller images lies in, or of larger ones, which repeat them."""
+        """Region number of each pixel; larger images repeat the regions, smaller ones use a part."""
         images, _, rows, columns = shape
         image, row, column = np.ogrid[:images, :rows, :columns]
         down, across = row // _REGION[0] % self.down, column // _REGION[1] % self.across
@@ -138,14 +150,12 @@ def _drawn_shape(operand: Operand) -> tuple[int, ...]:
 
 
 def _image(regions: _Regions, operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Images in regions of five characters, the same in all channels: magnitudes of the whole range pixel by pixel,
-    log-normal ones, deviates of one magnitude a region, a constant, and signs that alternate.
-    """
+    """Images in regions of five kinds of numbers (see `hard_kinds`), equal in all channels."""
     return _drawn_image(_drawn_shape(operand), regions, generator)
 
 
 def _repeated(drawn: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    # The fastest axis first, so that most of it is copied in long runs: 537M numbers one by one take 8 s.
+    # The fastest axis is repeated first, so that most copies are long runs: 537M numbers one by one take 8 s.
     for axis in reversed(range(len(shape))):
         if drawn.shape[axis] != shape[axis]:
             drawn = drawn.take(np.arange(shape[axis]) % drawn.shape[axis], axis)
@@ -165,8 +175,8 @@ def _drawn_image(shape: tuple[int, ...], regions: _Regions, generator: np.random
 
 
 def _weights(operand: Operand, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Weights of magnitudes far apart. Of every other filter they sum to about zero, since the largest takes the rest
-    back; of the others all have one sign, so that nothing cancels where the image has one sign too.
+    """Weights of very different magnitudes. Every other filter sums to about zero; the others have one sign each, so
+    that nothing cancels where the image has one sign too.
     """
     filters, own = operand.shape[0], math.prod(operand.shape[1:])
     values = far_apart(generator, (filters, own), _WEIGHT_OCTAVES)
@@ -180,5 +190,5 @@ def _bias(operand: Operand, generator: np.random.Generator) -> NDArray[np.float3
 
 
 def octaves_of(dtype: DType) -> int:
-    """Of the magnitudes of images and biases."""
+    """Binary logarithm of the largest magnitude of images and biases."""
     return _HALF_OCTAVES if dtype is DType.FLOAT16 else _OCTAVES

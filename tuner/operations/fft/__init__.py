@@ -1,1 +1,1 @@
-"""Fourier transforms: NumPy's in float64, cuFFT's and SciPy's."""
+"""Fourier transforms: float64 references by NumPy, and the peers cuFFT and SciPy."""

@@ -1,4 +1,4 @@
-"""The judge of Fourier transforms."""
+"""Judge of Fourier transforms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warpsmith.tuner.operations.reference import Operands, Reference, References
 
 
 class FftJudge(Judge[Fft]):
-    """NumPy's transforms in float64; cuFFT and SciPy."""
+    """Compares with NumPy's float64 transforms; peers are cuFFT and SciPy."""
 
     def inputs(self, problem: Fft, generator: np.random.Generator) -> Operands:
         found: dict[str, NDArray[Any]] = {}
@@ -39,7 +39,7 @@ class FftJudge(Judge[Fft]):
         return stress_fft(problem, generator)
 
     def terms(self, problem: Fft) -> int:
-        """A transform's stage takes NumPy as long as eight terms."""
+        """Cost of one result in terms: NumPy takes as long for a transform's stage as for eight terms."""
         return 8 * max(1, math.ceil(math.log2(problem.points)))
 
     def references(self, problem: Fft, operands: Operands) -> References:

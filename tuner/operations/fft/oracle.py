@@ -1,4 +1,4 @@
-"""Float64 transforms by NumPy, and how large an error of each result may look."""
+"""Float64 Fourier transforms by NumPy, with the scale of each result's error."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MODES: dict[PaddingMode, Literal["reflect", "edge", "wrap"]] = {
     PaddingMode.REPLICATE: "edge",
     PaddingMode.CIRCULAR: "wrap",
 }
-"""NumPy's names of borders."""
+"""NumPy's names of the borders."""
 
 
 def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The result of `problem` for its inputs, and what errors are measured against, as real numbers: real and imaginary
-    parts lie side by side, in one dimension more.
+    """Result of `problem` for its inputs and the scale of its errors, as real numbers: real and imaginary parts are
+    side by side in an additional dimension.
     """
     output = problem.output.components
     room_beside(output.size, 1)
@@ -35,7 +35,7 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     results = expected if problem.inverse else by_transform(problem, expected)
     product = None if problem.product is None else _Factors.of(problem.product, *sources)
     inputs = by_transform(problem, sources[0]) if problem.inverse and product is None else sources[0]
-    squares = np.empty(problem.batch)  # the mean square of each transform
+    squares = np.empty(problem.batch)  # mean square of each transform
 
     def strip(part: slice) -> None:
         if product is not None:
@@ -53,13 +53,15 @@ def reference_fft(problem: Fft, *sources: NDArray[Any]) -> tuple[NDArray[np.floa
     for_each_strip(problem.batch, 16 * problem.points, strip)
     parts = expected.view(np.float64).reshape(output.shape)
     if problem.together is None:
-        # One number for all takes no memory.
+        # One broadcast number for all results takes no memory.
         return parts, np.broadcast_to(np.float64(PEAK * math.sqrt(squares.mean())), parts.shape)
     return parts, _scale_of_groups(problem, squares.reshape(-1, problem.together).mean(axis=1), parts.shape)
 
 
 def _scale_of_groups(problem: Fft, squares: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """What errors are measured against, group by group; NaN, and so nothing, where results are not all finite."""
+    """Scale of the errors, group by group; NaN for a group whose results are not all finite, which is then not
+    checked.
+    """
     each = PEAK * np.sqrt(np.where(np.isfinite(squares), squares, np.nan))
     scale = np.empty(shape)
     is_last = not problem.inverse and problem.layout is Layout.FREQUENCY  # the batch's dimension, before the parts'
@@ -70,16 +72,16 @@ def _scale_of_groups(problem: Fft, squares: NDArray[np.float64], shape: tuple[in
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Factors:
-    """Of spectra that are products, as they are multiplied."""
+    """Factors of spectra that are matrix products, in the layout in which they are multiplied."""
 
     rows: NDArray[np.complex64]
-    """(rows, terms, *frequencies)"""
+    """Rows of the left factor, (rows, terms, *frequencies)."""
     columns: NDArray[np.complex64]
-    """(columns, terms, *frequencies)"""
+    """Columns of the right factor, (columns, terms, *frequencies)."""
     conjugates: tuple[bool, bool]
-    """Whether the rows, and the columns, are conjugated."""
+    """True for each of rows and columns that is conjugated."""
     offset: NDArray[np.float32] | None
-    """(columns)"""
+    """Number added to the signals of each column, (columns)."""
 
     @classmethod
     def of(cls, product: Product, a: NDArray[Any], b: NDArray[Any], offset: NDArray[Any] | None = None) -> _Factors:
@@ -91,14 +93,14 @@ class _Factors:
         return cls(np.moveaxis(a, (-2, -1), (0, 1)), np.moveaxis(b, (-1, -2), (0, 1)), conjugates, offset)
 
     def spectra(self, part: slice) -> NDArray[np.complex128]:
-        """Of some transforms of the batch, (transforms, *frequencies)."""
+        """Spectra of some transforms of the batch, (transforms, *frequencies)."""
         rows, columns = np.divmod(np.arange(part.start, part.stop), len(self.columns))
         a, b = self.rows[rows].astype(np.complex128), self.columns[columns].astype(np.complex128)
         a, b = (each.conj() if turns else each for each, turns in zip((a, b), self.conjugates, strict=True))
         return np.asarray(np.einsum("tk...,tk...->t...", a, b))
 
     def with_offset(self, signals: NDArray[Any], part: slice) -> NDArray[Any]:
-        """The signals of those transforms, (transforms, *size), with their columns' numbers added."""
+        """The signals of those transforms, (transforms, *size), plus their columns' offsets."""
         if self.offset is None:
             return signals
         columns = np.arange(part.start, part.stop) % len(self.columns)
@@ -106,17 +108,19 @@ class _Factors:
 
 
 def signal_part(problem: Fft) -> tuple[Any, ...]:
-    """Where in arrays of (batch, *size) the valid part of the signals lies, with its border, as an index."""
+    """Index of the valid part of the signals, with its border, in arrays of (batch, *size)."""
     if problem.start is None:
         return (slice(None), *map(slice, problem.bordered_size))
     axes = zip(problem.start, problem.bordered_size, problem.size, strict=True)
     points = [(np.arange(there) + start) % size for start, there, size in axes]
-    # Open grids, behind a slice: the whole batch of each point.
+    # Open grids behind a slice select all transforms at each point.
     return (slice(None), *np.ix_(*points))
 
 
 def with_border(problem: Fft, values: NDArray[Any], axes: Iterable[int]) -> NDArray[Any]:
-    """Signals with their border along some of a transform's axes, which are the last ones of `values` in that order."""
+    """Signals with their border along the given transform axes, which must be the last axes of `values` in that
+    order.
+    """
     if problem.border is None:
         return values
     pads = [problem.border.pads[axis] for axis in axes]
@@ -124,8 +128,9 @@ def with_border(problem: Fft, values: NDArray[Any], axes: Iterable[int]) -> NDAr
 
 
 def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
-    """A view of a spectrum as (batch, rows, columns), however it lies; its frequencies stay in their order. Of a factor
-    of a product, whose frequencies have a matrix each, all numbers of that are the batch.
+    """View of a spectrum as (batch, rows, columns), whatever its layout; the order of its frequencies stays.
+
+    A factor of a product has a matrix at each frequency; all numbers of these matrices form the batch.
     """
     match problem.layout:
         case Layout.FREQUENCY:
@@ -137,7 +142,9 @@ def by_transform(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
 
 
 def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:
-    """Leaves of the columns that are their own mirror image what a real signal has. cuFFT does not ignore the rest."""
+    """Makes the self-mirrored columns of a spectrum those of a real signal. cuFFT does not ignore the redundant
+    part.
+    """
     if problem.kind is not Kind.C2R:
         return
     columns = by_transform(problem, spectrum)
@@ -148,14 +155,14 @@ def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:
 
 
 def _mirrored_rows(problem: Fft) -> list[int]:
-    """For each place in a column the place of the frequency that mirrors its own."""
+    """Position, for each position in a column, of the frequency that mirrors its own."""
     points = problem.size[0]
     turned = list(range(points)) if problem.order is Order.NATURAL else _turned_bits(points)
     return [turned[-frequency % points] for frequency in turned]
 
 
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
-    """The whole spectra in natural order. What the signal lacks is zero."""
+    """Whole spectra in natural order; missing signal elements are zero."""
     axes = tuple(range(1, signal.ndim))
     signal = with_border(problem, signal, range(len(problem.size)))
     if problem.start is not None:
@@ -168,7 +175,7 @@ def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
 
 
 def _inverse(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
-    """The whole signals."""
+    """Whole signals."""
     axes = tuple(range(1, spectrum.ndim))
     natural = reordered(problem, spectrum).astype(np.complex128)
     transform = np.fft.irfftn if problem.is_real else np.fft.ifftn
@@ -176,7 +183,7 @@ def _inverse(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
 
 
 def reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
-    """From natural order to that of the problem, or back: turning bits round twice changes nothing."""
+    """Permutes a spectrum from natural order to the problem's, or back: bit reversal is its own inverse."""
     if problem.order is Order.NATURAL:
         return spectrum
     for axis, points in enumerate(problem.size, start=1):
@@ -187,7 +194,7 @@ def reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
 
 
 def _turned_bits(points: int) -> list[int]:
-    """0 to points - 1 in bit-reversed order, by doubling: evens first."""
+    """The numbers 0 to points - 1 in bit-reversed order, built by doubling: evens first."""
     order = [0]
     while len(order) < points:
         order = [2 * each for each in order] + [2 * each + 1 for each in order]

@@ -1,4 +1,4 @@
-"""Other libraries' Fourier transforms: cuFFT through a plan that is made once, and SciPy's on the host."""
+"""Fourier transform peers: cuFFT with a plan that is made once, and SciPy on the host."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ NO_PRODUCT = "it takes spectra, not what they are the product of"
 
 
 def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
-    """cuFFT with whatever it needs besides: a copy that pads or clips, one that transposes, a product that scales.
+    """Peer that runs cuFFT with the steps that the problem needs in addition: padding or clipping, transposing,
+    scaling.
 
-    Raises Unavailable for bit-reversed order, for signals that begin elsewhere or have a border, and for tiles: it has
-    none of them.
+    Raises Unavailable for bit-reversed order, for signals that begin elsewhere or have a border, for tiles and for
+    products of spectra: cuFFT has none of these.
     """
     _check_order(problem)
     cupy, cufft = importlib.import_module("cupy"), importlib.import_module("cupy.cuda.cufft")
@@ -65,7 +66,7 @@ def cufft_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
     name = f"cufft {cufft.getVersion()} through cupy {cupy.__version__}"
     if problem.kind is not Kind.C2R or problem.layout is Layout.TRANSPOSED:
         return Peer(name, run, lambda: cupy.asnumpy(buffers[0].output))
-    # Its plans to real numbers use their input as scratch memory, of two dimensions always.
+    # Complex-to-real plans use their input as scratch memory, always in two dimensions.
     kept = buffers[0].source.copy()
 
     def renew() -> None:
@@ -95,9 +96,9 @@ class _CufftBuffers:
     source: Any
     output: Any
     signal: Any
-    """With its zeros; None where there are none."""
+    """Zero-padded signal; None if the signal is not padded."""
     natural: Any
-    """The spectrum as cuFFT has it; None where that is what is asked for."""
+    """Spectrum in cuFFT's layout; None if the problem has that layout."""
 
     @classmethod
     def of(cls, problem: Fft, given: NDArray[Any], cupy: Any) -> _CufftBuffers:
@@ -112,7 +113,7 @@ class _CufftBuffers:
 
 
 def cufft_plan(problem: Fft, cufft: Any) -> Any:
-    """CuPy's plan of all the transforms; `cufft` is its module. Padding and transposing are not its business."""
+    """CuPy's plan of all transforms; `cufft` is its module. It covers neither padding nor transposing."""
     kind = {Kind.R2C: cufft.CUFFT_R2C, Kind.C2R: cufft.CUFFT_C2R, Kind.C2C: cufft.CUFFT_C2C}[problem.kind]
     if len(problem.size) == 1 and problem.layout is Layout.BATCH:
         return cufft.Plan1d(problem.size[0], kind, problem.batch)
@@ -125,7 +126,9 @@ def cufft_plan(problem: Fft, cufft: Any) -> Any:
 
 
 def scipy_peer(problem: Fft, operands: Operands, sets: int = 1) -> Peer:
-    """`scipy.fft` on all cores, with the copies that other layouts need. Raises Unavailable as `cufft_peer`."""
+    """Peer that runs `scipy.fft` on all cores, with the copies that other layouts need. Raises Unavailable as
+    `cufft_peer` does.
+    """
     _check_order(problem)
     fft, scipy = importlib.import_module("scipy.fft"), importlib.import_module("scipy")
     name = {

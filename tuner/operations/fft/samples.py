@@ -16,8 +16,8 @@ Complex = NDArray[np.complex128]
 
 
 def samples(problem: Fft, operands: Operands, indices: NDArray[np.int64]) -> Samples:
-    """The real numbers of these numbers, of complex results real and imaginary parts side by side. The scale of a
-    transform does not depend on a result's own terms.
+    """Results with these indices of real numbers; complex results have real and imaginary parts side by side. The scale
+    of a transform does not depend on a result's own terms, so the least scale is 0.
     """
     find = _point if problem.inverse else _frequency
     parts = problem.output.components != problem.output
@@ -40,7 +40,7 @@ def _frequency(problem: Fft, operands: Operands, place: tuple[int, ...]) -> comp
 
 
 def _tile(problem: Fft, tiling: Tiling, planes: NDArray[Any], transform: int) -> NDArray[Any]:
-    """The signal of one transform: `tiles_of` goes through all tiles of a plane, 4 ms of 270 of them."""
+    """Signal of one transform. `tiles_of` would go through all tiles of a plane, which takes 4 ms for 270 of them."""
     found = np.zeros(problem.signal_size, planes.dtype)
     outer, rest = divmod(transform, tiling.tiles * tiling.inner)
     tile, inner = divmod(rest, tiling.inner)
@@ -71,7 +71,7 @@ def _point(problem: Fft, operands: Operands, place: tuple[int, ...]) -> complex:
 
 
 def _wave(problem: Fft, at: tuple[int, ...], sign: int) -> Complex:
-    """exp(sign 2 pi i j k / n), over all points of a transform."""
+    """The wave exp(sign 2 pi i j k / n) over all points of a transform."""
     axes = [
         np.exp(sign * 2j * np.pi * (np.arange(points) * number % points) / points)
         for points, number in zip(problem.size, at, strict=True)
@@ -91,7 +91,7 @@ def _spectrum_place(problem: Fft, place: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _natural(problem: Fft, axis: int, place: int) -> int:
-    """The frequency that stands at a place of an axis."""
+    """Frequency at a position of an axis."""
     shape = (1, *problem.spectrum_size)
     line = np.arange(shape[1 + axis]).reshape([-1 if each == axis + 1 else 1 for each in range(len(shape))])
     found = np.moveaxis(reordered(problem, np.broadcast_to(line, shape)), axis + 1, -1)

@@ -15,30 +15,33 @@ from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian, 
 from warpsmith.tuner.operations.reference import Operands
 
 _OCTAVES = 20
-"""Magnitudes are 2 to the power of minus so many up to so many."""
+"""Magnitudes range from 2^-20 to 2^20."""
 _DRAWN_POINTS = 1 << 20
-"""Points that are drawn; larger batches repeat them."""
+"""Number of points that are drawn; larger batches repeat them."""
 _PEAK = 4.0
-"""Largest frequency over the root mean square of a transform: a float32 cannot hold a higher peak to 1e-6 of twice the
-root mean square of a result, which is what is promised."""
+"""Largest frequency over the root mean square of a transform. The error bound is 1e-6 of twice the root mean square of
+a result, and a float32 cannot hold a higher peak to that.
+"""
 
 
 def stress_fft(problem: Fft, generator: np.random.Generator) -> Operands:
-    """Signals, or spectra for an inverse transform; of a product one factor is hard, and the other turns it."""
+    """Signals, or spectra for an inverse transform. In a product one factor is hard, and the other only rotates it in
+    phase.
+    """
     operand, *others = problem.inputs
     hard = _signals(problem, operand.shape, operand.dtype is DType.COMPLEX64, generator)
     return {operand.name: hard, **{each.name: _beside(problem, each, generator) for each in others}}
 
 
 def _beside(problem: Fft, operand: Operand, generator: np.random.Generator) -> NDArray[np.generic]:
-    """The other factor of a product, or its offset, which is small beside the results."""
+    """Second factor of a product, or its offset, which is small against the results."""
     if operand.dtype is DType.COMPLEX64:
         return _turns(problem, operand.shape, generator)
     return generator.random(operand.shape, np.float32) / np.float32(problem.points)
 
 
 def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.complex64]:
-    """Numbers of size 1, so that a product has the energy of its other factor."""
+    """Complex numbers of magnitude 1, so that a product has the energy of its other factor."""
     turns: NDArray[np.complex64] = np.exp(2j * np.pi * generator.random(shape, np.float32)).astype(np.complex64)
     make_hermitian(problem, turns)
     return turns
@@ -47,17 +50,19 @@ def _turns(problem: Fft, shape: tuple[int, ...], generator: np.random.Generator)
 def _signals(
     problem: Fft, shape: tuple[int, ...], is_complex: bool, generator: np.random.Generator
 ) -> NDArray[np.generic]:
-    """Transforms of four characters in turns: magnitudes far apart, an impulse over a faint noise, a large mean, and a
-    tone, both as high as a float32 result bears. All of one energy, since errors are small against the whole result. An
-    element that stands in a border too is the smaller for it: repeated as it is, an impulse would be a higher peak.
-    Planes of tiles are made of such parts as a tile is: all energy of a plane of 512x512 in one of its pixels would be
-    that of 270 tiles in one of them.
+    """Transforms of four kinds in turns: very different magnitudes, an impulse over faint noise, a large mean, and a
+    tone.
+
+    Mean and tone are as high as a float32 result can hold. All transforms have the same energy, since errors are
+    relative to the whole result. An element that also appears in a border is divided by its number of positions:
+    otherwise an impulse would be a higher peak. Planes of tiles consist of signals of the size of a tile's step: if all
+    energy of a 512x512 plane were in one pixel, one of its 270 tiles would hold it all.
     """
     signal = np.zeros(shape, np.complex64 if is_complex else np.float32)
     if problem.tiling is not None and not problem.inverse:
         _fill_planes(problem.tiling, signal, is_complex, generator)
         return signal
-    parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) whatever the layout
+    parts = by_transform(problem, signal) if problem.inverse else signal  # (batch, ...) in every layout
     inner = parts.shape[1:]
     drawn: NDArray[Any] = _drawn_signals(
         inner, min(len(parts), max(5, _DRAWN_POINTS // math.prod(inner) | 1)), is_complex, generator
@@ -71,8 +76,8 @@ def _signals(
 
 
 def _set_apart(groups: NDArray[Any], generator: np.random.Generator) -> None:
-    """Makes one group of signals that belong together a million times as large as the others, and spoils another one:
-    no transform may let the rest feel it. Of two groups either.
+    """Makes one group of related signals a million times as large as the others, and puts a NaN into another one: no
+    transform may let the other groups be affected. With two groups it does one or the other.
     """
     large, spoilt = generator.choice(len(groups), 2, replace=False)
     is_large = len(groups) > 2 or generator.random() < 0.5
@@ -84,7 +89,7 @@ def _set_apart(groups: NDArray[Any], generator: np.random.Generator) -> None:
 
 
 def _fill_planes(tiling: Tiling, planes: NDArray[Any], is_complex: bool, generator: np.random.Generator) -> None:
-    """Signals of the size of a tile's step side by side."""
+    """Fills planes with signals of the size of a tile's step, side by side."""
     count = [math.ceil(points / step) for points, step in zip(tiling.plane, tiling.step, strict=True)]
     most = max(5, _DRAWN_POINTS // math.prod(tiling.step) | 1)
     drawn = _drawn_signals(tiling.step, min(len(planes) * math.prod(count), most), is_complex, generator)
@@ -96,7 +101,7 @@ def _fill_planes(tiling: Tiling, planes: NDArray[Any], is_complex: bool, generat
 
 
 def _places(problem: Fft) -> NDArray[np.float32]:
-    """At how many points each element of a signal stands."""
+    """Number of points at which each element of a signal appears."""
     if problem.border is None:
         return np.ones((), np.float32)
     axes = (
@@ -108,7 +113,7 @@ def _places(problem: Fft) -> NDArray[np.float32]:
 def _drawn_signals(
     inner: tuple[int, ...], count: int, is_complex: bool, generator: np.random.Generator
 ) -> NDArray[np.generic]:
-    """`count` signals of that shape."""
+    """`count` signals of shape `inner`."""
     points = math.prod(inner)
     deviates = generator.standard_normal((count, *inner, 2), np.float32)
     noise = deviates.view(np.complex64)[..., 0] if is_complex else deviates[..., 0]

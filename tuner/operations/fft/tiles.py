@@ -1,4 +1,4 @@
-"""Signals that are tiles of planes, taken from them and put back, as the problem defines them."""
+"""Signals that are tiles of planes: reading them from planes and writing them back, as the problem defines it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Index = tuple[Any, ...]
 
 
 def tiles_of(problem: Fft, planes: NDArray[Any], part: slice) -> NDArray[Any]:
-    """What exists of these transforms' signals, (transforms, *valid): zeros where a tile lies outside its plane."""
+    """Signals of these transforms, (transforms, *valid), with zeros where a tile lies outside its plane."""
     assert problem.tiling is not None
     found = np.zeros((part.stop - part.start, *problem.signal_size), planes.dtype)
     for numbers, inside, there in _pieces(problem.tiling, problem.signal_size, part):
@@ -23,14 +23,16 @@ def tiles_of(problem: Fft, planes: NDArray[Any], part: slice) -> NDArray[Any]:
 
 
 def put_tiles(problem: Fft, planes: NDArray[Any], part: slice, signals: NDArray[Any]) -> None:
-    """Writes the signals of these transforms, (transforms, *valid), into `planes`, without what lies outside."""
+    """Writes the signals of these transforms, (transforms, *valid), into `planes`, without the parts outside."""
     assert problem.tiling is not None
     for numbers, inside, there in _pieces(problem.tiling, problem.signal_size, part):
         planes[there] = signals[(numbers, *inside)]
 
 
 def _pieces(tiling: Tiling, valid: tuple[int, ...], part: slice) -> Iterator[tuple[NDArray[Any], Index, Index]]:
-    """For each tile of a plane: which of the transforms it is, its part in the plane, and that part there."""
+    """Yields, for each tile of a plane, the transforms that use it, the tile's inside part, and that part's place in
+    the planes.
+    """
     numbers = np.arange(part.start, part.stop)
     tile = numbers // tiling.inner % tiling.tiles
     plane = numbers // (tiling.inner * tiling.tiles) * tiling.inner + numbers % tiling.inner

@@ -1,1 +1,1 @@
-"""Image filters: cuDNN's, CuPy's, NPP's and SciPy's."""
+"""Image filters: float64 references, and the peers cuDNN, CuPy, NPP and SciPy."""

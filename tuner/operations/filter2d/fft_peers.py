@@ -1,4 +1,4 @@
-"""SciPy's `fftconvolve`, and CuPy's of the same name: one large transform of a zero-padded image."""
+"""Peers with one large transform of a zero-padded image: `fftconvolve` of SciPy and of CuPy."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from warpsmith.tuner.operations.reference import Operands
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SignalLibrary:
-    """A `signal` and the arrays that it takes."""
+    """A `signal` module and the array library that it works on."""
 
     name: str
-    """With its version."""
+    """Library name with its version."""
     signal: Any
     arrays: Any
-    """Makes arrays as NumPy does."""
+    """Array module with NumPy's interface."""
     to_host: Callable[[Any], NDArray[Any]]
     stream: Callable[[int | None], contextlib.AbstractContextManager[Any]]
-    """Lets what runs within work on a stream; None is the default one."""
+    """Makes the work inside the block run on a stream; None is the default one."""
 
 
 def scipy_signal() -> SignalLibrary:
-    """That of the host."""
+    """SciPy's `signal`, on the host."""
     signal = importlib.import_module("scipy.signal")
     return SignalLibrary(f"scipy {version('scipy')}", signal, np, np.asarray, lambda _: contextlib.nullcontext())
 
 
 def cupy_signal() -> SignalLibrary:
-    """That of a GPU."""
+    """CuPy's `signal`, on a GPU."""
     cupy, signal = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.signal")
     return SignalLibrary(
         f"cupy {cupy.__version__}", signal, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream)
@@ -50,17 +50,17 @@ def cupy_signal() -> SignalLibrary:
 def fftconvolve_peer(
     problem: Filter2d, taps: NDArray[np.float32], operands: Operands, library: SignalLibrary, sets: int
 ) -> Peer:
-    """A convolution with the filter turned round, of which the problem's results are a part.
+    """Peer that convolves with the rotated filter and returns the part that is the problem's result.
 
     Args:
-        problem: what is filtered.
-        taps: (filters, R, S), turned so that a correlation applies them.
+        problem: filter problem.
+        taps: weights as (filters, R, S), rotated so that a correlation applies them.
         operands: the image.
-        library: what filters it.
-        sets: of inputs and outputs.
+        library: library that filters it.
+        sets: number of input and output sets.
 
     Raises:
-        Unavailable: it is no such problem.
+        Unavailable: the library does not support the problem.
     """
     if problem.border is not Border.VALID and (problem.border is not Border.CONSTANT or problem.cval):
         raise Unavailable("its fftconvolve has zeros outside the image")
@@ -76,7 +76,8 @@ def fftconvolve_peer(
     mode = "valid" if problem.border is Border.VALID else "full"
     inside: tuple[Any, ...] = (...,)
     if mode == "full":
-        # The first result's window begins `before` pixels ahead of the image; the whole convolution's, R-1 ahead.
+        # The window of the first result begins `before` pixels ahead of the image; that of the full convolution, R-1
+        # pixels ahead.
         first = [size - 1 - before for size, before in zip(problem.filter, problem.before, strict=True)]
         inside = (..., *(slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True)))
 

@@ -1,8 +1,7 @@
-"""Large filters in float64 by NumPy's Fourier transforms, where sums over taps would take minutes.
+"""Float64 references of large filters by NumPy's Fourier transforms, where sums over taps would take minutes.
 
-An image is padded as its border says first, and taken in strips of rows whose ends wrap around nothing but what is left
-out. Errors are some 1e-16 of the strip's largest pixel times the filter's gain: good for a scale that is at least as
-large as that, and for no other.
+An image is padded by its border first, and transformed in strips of rows; only discarded rows wrap around. Errors are
+some 1e-16 of the strip's largest pixel times the filter's gain, so the scale must be at least as large as that.
 
 Source: the correlation theorem; overlap-save (Stockham 1966), in rows alone.
 """
@@ -23,13 +22,13 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip
 Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _LARGE = 1 << 33
-"""Multiply-adds over taps from which on this is quicker: those take about two seconds on 16 cores."""
+"""Multiply-adds over taps above which this way is faster: direct sums of so many take about two seconds on 16 cores."""
 _LEAST_ROWS = 256
-"""Of a strip, padding included."""
+"""Least number of rows of a strip, including padding."""
 
 
 def is_by_transforms(problem: Filter2d) -> bool:
-    """Whether the reference of a problem is made here."""
+    """True if the reference of a problem is computed here."""
     return problem.accuracy is Accuracy.IMAGEWISE and problem.flops // 2 > _LARGE
 
 
@@ -45,11 +44,11 @@ def correlate(
     """Writes to target[y, x] the sum over r, s of weights[r, s] * padded[y + steps[0][r], x + steps[1][s]].
 
     Args:
-        padded: rows and elements of an image, with all that a window can touch.
-        weights: the filter, rows R and columns S.
-        steps: how far down each row of it reaches, and how far right each column, 0 or more.
+        padded: rows and elements of an image, including every pixel that a window can read.
+        weights: the filter, R rows and S columns.
+        steps: offset of each filter row downwards and of each filter column to the right, 0 or more.
         target: rows and elements of the result.
-        absolute: take |weights| and |padded|, which makes the sum of |terms|.
+        absolute: use |weights| and |padded|, which gives the sum of |terms|.
         room: bytes that all threads may take together.
     """
     (rows, elements), (reach, beyond) = target.shape, (int(each.max()) for each in steps)
@@ -66,6 +65,6 @@ def correlate(
             found = np.fft.irfft2(np.fft.rfft2(np.abs(window) if absolute else window, size) * factor, size)
             target[top : top + count] = found[:count, :elements]
 
-    # A window and its magnitudes, its spectrum, the product, and the way back.
+    # Bytes of a window and its magnitudes, its spectrum, the product, and the inverse transform.
     scratch = 5 * 8 * (size[0] + 2) * (size[1] + 2)
     for_each_strip(math.ceil(rows / step), STRIP_BYTES, strips, scratch_bytes=scratch, room=room)

@@ -1,4 +1,4 @@
-"""The judge of image filters."""
+"""Judge of image filters."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from warpsmith.tuner.operations.peer import PeerMaker
 from warpsmith.tuner.operations.reference import Operands, References, Samples
 
 _BEYOND = 32
-"""Rows and columns of a small problem's image beside the filter's."""
+"""Rows and columns by which a small problem's image exceeds the filter."""
 
 
 class Filter2dJudge(Judge[Filter2d]):
-    """Correlations by products with band matrices in float64; cuDNN, CuPy, NPP and SciPy."""
+    """Compares with float64 products with band matrices; peers are cuDNN, CuPy, NPP and SciPy."""
 
     def inputs(self, problem: Filter2d, generator: np.random.Generator) -> Operands:
         return random_filter2d(problem, generator)
@@ -49,7 +49,8 @@ class Filter2dJudge(Judge[Filter2d]):
         return samples(problem, operands, indices)
 
     def smaller(self, problem: Filter2d) -> Filter2d:
-        # Of a filter of 255x255 four times its size would be 4e10 multiply-adds, for each algorithm that cuDNN tries.
+        # For a filter of 255x255, four times its size would take 4e10 multiply-adds for each algorithm that cuDNN
+        # tries.
         sizes = zip(problem.image, problem.filter, strict=True)
         rows, columns = (min(size, 4 * taps, taps + _BEYOND) for size, taps in sizes)
         return dataclasses.replace(problem, image=(rows, columns), pitch=None, result_pitch=None)

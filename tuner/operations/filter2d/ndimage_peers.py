@@ -1,4 +1,4 @@
-"""SciPy's image filters, and CuPy's of the same names: with all taps at once, or as a column and a row."""
+"""`ndimage` peers of SciPy and CuPy: all taps at once, or a column and a row."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from warpsmith.tuner.operations.reference import Operands
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Library:
-    """An `ndimage` and the arrays that it takes."""
+    """An `ndimage` module and the array library that it works on."""
 
     name: str
-    """With its version."""
+    """Library name with its version."""
     ndimage: Any
     arrays: Any
-    """Makes arrays as NumPy does."""
+    """Array module with NumPy's interface."""
     to_host: Callable[[Any], NDArray[Any]]
     stream: Callable[[int | None], contextlib.AbstractContextManager[Any]]
-    """Lets what runs within work on a stream; None is the default one."""
+    """Makes the work inside the block run on a stream; None is the default one."""
 
 
 def scipy_library(problem: Filter2d) -> Library:
-    """Raises Unavailable where SciPy has no such filter."""
+    """SciPy's ndimage. Raises Unavailable if it does not support the problem."""
     _require_ndimage(problem)
     if DType.FLOAT16 in (problem.dtype, problem.output.dtype):
         raise Unavailable("its ndimage knows no float16")
@@ -44,7 +44,7 @@ def scipy_library(problem: Filter2d) -> Library:
 
 
 def cupy_library(problem: Filter2d) -> Library:
-    """Raises Unavailable where CuPy has no such filter."""
+    """CuPy's ndimage. Raises Unavailable if it does not support the problem."""
     _require_ndimage(problem)
     cupy, ndimage = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.ndimage")
     return Library(f"cupy {cupy.__version__}", ndimage, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream))
@@ -58,12 +58,12 @@ def _require_ndimage(problem: Filter2d) -> None:
 
 
 def ndimage_peer(problem: Filter2d, operands: Operands, library: Library, sets: int) -> Peer:
-    """`correlate` or `convolve` with all taps at once."""
+    """Peer that runs `correlate` or `convolve` with all taps at once."""
     function = "convolve" if problem.convolve else "correlate"
     ahead, behind = (0,) * (problem.planes > 1), (0,) * (problem.channels > 1)
     centre = tuple(size // 2 for size in problem.filter)
     origin = (at - middle for at, middle in zip(problem.anchor or centre, centre, strict=True))
-    # Border `valid` is the inside of a same-size result, whatever surrounds it: the library has no cheaper way.
+    # Border `valid` is the inside of a same-size result with any border: the library has no cheaper way.
     keywords = {"mode": _mode(problem), "cval": problem.cval, "origin": (*ahead, *origin, *behind)}
     arrays = library.arrays
     images = [arrays.asarray(operands["image"]) for _ in range(sets)]
@@ -79,19 +79,19 @@ def ndimage_peer(problem: Filter2d, operands: Operands, library: Library, sets: 
 
 
 def only_term(problem: Filter2d) -> Term | None:
-    """The column and the row whose product a known filter is; None where it is not one, or not known."""
+    """Column and row whose product a known filter is; None if it is no such product, or not known."""
     terms = separable_terms(problem) if problem.weights is not None and problem.filters == 1 else ()
     return terms[0] if len(terms) == 1 else None
 
 
 def separable_ndimage_peer(problem: Filter2d, term: Term, operands: Operands, library: Library, sets: int) -> Peer:
-    """`correlate1d` down the columns, then along the rows, with an image of float32 between them."""
+    """Peer that runs `correlate1d` along the columns, then along the rows, with a float32 image between them."""
     arrays, axis = library.arrays, int(problem.planes > 1)
     images = [arrays.asarray(operands["image"]) for _ in range(sets)]
     outputs = [arrays.empty(images[0].shape, dtype=str(problem.output.dtype)) for _ in range(sets)]
     between = [arrays.empty(images[0].shape, dtype="float32") for _ in range(sets)]
     column, row = (arrays.asarray(np.array(values, np.float32)) for values in (term.column, term.row))
-    # Outside the image between lies what the first pass makes of a constant.
+    # Outside the intermediate image lies what the first pass computes from the constant.
     passes = ((column, problem.cval), (row, problem.cval * sum(term.column)))
     origins = [0, 0]
     if problem.border is not Border.VALID:
@@ -114,10 +114,10 @@ def _mode(problem: Filter2d) -> str:
 
 
 def _inside(problem: Filter2d, *, turned: bool) -> tuple[Any, ...]:
-    """The part of ndimage's result, of the image's size, that the problem asks for."""
+    """Part of ndimage's image-sized result that the problem needs."""
     if problem.border is not Border.VALID:
         return (...,)
-    # The window of a convolution reaches as far ahead as that of a correlation reaches behind.
+    # A convolution's window reaches as far ahead as a correlation's window reaches behind.
     first = [(size - 1) // 2 if turned else size // 2 for size in problem.filter]
     rows, columns = (slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True))
     return (..., rows, columns, *[slice(None)] * (problem.channels > 1))

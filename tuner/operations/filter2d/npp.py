@@ -1,4 +1,4 @@
-"""NVIDIA's image filter, NPP, called in its own library: CUDA 13 has only functions that take a stream context."""
+"""NVIDIA's image filter library NPP, called through ctypes: CUDA 13 has only functions that take a stream context."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 REPLICATE = 2
-"""`NPP_BORDER_REPLICATE`, the one border that the filter is known to have; SciPy's `nearest`."""
+"""`NPP_BORDER_REPLICATE`, the only border that the filter is known to support; SciPy's `nearest`."""
 
 NON_BLOCKING = 1
 """`cudaStreamNonBlocking`."""
 
 _BLOCK_THREADS, _BLOCK_SHARED, _PROCESSORS, _PROCESSOR_THREADS, _MAJOR, _MINOR = 1, 8, 16, 39, 75, 76
-"""`CUdevice_attribute` of the driver's cuda.h."""
+"""`CUdevice_attribute` values of the driver's cuda.h."""
 
 
 class StreamContext(Structure):
@@ -67,7 +67,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mask:
-    """A filter's float32 values, in an array as an image's, and its anchor as row and column."""
+    """A filter's float32 values, in an array like an image's, and its anchor as row and column."""
 
     array: Any
     rows: int
@@ -77,7 +77,9 @@ class Mask:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A filter of one dimension: float32 values in an array as an image's, how many, and which one is the anchor."""
+    """A one-dimensional filter: its float32 values in an array like an image's, their number, and the anchor's
+    index.
+    """
 
     array: Any
     taps: int
@@ -120,7 +122,7 @@ class _Border:
 
 
 class FilterBorder(_Border):
-    """One of the functions `nppiFilterBorder...`, whose arguments are all alike. Raises as its base says."""
+    """One of the functions `nppiFilterBorder...`, which share their arguments. Raises as its base class does."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, (c_void_p, Size, Point))
@@ -131,15 +133,15 @@ class FilterBorder(_Border):
         """Filters the part of `image` that starts at row and column `offset` and is as large as `result`.
 
         result[y, x] = sum over r, s of mask[r, s] * image[y + offset row + anchor row - r, ...]: a convolution about
-        the anchor. Works on `stream`, a handle, or the default one, and does not wait. Raises RuntimeError with NPP's
-        status.
+        the anchor. It runs on the stream with handle `stream`, or on the default one, and does not wait. Raises
+        RuntimeError with NPP's status.
         """
         turned = (_address(mask.array), Size(mask.columns, mask.rows), Point(mask.anchor[1], mask.anchor[0]))
         self._call(image, offset, result, turned, stream)
 
 
 class LineFilterBorder(_Border):
-    """One of the functions `nppiFilterRowBorder_32f...` or `nppiFilterColumnBorder_32f...`. Raises as its base says."""
+    """One of `nppiFilterRowBorder_32f...` or `nppiFilterColumnBorder_32f...`. Raises as its base class does."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, (c_void_p, c_int, c_int))
@@ -147,19 +149,21 @@ class LineFilterBorder(_Border):
     def __call__(
         self, image: Image, offset: tuple[int, int], result: Image, line: Line, stream: int | None = None
     ) -> None:
-        """Filters along rows or down columns, by its name; otherwise as `FilterBorder`."""
+        """Filters along rows or columns, depending on the function; otherwise as `FilterBorder`."""
         self._call(image, offset, result, (_address(line.array), line.taps, line.anchor), stream)
 
 
 def _on_stream(context: StreamContext, stream: int) -> StreamContext:
-    """The same device on a stream that does not wait for the default one, as those that are captured."""
+    """Context of the same device on a stream that does not wait for the default one, as streams under capture
+    require.
+    """
     other = StreamContext.from_buffer_copy(context)
     other.stream, other.stream_flags = stream, NON_BLOCKING
     return other
 
 
 def version() -> str:
-    """The wheel's version; `13` where the library comes from elsewhere."""
+    """Version of the wheel; `13` if the library comes from elsewhere."""
     try:
         return importlib.metadata.version("nvidia-npp")
     except importlib.metadata.PackageNotFoundError:
@@ -177,21 +181,23 @@ def _library() -> ctypes.CDLL:
     for folder in _wheel_folders():
         core = folder / "libnppc.so.13"
         if core.is_file():
-            # The filters need the core, which the loader finds by name once it is loaded.
+            # The filters need the core library, which the loader finds by name once it is loaded.
             ctypes.CDLL(str(core), mode=ctypes.RTLD_GLOBAL)
             return ctypes.CDLL(str(folder / "libnppif.so.13"))
     return ctypes.CDLL("libnppif.so.13")
 
 
 def _wheel_folders() -> list[Path]:
-    """Where wheels of NVIDIA's keep their libraries: nvidia/cu13/lib, or nvidia/npp/lib in older ones."""
+    """Library folders of NVIDIA's wheels: nvidia/cu13/lib, or nvidia/npp/lib in older ones."""
     namespace = find_spec("nvidia")
     places = namespace.submodule_search_locations if namespace is not None else None
     return [folder for place in places or () for folder in sorted(Path(place).glob("*/lib"))]
 
 
 def _context() -> StreamContext:
-    """The default stream of this thread's current device. Raises OSError without a driver, RuntimeError by it."""
+    """Context of the default stream of this thread's current device. Raises OSError without a driver, RuntimeError if a
+    driver call fails.
+    """
     driver = ctypes.CDLL("libcuda.so.1")
 
     def asked(function: str, *arguments: int) -> int:

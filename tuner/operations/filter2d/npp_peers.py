@@ -1,4 +1,4 @@
-"""NPP's image filters: with all taps at once, or as a row and a column."""
+"""NPP filter peers: all taps at once, or a row and a column."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from warpsmith.tuner.operations.peer import Peer, Unavailable
 from warpsmith.tuner.operations.reference import Operands
 
 FILTERS = {DType.FLOAT32: "nppiFilterBorder_32f", DType.UINT8: "nppiFilterBorder32f_8u"}
-"""By element type of image and result. The weights are float32 in both."""
+"""Function names by element type of image and result. The weights are float32 in both."""
 
 DeviceArrays = tuple[Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]
-"""What copies an array to the device, and back."""
+"""Functions that copy an array to the device, and back."""
 
 
 def npp_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands, arrays: DeviceArrays, sets: int) -> Peer:
-    """NPP's filter on dense arrays.
+    """Peer that runs NPP's filter on dense arrays.
 
     Args:
-        problem: what is filtered.
-        taps: the weights as (filters, R, S), turned so that a correlation applies them.
+        problem: filter problem.
+        taps: weights as (filters, R, S), rotated so that a correlation applies them.
         operands: the problem's inputs.
-        arrays: another library's memory: NPP has none of its own.
-        sets: of buffers.
+        arrays: another library's device memory; NPP has none of its own.
+        sets: number of buffer sets.
 
-    Raises Unavailable for what it does not have.
+    Raises:
+        Unavailable: NPP does not support the problem.
     """
     _require(problem, tuple(FILTERS))
     name = f"{FILTERS[problem.dtype]}_C{problem.channels}R"
     filter_image = npp.FilterBorder(name)
     to_device, to_host = arrays
     above, left = _centre(problem)
-    # NPP's filters are convolutions: their mask is turned, and so is where its anchor lies.
+    # NPP's filters are convolutions, so their mask is rotated, and so is the position of its anchor.
     turned = to_device(np.ascontiguousarray(taps[0, ::-1, ::-1]))
     mask = npp.Mask(turned, *problem.filter, (problem.filter[0] - 1 - above, problem.filter[1] - 1 - left))
     sources, targets = _images(problem, operands, to_device, sets)
@@ -52,7 +53,9 @@ def npp_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands, a
 
 
 def separable_npp_peer(problem: Filter2d, term: Term, operands: Operands, arrays: DeviceArrays, sets: int) -> Peer:
-    """NPP's row filter, then its column filter, with an image of float32 between them. Raises as `npp_peer`."""
+    """Peer that runs NPP's row filter, then its column filter, with a float32 image between them. Raises as `npp_peer`
+    does.
+    """
     _require(problem, (DType.FLOAT32,))
     names = [f"nppiFilter{way}Border_32f_C{problem.channels}R" for way in ("Row", "Column")]
     along, down = (npp.LineFilterBorder(name) for name in names)
@@ -61,7 +64,7 @@ def separable_npp_peer(problem: Filter2d, term: Term, operands: Operands, arrays
     row = npp.Line(to_device(np.array(term.row[::-1], np.float32)), s, s - 1 - left)
     column = npp.Line(to_device(np.array(term.column[::-1], np.float32)), r, r - 1 - above)
     sources, targets = _images(problem, operands, to_device, sets)
-    # With border `valid` the columns of the result, and every row, since the column filter needs those around.
+    # With border `valid` the intermediate image has the result's columns and every row, which the column filter reads.
     rows, columns = problem.image[0], problem.output_shape[1]
     shape = (rows, columns, problem.channels)
     between = [_image(to_device(np.zeros(shape, np.float32)), (rows, columns), problem) for _ in range(sets)]
@@ -85,9 +88,9 @@ def _require(problem: Filter2d, dtypes: tuple[DType, ...]) -> None:
 
 
 def _centre(problem: Filter2d) -> tuple[int, int]:
-    """Rows above and columns left of the pixel that a window is filed under.
+    """Rows above and columns left of the pixel that a window is assigned to.
 
-    With border `valid` that is its centre: the inside of the image is where a library may be at its fastest.
+    With border `valid` that is the window's centre: a library may be fastest in the inside of the image.
     """
     if problem.border is Border.VALID:
         return problem.filter[0] // 2, problem.filter[1] // 2

@@ -1,4 +1,4 @@
-"""Float64 correlations by NumPy: products with band matrices, or transforms (fourier_oracle.py) where those take long.
+"""Float64 references by NumPy: products with band matrices, or transforms (fourier_oracle.py) where those take long.
 
 Nothing is shared with the generator.
 """
@@ -21,18 +21,18 @@ from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_
 _TILE_ROWS = 16
 """Output rows of one product with a band matrix."""
 _PRODUCT_SIZE = 1 << 18
-"""Multiply-adds of one product: OpenBLAS spreads larger ones over threads of its own, beside those that are here."""
+"""Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
 
 _FINENESS = 8
-"""Frequencies for each tap, along rows and columns, at which a filter's gain is looked at."""
+"""Frequencies per tap, along rows and columns, at which a filter's gain is sampled."""
 
 
 def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any]) -> Reference:
-    """The filtered image, and what its errors are relative to; see `Filter2d.accuracy`."""
+    """The filtered image and the scale of its errors; see `Filter2d.accuracy`."""
     planes = image.reshape(problem.planes, *problem.image, problem.channels)
     filters = weights.astype(np.float64).reshape(problem.filters, *problem.filter)
     rows, columns = problem.output_shape
-    # Channels are columns here: a tap one column right is `channels` elements right.
+    # Channels are treated as columns: a tap one column to the right is `channels` elements to the right.
     shape = (problem.planes, problem.filters, rows, columns * problem.channels)
     room = room_beside(math.prod(shape)) - _padded_bytes(problem)
     expected, scale = np.zeros(shape), np.zeros(shape)
@@ -52,23 +52,23 @@ def reference_filter2d(problem: Filter2d, image: NDArray[Any], weights: NDArray[
 
 
 def _largest_gain(taps: NDArray[np.float64]) -> float:
-    """The most that a filter multiplies a wave by: the largest magnitude of its transform, which is the norm of the
-    correlation. On a grid so fine that it is missed by less than one in a hundred.
+    """Largest factor by which a filter multiplies a wave: the largest magnitude of its transform, which is the norm of
+    the correlation. The frequency grid is so fine that it is missed by less than one in a hundred.
     """
     grid = tuple(_FINENESS * size for size in taps.shape)
     return float(np.abs(np.fft.rfft2(taps, grid)).max())
 
 
 def _largest_pixel(problem: Filter2d, plane: NDArray[Any]) -> float:
-    """The largest |pixel| of a plane; `cval` counts where it lies around."""
+    """Largest |pixel| of a plane; `cval` counts if it surrounds the image."""
     outside = abs(problem.cval) if problem.border is Border.CONSTANT else 0.0
     return max(float(np.abs(plane.astype(np.float64)).max()), outside)
 
 
 def _steps(problem: Filter2d, axis: int) -> NDArray[np.int64]:
-    """How far from an output pixel each tap of a row or column of the filter lies.
+    """Distance from an output pixel to each tap of a row or column of the filter.
 
-    scipy.ndimage: correlate meets the pixel at +(tap - anchor), convolve at -(tap - anchor).
+    As in scipy.ndimage, correlate reads the pixel at +(tap - anchor), convolve at -(tap - anchor).
     """
     size = problem.filter[axis]
     anchor = problem.anchor[axis] if problem.anchor is not None else size // 2
@@ -79,7 +79,7 @@ def _steps(problem: Filter2d, axis: int) -> NDArray[np.int64]:
 def _padded(
     problem: Filter2d, plane: NDArray[Any], row_steps: NDArray[np.int64], column_steps: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """The plane, a row of pixels as a row of elements, with every pixel that a window can touch."""
+    """The plane with every pixel that a window can read, one row of pixels as one row of elements."""
     rows, columns, channels = plane.shape
     if problem.border is Border.VALID:
         return plane.reshape(rows, -1)
@@ -98,14 +98,14 @@ def _padded(
 
 
 def _padded_dtype(problem: Filter2d) -> np.dtype[Any]:
-    """The image's own, unless another number stands around it."""
+    """The image's own type, unless the border's constant needs another one."""
     if problem.border is not Border.CONSTANT:
         return numpy_dtype(problem.dtype)
     return np.dtype(np.float32 if float(np.float32(problem.cval)) == problem.cval else np.float64)
 
 
 def _padded_bytes(problem: Filter2d) -> int:
-    """Memory of a plane with what stands around it; none where nothing does."""
+    """Bytes of a plane with its border; 0 if it has none."""
     if problem.border is Border.VALID:
         return 0
     sizes = (size + taps for size, taps in zip(problem.image, problem.filter, strict=True))
@@ -113,23 +113,23 @@ def _padded_bytes(problem: Filter2d) -> int:
 
 
 def _outside(size: int, before: int, after: int) -> NDArray[np.int64]:
-    """The indices ahead of 0 and from `size` on."""
+    """Indices before 0 and from `size` on."""
     return np.concatenate([np.arange(-before, 0), np.arange(size, size + after)])
 
 
 def stand_in(border: Border, index: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The index inside 0 to size-1 whose pixel stands at `index`.
+    """Index inside 0 to size-1 of the pixel that stands at `index`.
 
-    Not `numpy.pad`: that of NumPy 1.26 errs where the frame is several times as wide as the image.
+    It replaces `numpy.pad`, which in NumPy 1.26 is wrong if the frame is several times as wide as the image.
     """
     match border:
         case Border.NEAREST:
             return np.clip(index, 0, size - 1)
         case Border.REFLECT:
-            there = index % (2 * size)  # there and back again, both ends twice
+            there = index % (2 * size)  # forward and back, with both ends twice
             return np.minimum(there, 2 * size - 1 - there)
         case Border.MIRROR:
-            there = index % max(1, 2 * size - 2)  # both ends once; one pixel is its own mirror
+            there = index % max(1, 2 * size - 2)  # both ends once; a single pixel is its own mirror image
             return np.minimum(there, 2 * size - 2 - there)
         case Border.WRAP:
             return index % size
@@ -145,9 +145,9 @@ def _accumulate(
     scale: NDArray[np.float64],
     accuracy: Accuracy,
 ) -> None:
-    """Adds weights[r, s] * padded, `steps[0][r]` rows down and `steps[1][s]` elements right, and makes the scale.
+    """Adds weights[r, s] * padded, `steps[0][r]` rows down and `steps[1][s]` elements right, and computes the scale.
 
-    By products with a band matrix for each column of the filter: at 15x15 six times as fast as tap by tap.
+    It uses one product with a band matrix per column of the filter: at 15x15 six times as fast as tap by tap.
     """
     rows, elements = expected.shape
     bands = _bands(weights, steps[0])
@@ -179,7 +179,7 @@ def _accumulate(
 
 
 def _product(band: NDArray[np.float64], window: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`band @ window` as products of _PRODUCT_SIZE, nearly all of them in one call."""
+    """The product `band @ window` as products of _PRODUCT_SIZE, nearly all of them in one call."""
     (rows, terms), columns = band.shape, window.shape[1]
     width = max(1, _PRODUCT_SIZE // (rows * terms))
     even = columns // width * width
@@ -191,7 +191,7 @@ def _product(band: NDArray[np.float64], window: NDArray[np.float64]) -> NDArray[
 
 
 def _bands(weights: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np.float64]:
-    """For each column of the filter a matrix: row i has its taps, each as many places right of i as its step."""
+    """One matrix per column of the filter: row i holds its taps, each `steps` columns to the right of i."""
     bands = np.zeros((weights.shape[1], _TILE_ROWS, _TILE_ROWS + int(steps.max())))
     for (r, s), weight in np.ndenumerate(weights):
         np.fill_diagonal(bands[s, :, steps[r] :], weight)

@@ -1,6 +1,6 @@
-"""The libraries that filter images: cuDNN, CuPy and NPP on a GPU, SciPy on the host.
+"""Peer libraries for image filters: cuDNN, CuPy and NPP on a GPU, SciPy on the host.
 
-Those that sum over taps are left out where that takes a second or more, or far longer than transforms.
+Libraries that sum over taps are left out if that takes a second or more, or far longer than transforms.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ from warpsmith.tuner.operations.peer import Peer, PeerMaker
 from warpsmith.tuner.operations.reference import Operands
 
 _MOST_MULTIPLY_ADDS = 2e12
-"""Of a library that sums over taps, the fastest of which does 4e12 in a second on an H200 (NPP, 15x15 taps)."""
+"""Largest number of multiply-adds for a library that sums over taps; the fastest does 4e12 per second on an H200 (NPP,
+15x15 taps).
+"""
 _MOST_BESIDE_TRANSFORMS = 1e11
-"""The same where transforms solve the problem, which take less than 1 ms of 9216x9216 pixels. cuDNN needs a tenth of a
-second for so many at the least (2e12 a second with 15x15 taps, 4e11 with 31x31), and it tries several algorithms."""
+"""Largest number of multiply-adds if transforms solve the problem, which take less than 1 ms for 9216x9216 pixels.
+cuDNN needs at least a tenth of a second for so many (2e12 per second with 15x15 taps, 4e11 with 31x31), and it tries
+several algorithms.
+"""
 
 
 def scipy_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """The libraries of the host."""
+    """Peer libraries on the host."""
     packages, term, direct = ("scipy",), only_term(problem), partial(_direct, problem)
     makers = [
         direct("SciPy ndimage", packages, lambda: ndimage_peer(problem, operands, scipy_library(problem), sets)),
@@ -62,9 +66,9 @@ def scipy_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[Peer
 
 
 def gpu_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """The libraries of a GPU."""
+    """Peer libraries on a GPU."""
     taps, term, direct = _taps(problem, operands), only_term(problem), partial(_direct, problem)
-    # NPP has no arrays of its own: either library's are its memory.
+    # NPP has no arrays of its own, so it uses the memory of either library.
     memory, cupy = ("cupy", "torch"), ("cupy",)
     makers = [
         direct("cuDNN through PyTorch", ("torch",), lambda: cudnn_peer(problem, taps, operands, sets)),
@@ -96,7 +100,7 @@ def gpu_makers(problem: Filter2d, operands: Operands, sets: int) -> tuple[PeerMa
 
 
 def _direct(problem: Filter2d, name: str, packages: tuple[str, ...], make: Callable[[], Peer]) -> PeerMaker:
-    """A library that sums over all taps, unless those are too many."""
+    """A library that sums over all taps, left out if there are too many."""
     is_image = problem.accuracy is Accuracy.IMAGEWISE
     most, sums = _MOST_BESIDE_TRANSFORMS if is_image else _MOST_MULTIPLY_ADDS, problem.flops / 2
     why_not = f"sums over taps: {sums:.0e} multiply-adds" if sums > most else None
@@ -104,13 +108,13 @@ def _direct(problem: Filter2d, name: str, packages: tuple[str, ...], make: Calla
 
 
 def _taps(problem: Filter2d, operands: Operands) -> NDArray[np.float32]:
-    """The weights as (filters, R, S), turned so that a correlation applies them."""
+    """Weights as (filters, R, S), rotated so that a correlation applies them."""
     filters = operands["weights"].reshape(problem.filters, *problem.filter)
     return np.ascontiguousarray(filters[:, ::-1, ::-1] if problem.convolve else filters)
 
 
 def _device_arrays() -> DeviceArrays:
-    """What copies an array to the device, and back."""
+    """Functions that copy an array to the device, and back."""
     if find_spec("cupy") is not None:
         cupy = importlib.import_module("cupy")
         return cupy.asarray, cupy.asnumpy

@@ -12,7 +12,7 @@ from warpsmith.tuner.operations.reference import Operands, Samples
 
 
 def samples(problem: Filter2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
-    """The results of these numbers, in C order of planes, filters, rows, columns and channels."""
+    """Results with these indices, in C order of planes, filters, rows, columns and channels."""
     planes = operands["image"].reshape(problem.planes, *problem.image, problem.channels)
     filters = operands["weights"].astype(np.float64).reshape(problem.filters, *problem.filter)
     shape = (problem.planes, problem.filters, *problem.output_shape, problem.channels)

@@ -13,29 +13,36 @@ from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
 from warpsmith.tuner.operations.reference import Operands
 
 _OCTAVES = {DType.FLOAT32: 20, DType.FLOAT16: 10}
-"""Magnitudes are 2 to the power of minus so many up to so many. Of a float16 2^10 leaves sums of 31 pixels finite."""
+"""Binary logarithms of the largest magnitudes of images, by type; the least are their inverses. For float16, 2^10
+leaves sums of 31 pixels finite.
+"""
 _WEIGHT_OCTAVES = 6
-"""Likewise of weights: a small pixel then meets a large weight beside a large pixel with a small weight."""
+"""Magnitudes of weights range from 2^-6 to 2^6: a small pixel with a large weight then stands beside a large pixel with
+a small weight.
+"""
 _REGION = (7, 13)
-"""Rows and columns of a region with a character of its own: odd, so that they lie anywhere in a thread's outputs."""
+"""Rows and columns of a region with its own kind of numbers; odd, so that regions begin at any position of a thread's
+outputs.
+"""
 _CHARACTERS = 5
 _DRAWN = (1021, 1031)
-"""Rows and columns that are drawn; larger images repeat them, since 2^27 pixels would take 20 s. Primes, so that they
-begin anywhere in a thread's outputs."""
+"""Rows and columns that are drawn; larger images repeat them, since 2^27 pixels would take 20 s. They are primes, so
+that repeats begin at any position of a thread's outputs.
+"""
 _SLACK = 0.3
 
 
 def stress_slack(problem: Filter2d) -> float:
-    """How many times the error bound right kernels may be off on these inputs.
+    """Factor on the error bound that right kernels may need on these inputs.
 
-    Sums of constants and of equal signs round the same way again and again: in float32 the simplest kernel was off by
+    Sums of constants and of equal signs round the same way again and again. In float32 the simplest kernel was off by
     5.2e-7 of the sum of |terms| with 25 taps, by 9.8e-7 with 81 and by 1.33e-6 with 225, the most of 262,144 results:
-    about 1e-7 times the root of the number of taps. Three times that is allowed, where it is more than the bound of
-    1e-6; what forms sums and differences of pixels is off by orders of magnitude more.
+    about 1e-7 times the root of the number of taps. Three times that is allowed, if it exceeds the bound of 1e-6.
+    Algorithms that form sums and differences of pixels are off by orders of magnitude more.
 
-    Where errors are relative to the whole image, a window that is brighter than most of it lies in one region, so that
-    no more terms are alike than a region has. A transform needs no room: in float32, of tiles of 32 to 160 rows,
-    SciPy's is off by 1e-7 of the scale with 7x7 and 6e-8 with 65x65 taps, on these inputs as on deviates.
+    If errors are relative to the whole image, a window that is brighter than most of the image lies in one region, so
+    at most as many terms are alike as a region has. A transform needs no slack: in float32, on tiles of 32 to 160 rows,
+    SciPy's is off by 1e-7 of the scale with 7x7 and 6e-8 with 65x65 taps, on these inputs as on normal deviates.
     """
     alike = math.prod(problem.filter)
     if problem.accuracy is Accuracy.IMAGEWISE:
@@ -44,14 +51,14 @@ def stress_slack(problem: Filter2d) -> float:
 
 
 def stress_filter2d(problem: Filter2d, generator: np.random.Generator) -> Operands:
-    """An image and weights of magnitudes far apart, side by side."""
+    """Image and weights of very different magnitudes, side by side."""
     image = problem.operands[0]
     return {"image": _image(problem, generator).reshape(image.shape), "weights": _weights(problem, generator)}
 
 
 def _image(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.generic]:
-    """An image in regions of five characters: magnitudes of the whole range pixel by pixel, log-normal ones, deviates
-    of one magnitude a region, a constant, and signs that alternate. Where bytes are about, of as many kinds of bytes.
+    """Image in regions of five kinds of numbers; see `hard_kinds`. If image or result are uint8, it uses five kinds of
+    bytes.
     """
     drawn = _drawn_image(problem, generator).astype(str(problem.dtype))
     planes = np.empty((problem.planes, *problem.image, problem.channels), drawn.dtype)
@@ -84,10 +91,11 @@ def _drawn_image(problem: Filter2d, generator: np.random.Generator) -> NDArray[n
 
 
 def _weights(problem: Filter2d, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Weights of magnitudes far apart that sum to about zero: their largest takes the rest back. A single tap does not.
+    """Weights of very different magnitudes that sum to about zero; the largest is adjusted for this. A single tap
+    stays.
 
-    Where the result is a float16 they are scaled so that no result overflows; where it is a uint8, and then to a sum of
-    a half, so that many fall within its range.
+    For a float16 result they are scaled so that no result overflows. For a uint8 result they are also shifted to a sum
+    of a half, so that many results fall within its range.
     """
     shape = (problem.filters, math.prod(problem.filter))
     values = far_apart(generator, shape, _WEIGHT_OCTAVES)

@@ -1,4 +1,6 @@
-"""cuDNN's convolutions through PyTorch, with what PyTorch needs besides: a pad, and for bytes two conversions."""
+"""cuDNN's convolutions through PyTorch, with the steps that PyTorch needs in addition: a pad, and two conversions for
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +24,38 @@ MODES = {
 """PyTorch's names of the borders that it can pad."""
 
 FLOAT16_TOLERANCE = 1e-3
-"""Rounding a weight to float16 moves a term by up to 4.9e-4 of itself; sums of cuDNN's are of float32."""
+"""Scaled error allowed for float16 weights: rounding moves a term by up to 4.9e-4 of itself; cuDNN adds up in
+float32.
+"""
 
 _ARITHMETIC = {
     DType.FLOAT32: "",
     DType.FLOAT16: ", weights rounded to float16",
     DType.UINT8: ", converted to float32 and back",
 }
-"""What a peer's name tells of how it differs from a plain convolution of float32."""
+"""Suffix of a peer's name: how its arithmetic differs from a plain float32 convolution."""
 
 
 def cudnn_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands, sets: int) -> Peer:
-    """cuDNN in float32 arithmetic, TF32 off, with its own search on.
+    """Peer that runs cuDNN in float32 arithmetic, TF32 off, with its benchmark search on.
 
-    float16 is PyTorch's own convolution of that type, which has weights of it too. There is none of bytes: they are
+    For float16 it is PyTorch's float16 convolution, whose weights are float16 too. PyTorch has none for bytes: they are
     converted, convolved, rounded, clamped and converted back.
 
     Args:
-        problem: what is filtered.
-        taps: the weights as (filters, R, S), turned so that a correlation applies them.
+        problem: filter problem.
+        taps: weights as (filters, R, S), rotated so that a correlation applies them.
         operands: the problem's inputs.
-        sets: of buffers. PyTorch allocates each output anew: of as many as are kept the oldest is written next.
+        sets: number of buffer sets. PyTorch allocates each output anew and keeps `sets` of them, so that it reuses the
+            oldest.
 
-    Raises Unavailable for what it does not have.
+    Raises:
+        Unavailable: cuDNN or PyTorch does not support the problem.
     """
     if problem.border not in (Border.VALID, *MODES):
         raise Unavailable(f"PyTorch pads no border {problem.border}")
     if problem.channels > 1:
-        # A depthwise convolution of interleaved pixels copies the image first, in PyTorch.
+        # PyTorch copies the image before a depthwise convolution of interleaved pixels.
         raise Unavailable("its channels are planes, not interleaved")
     if problem.result_dtype is not None:
         raise Unavailable("image and result are of one type")
@@ -81,10 +87,10 @@ def cudnn_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands,
 
 
 def _convolution(problem: Filter2d, torch: Any, weights: Any) -> Any:
-    """What filters an image of float numbers, with the border's pad where cuDNN has none of its own."""
+    """Function that filters a float image, with a separate pad for borders that cuDNN does not support."""
     (top, left), (r, s) = problem.before, problem.filter
     pads = (left, s - 1 - left, top, r - 1 - top)
-    # Zeros all round, as many on each side, are part of the convolution itself.
+    # Zeros on all sides, equally many on opposite ones, are part of the convolution itself.
     own = problem.border is Border.CONSTANT and problem.cval == 0 and pads[0] == pads[1] and pads[2] == pads[3]
     value = problem.cval if problem.border is Border.CONSTANT else None
 

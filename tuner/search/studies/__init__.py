@@ -1,1 +1,1 @@
-"""Searches as Optuna studies: the samplers, a family's study, and studies in a store. Nothing else imports Optuna."""
+"""Searches as Optuna studies: samplers, a family's study, and studies in a store. No other package imports Optuna."""

@@ -1,4 +1,4 @@
-"""The searcher: an Optuna sampler with an additive model and the neighbours of the fastest configs."""
+"""Optuna sampler that searches with an additive model and with neighbours of the fastest configs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from warpsmith.tuner.search.random_order import RandomOrder
 from warpsmith.tuner.search.studies.feasible_sampler import FeasibleSampler
 
 STARTUP = 10
-"""Configs tried before the model is asked: those that the caller brings and a seeded random sample."""
+"""Number of configs tried before the model is used: those that the caller brings and a seeded random sample."""
 SMALL = 32
-"""With no more untried configs than this, a seeded order takes them all."""
+"""Number of untried configs up to which a seeded order tries all of them."""
 BESIDE_EVERY = 5
-"""Of so many turns one takes the next single change of one of the fastest configs."""
+"""One turn in this many takes the next single change of one of the fastest configs."""
 BLIND_EVERY = 3
-"""Of so many turns one takes a random change, without asking which is likely. Three recorded spaces need 41, 42 and 44
-trials so, and 58, 50 and 41 without these and the random configs; with every second turn 59, 51 and 50."""
+"""One turn in this many takes a random change, which the model does not rank. With 3, three recorded spaces need 41, 42
+and 44 trials. Without random changes and random configs they need 58, 50 and 41; with a random change every second
+turn, 59, 51 and 50.
+"""
 RANDOM_EVERY = 16
-"""Of so many turns one takes a random config of the space."""
+"""One turn in this many takes a random config of the space."""
 
 
 def is_left_to_chance(order: RandomOrder, neighbours: Neighbours) -> bool:
-    """Whether too little is known to propose anything, or too little is left: a random config is as good."""
-    # Before the first success there is nothing to rank but failures.
+    """True if a random config is as good as any proposal: too little is known, or too few configs are left."""
+    # Before the first success there are only failures, which cannot be ranked.
     starting = len(order.tried) < STARTUP or neighbours.best_ns is None
     return starting or (order.remaining is not None and order.remaining <= SMALL)
 
@@ -33,15 +35,15 @@ def is_left_to_chance(order: RandomOrder, neighbours: Neighbours) -> bool:
 class AdditiveSampler(FeasibleSampler):
     """Proposes changes of the fastest configs, mostly those that an additive model of log time ranks first.
 
-    First comes a random sample, then turns: some take the next single change of the fastest, a random change, or a
-    random config, which keeps the search from ending where the model is blind. The shares are those that did best in
-    replays of recorded spaces. For a given seed and sequence of asks and tells the configs are the same.
+    It starts with a random sample. After that some turns take the next single change of the fastest config, a random
+    change, or a random config, so that the search does not stall where the model is wrong. The shares are those that
+    did best in replays of recorded spaces. Equal seeds and equal sequences of asks and tells give equal configs.
 
     Args:
-        order: the configs and those that were tried.
-        neighbours: of the same configs and those tried; what is known of their times.
+        order: the configs of the space, and those already tried.
+        neighbours: model of the same configs, with their known times.
 
-    Source: `Neighbours` and `Additive` name theirs.
+    Source: see `Neighbours` and `Additive`.
     """
 
     def __init__(self, order: RandomOrder, neighbours: Neighbours) -> None:
@@ -51,7 +53,7 @@ class AdditiveSampler(FeasibleSampler):
 
     @classmethod
     def over(cls, space: Space, seed: int) -> AdditiveSampler:
-        """A sampler over a space of which nothing was tried."""
+        """Creates a sampler over a space without tried configs."""
         tried = set[Config]()
         neighbours = Neighbours(space, tried, random.Random(f"{seed} neighbours"))
         return cls(RandomOrder(space, tried, random.Random(seed)), neighbours)
@@ -65,7 +67,7 @@ class AdditiveSampler(FeasibleSampler):
         return self.order.next() if config is None else config
 
     def _proposer(self) -> Callable[[], Config | None]:
-        """Whose turn it is; it may have nothing to propose."""
+        """The proposer whose turn it is; it may have nothing to propose."""
         self._turn += 1
         if self._turn % BESIDE_EVERY == 0:
             return self._neighbours.next_beside

@@ -1,4 +1,4 @@
-"""The search over one family's space as an Optuna study: every trial is asked of it, or told to it."""
+"""Search over one family's space as an Optuna study, which receives every trial by ask and tell."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from warpsmith.tuner.search.studies.feasible_sampler import FeasibleSampler, Spa
 from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
 
 REPEATS = 8
-"""Tried configs that one of Optuna's own samplers may suggest in a row before a random one takes its turn."""
+"""Number of tried configs that one of Optuna's own samplers may suggest in a row before a random config is taken."""
 NEEDS = {SamplerChoice.GP: "scipy and torch", SamplerChoice.CMAES: "cmaes"}
-"""Packages that a sampler needs beside Optuna."""
+"""Packages that a sampler needs in addition to Optuna."""
 
 
 class FamilyStudy:
-    """An Optuna study in memory, and its sampler. Not thread-safe.
+    """An Optuna study in memory and its sampler. Not thread-safe.
 
-    Optuna's own samplers know no constraints: what they suggest is replaced by the legal config most like it, and what
-    was tried already is told as pruned, so that they turn elsewhere.
+    Optuna's own samplers know no constraints. Their suggestion is replaced by the most similar legal config. A
+    suggestion that was already tried is reported as pruned, so that the sampler looks elsewhere.
 
     Args:
-        name: of the study.
-        choice: of the sampler.
-        seed: of the sampler.
-        order: the configs and those that were tried.
-        neighbours: of the same configs; what is known of their times.
+        name: name of the study.
+        choice: sampler to use.
+        seed: seed of the sampler.
+        order: the configs of the space, and those already tried.
+        neighbours: model of the same configs, with their known times.
 
-    Raises BadArgument where a package is missing that the sampler needs.
+    Raises:
+        BadArgument: a package that the sampler needs is missing.
     """
 
     def __init__(self, name: str, choice: SamplerChoice, seed: int, order: RandomOrder, neighbours: Neighbours) -> None:
@@ -55,7 +56,7 @@ class FamilyStudy:
         self._asked: dict[Config, optuna.trial.Trial] = {}
 
     def ask(self) -> Config | None:
-        """A new legal config; None where every config was tried."""
+        """A new legal config; None if every config was tried."""
         if self._own is None:
             return self._suggested() or self._order.next()
         try:
@@ -67,7 +68,7 @@ class FamilyStudy:
         return config
 
     def tell(self, config: Config, time_ns: float | None) -> None:
-        """What came of a config, asked or not: its time in ns, or None for a failure."""
+        """Reports the outcome of a config, asked or not: its time in ns, or None for a failure."""
         # Pruned, not failed: Optuna's samplers rank pruned trials last, but forget failed ones.
         state = TrialState.PRUNED if time_ns is None else TrialState.COMPLETE
         if (trial := self._asked.pop(config, None)) is not None:
@@ -81,7 +82,7 @@ class FamilyStudy:
             self._own.learn(config, time_ns)
 
     def _suggested(self) -> Config | None:
-        """What a sampler suggests that knows neither the constraints nor what was tried."""
+        """A new legal config from a sampler that knows neither the constraints nor the tried configs."""
         if is_left_to_chance(self._order, self._neighbours):
             return None
         for _ in range(REPEATS):
@@ -95,13 +96,13 @@ class FamilyStudy:
                 self._asked[config] = trial
                 return config
             else:
-                self.study.tell(trial, state=TrialState.FAIL)  # told by `tell`, as what it became
+                self.study.tell(trial, state=TrialState.FAIL)  # reported by `tell`, as the config that replaced it
                 return config
         return None
 
 
 class Categories:
-    """Configs as parameters of a study: their values, without an order."""
+    """Encodes a config as unordered parameter values of a study."""
 
     def __init__(self, space: Space) -> None:
         self.distributions = categories(space)
@@ -114,7 +115,7 @@ class Categories:
 
 
 class Places:
-    """Configs as parameters of a study: the places of their values among all of a parameter, from 0 on."""
+    """Encodes a config as the index of each value in its parameter's list of values."""
 
     def __init__(self, space: Space) -> None:
         self._values = {each.name: each.values for each in space.parameters}
@@ -133,7 +134,7 @@ Coding = Categories | Places
 
 
 def _optunas_own(choice: SamplerChoice, seed: int) -> optuna.samplers.BaseSampler:
-    """A sampler after the search's own start."""
+    """One of Optuna's samplers, without random start trials: the search has its own start."""
     try:
         if choice is SamplerChoice.GP:
             return optuna.samplers.GPSampler(seed=seed, n_startup_trials=1)

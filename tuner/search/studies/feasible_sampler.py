@@ -1,4 +1,4 @@
-"""Optuna samplers that propose nothing but legal configs of a search space, and none twice."""
+"""Optuna samplers that propose only legal configs of a search space, each once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.tuner.search.random_order import RandomOrder
 
 
 def categories(space: Space) -> dict[str, BaseDistribution]:
-    """The parameters of a space as those of a study: their values, without an order."""
+    """A space's parameters as unordered categorical distributions of a study."""
     return {each.name: CategoricalDistribution(each.values) for each in space.parameters}
 
 
@@ -26,25 +26,25 @@ class SpaceExhausted(Exception):
 class FeasibleSampler(BaseSampler):
     """Draws configs at random. Not thread-safe.
 
-    A study with it has one objective, the time in ns, to be minimised, and the parameters `distributions`. A trial that
-    is told as failed or pruned is one of a config to keep away from.
+    Its study has one objective, the time in ns, to be minimised, and the parameters `distributions`. A trial that
+    failed or was pruned marks a config to avoid.
 
     Args:
-        order: the configs and those that were tried, which are not proposed again.
+        order: the configs of the space, and those already tried, which are not proposed again.
     """
 
     def __init__(self, order: RandomOrder) -> None:
         self.order = order
         self.distributions = categories(order.space)
-        """What `Study.ask` is to be given."""
+        """Distributions to pass to `Study.ask`."""
         self._others = RandomSampler()
 
     def learn(self, config: Config, time_ns: float | None) -> None:  # noqa: ARG002 - it draws whatever the times
-        """Takes in a time in ns, above 0, or None for a failure; of several for one config the last counts."""
+        """Takes in a time in ns, above 0, or None for a failure. The last of several reports of one config counts."""
         self.order.tried.add(config)
 
     def proposal(self) -> Config | None:
-        """What to try next; None where every config was tried."""
+        """The next config to try; None if every config was tried."""
         return self.order.next()
 
     def infer_relative_search_space(
@@ -60,7 +60,7 @@ class FeasibleSampler(BaseSampler):
         trial: FrozenTrial,  # noqa: ARG002
         search_space: dict[str, BaseDistribution],  # noqa: ARG002 - that of infer_relative_search_space
     ) -> dict[str, Any]:
-        """A new config. Raises SpaceExhausted where none is left."""
+        """Draws a new config. Raises SpaceExhausted if none is left."""
         if (config := self.proposal()) is None:
             raise SpaceExhausted("every config of the space was tried")
         self.order.tried.add(config)
@@ -79,6 +79,6 @@ class FeasibleSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Learns what came of a trial."""
+        """Takes in the outcome of a trial."""
         config = Config.of({name: trial.params[name] for name in self.distributions})
         self.learn(config, values[0] if state is TrialState.COMPLETE and values else None)

@@ -1,4 +1,4 @@
-"""Optuna without its log lines."""
+"""Context manager that silences Optuna's log lines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import optuna
 
 @contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Silences what Optuna logs here, such as the creation of a study.
+    """Silences Optuna's log lines inside the block, such as the creation of a study.
 
-    Optuna has one level for the whole process. Put back at once, the user's own studies log as before; set at import,
-    it would silence them too.
+    Optuna has one log level for the whole process. It is restored at the end of the block, so the user's own studies
+    log as before; a level set at import would silence them too.
     """
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,4 +1,4 @@
-"""Searches as Optuna studies in a store's own database, where `optuna-dashboard` shows them."""
+"""Optuna studies of searches in a store's own database, where `optuna-dashboard` shows them."""
 
 from __future__ import annotations
 
@@ -28,43 +28,44 @@ from warpsmith.tuner.search.studies.feasible_sampler import categories
 from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
 
 ATTEMPTS = 3
-"""At opening a database: of two tuners that make Optuna's tables at once, one is refused."""
+"""Number of attempts to open a database: if two tuners create Optuna's tables at once, one of them fails."""
 TABLES = ("trials", "trial_values", "trial_params", "trial_user_attributes", "version_info")
 
 
 class StudyStore:
-    """Optuna's tables in a database, made where they are missing.
+    """Optuna's tables in a database, created if they are missing.
 
-    `Study.ask` and `tell` take 42 ms a trial there, where a GPU tries a hundred configs a second. So a search has its
-    study in memory, and its trials come here in batches, several in a millisecond.
+    `Study.ask` and `tell` take 42 ms per trial there, while a GPU tries a hundred configs per second. So a search keeps
+    its study in memory, and its trials come here in batches, several per millisecond.
 
     Args:
         address: the path of an SQLite file, or an SQLAlchemy URL.
 
-    Raises StoreError where the database cannot be opened.
+    Raises:
+        StoreError: the database cannot be opened.
 
     Source of the tables: Optuna's RDBStorage, which reads them back.
     """
 
     def __init__(self, address: str) -> None:
-        # No connection outlives its use, which is once a run.
+        # No connection outlives its use, which comes once per run.
         options: dict[str, object] = {"poolclass": NullPool}
         if is_url(address):
-            url = address.replace("{", "{{").replace("}", "}}")  # Optuna takes a URL for a template of `str.format`
+            url = address.replace("{", "{{").replace("}", "}}")  # Optuna passes the URL to `str.format`
         else:
-            # The file is opened by its path. In a URL a `?` of its name would begin options, and the tables would go
-            # into another file, whosever that is.
+            # The file is opened by its path. In a URL, a `?` in its name would begin the options, and the tables would
+            # go into another file.
             url, options["creator"] = "sqlite://", functools.partial(_connect, Path(address))
         with _as_store_error():
             self._storage = _at_last(functools.partial(RDBStorage, url, engine_kwargs=options))
 
     def add(self, study_name: str, space: Space, finished: Sequence[Finished]) -> None:
-        """Adds trials to the study of that name, which is made where it is missing.
+        """Adds trials to the study `study_name`, which is created if it is missing.
 
-        A trial's value is its median time in ns. One that failed is told as failed, one that was not run since it
-        cannot win as pruned; what went wrong is among its attributes.
+        The value of a trial is its median time in ns. A failed trial is stored as failed, and a trial that was dropped
+        because it cannot win as pruned; the failure is among its attributes.
 
-        Raises StoreError where the database fails, and has then changed nothing but made the study.
+        Raises StoreError if the database fails. It may then have created the study, but it has added no trial.
         """
         distributions = categories(space)
         frozen = [_frozen(each, distributions) for each in finished if space.contains(each.trial.config)]
@@ -76,8 +77,8 @@ class StudyStore:
                 study.add_trials(frozen)
 
     def _insert(self, study_id: int, trials: Sequence[FrozenTrial]) -> bool:
-        """Writes trials in one transaction; False where the tables are not those that this is written for: then they
-        are told trial by trial, at 16 ms each.
+        """Writes trials in one transaction. False if the tables have an unknown schema version; the caller then adds
+        trials one by one, at 16 ms each.
         """
         tables = MetaData()
         with self._storage.engine.begin() as connection:
@@ -91,7 +92,7 @@ class StudyStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Opens a store's file, which is there, as SQLAlchemy expects it: Python's SQLite begins the transactions."""
+    """Opens an existing store file as SQLAlchemy expects it: Python's sqlite3 begins the transactions."""
     uri = sqlite.uri(path, sqlite.Access.RECOVER)
     return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_TIMEOUT_S, check_same_thread=False)
 
@@ -99,7 +100,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _insert_rows(
     connection: Connection, tables: dict[str, Table], study_id: int, trials: Sequence[FrozenTrial]
 ) -> None:
-    """The rows of `trials`, as Optuna 5 writes them."""
+    """Inserts the rows of `trials`, as Optuna 5 writes them."""
     numbered = tables["trials"]
     mine = select(func.coalesce(func.max(numbered.c.number) + 1, 0)).where(numbered.c.study_id == study_id)
     first = connection.scalar(mine) or 0
@@ -152,7 +153,7 @@ def _json_of(distribution: BaseDistribution) -> str:
 
 
 def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> FrozenTrial:
-    """A trial as Optuna has them."""
+    """The trial as an Optuna trial."""
     trial, outcome = finished.trial, finished.trial.outcome
     attributes: dict[str, object] = {FINGERPRINT: trial.fingerprint, "compiler": trial.compiler}
     if isinstance(outcome, Measurement):
@@ -173,7 +174,7 @@ def _frozen(finished: Finished, distributions: dict[str, BaseDistribution]) -> F
 
 
 def _naive(at: datetime.datetime | None) -> datetime.datetime | None:
-    """As Optuna's tables keep times: UTC without saying so."""
+    """The time as Optuna's tables store it: UTC, without a time zone."""
     return None if at is None else at.astimezone(datetime.UTC).replace(tzinfo=None)
 
 

@@ -1,1 +1,1 @@
-"""The check of a program that nobody has tuned: some of its results against float64 sums, once."""
+"""Check of an untuned program at its first use: some of its results are compared with float64 sums, once."""

@@ -1,4 +1,4 @@
-"""Checks a loaded program: about a thousand results against float64 sums, on random data or on those of a call."""
+"""Check of a loaded program: about a thousand results against float64 sums, on random data or on those of a call."""
 
 from __future__ import annotations
 
@@ -27,24 +27,28 @@ from warpsmith.plans.loaded import LoadedProgram
 MOST_SAMPLES = 1024
 LEAST_SAMPLES = 16
 BUDGET = {DeviceKind.CUDA: 400_000_000, DeviceKind.HOST: 3_000_000}
-"""Multiply-adds of a check: 1 ms of a large GPU, and some 10 ms of a core."""
+"""Multiply-adds of a check: 1 ms on a large GPU, and some 10 ms on one core."""
 MOST_FLOPS = {DeviceKind.CUDA: 200_000_000_000, DeviceKind.HOST: 100_000_000}
-"""Operations of a problem that is run on random data: 5 ms of a large GPU, 0.1 s of two cores. Those of a larger one
-are done once, by the first call."""
+"""Largest number of operations of a problem that is run on random data: 5 ms on a large GPU, 0.1 s on two cores. A
+larger problem is computed only once, by its first call.
+"""
 SHARE_OF_FREE_MEMORY = 2
-"""Random operands take at most one part in so many of what is free."""
+"""Divisor of the free memory that bounds random operands."""
 OWN_SLACK, OWN_MOST = 8.0, 2e-3
-"""How many bounds right results of a caller's data may be off, since numbers there may lie far apart as no random ones
-do, and the largest error that more than one bound allows."""
+"""Factor on the error bound for a caller's data, whose numbers may differ more in magnitude than random ones, and the
+largest error that this factor may allow.
+"""
 RANDOM_PEAK, COARSE_BOUND = 8.0, 1e-3
-"""Root mean squares of the results against which errors are small on random data, where the bound is a coarse one:
-errors of random factors add up as the terms do, and the sum of many |terms| would hide a result that is all wrong."""
+"""Root mean squares of the results that cap the scale on random data, and the least error bound at which the cap
+applies. Errors of random factors add up as the terms do, and the sum of many |terms| would hide a result that is all
+wrong.
+"""
 _LEAST, _MOST = 1e-30, 1e30
-"""Scales of results that float32 holds with all its digits."""
+"""Range of scales for which float32 holds results with all its digits."""
 
 
 def why_not(problem: Problem, runtime: Runtime) -> str | None:
-    """Why a problem's results cannot be checked, in one line; None where they can."""
+    """Reason why a problem's results cannot be checked, in one line; None if they can."""
     if sum(operand.role is not Role.INPUT for operand in problem.operands) != 1:
         return "it has several results"
     if reference_of(problem, threads_of(runtime)) is None:
@@ -53,14 +57,14 @@ def why_not(problem: Problem, runtime: Runtime) -> str | None:
 
 
 def is_quick(problem: Problem, runtime: Runtime) -> bool:
-    """Whether a plan may wait until the problem was computed once."""
+    """True if a plan may wait until the problem was computed once."""
     return problem.flops <= MOST_FLOPS[runtime.device.kind]
 
 
 def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -> Finding | None:
-    """Runs the program on random data of its own; None where operands do not fit into memory.
+    """Runs the program on its own random data; None if the operands do not fit into memory.
 
-    Raises WarpsmithError where the check cannot be carried out.
+    Raises WarpsmithError if the check cannot be carried out.
     """
     problem, runtime = loaded.problem, loaded.runtime
     kernels = kernels_of(loaded, compiler)
@@ -72,7 +76,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
         return None
     names = loaded.signature.buffers, loaded.signature.operands
     with ExitStack() as opened:
-        # Launches of their own: what they remember of these addresses goes with them.
+        # These launches are separate, so that what they cache for these addresses is freed with them.
         launches = launches_of(loaded.executable, runtime, *names)
         work = opened.enter_context(runtime.work_beside())
         work.reserve(needed)
@@ -89,9 +93,9 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
 
 
 def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
-    """Looks at what a call has computed; None where its data say nothing, as those do that are not finite.
+    """Checks the result of a call; None if its data allow no check, for example because they are not finite.
 
-    Raises WarpsmithError where the check cannot be carried out.
+    Raises WarpsmithError if the check cannot be carried out.
     """
     kernels = kernels_of(loaded, compiler)
     with loaded.runtime.work_behind(call.stream) as work:
@@ -100,14 +104,14 @@ def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadC
 
 
 def kernels_of(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
-    """The reference kernels of a program's problem, which has some. Raises as `kernels_for` does."""
+    """Reference kernels of a program's problem, which must have some. Raises as `kernels_for` does."""
     kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
     assert kernels is not None  # `why_not` was asked
     return kernels
 
 
 def sample_count(reference: Reference, kind: DeviceKind) -> int:
-    """How many results are checked."""
+    """Number of results to check."""
     affordable = BUDGET[kind] // (reference.terms * reference.term_cost)
     return max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))
 
@@ -115,7 +119,9 @@ def sample_count(reference: Reference, kind: DeviceKind) -> int:
 def compared(
     loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, *, is_random: bool
 ) -> Finding | None:
-    """Compares samples of a result that is computed; None where data are not finite, or too large or small."""
+    """Compares samples of a computed result; None if expected values are not finite, or a scale is too large or
+    small.
+    """
     problem, reference = loaded.problem, kernels.reference
     count = sample_count(reference, loaded.runtime.device.kind)
     samples = samples_of(problem.output, count, reference.groups, seed)

@@ -1,4 +1,4 @@
-"""Inputs for a check: random ones in memory of its own, or those of a call."""
+"""Inputs for a check: random ones in separate memory, or those of a call."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
 _POISON = 0xFF
-"""A NaN of each type that has one."""
+"""Fill byte of the result: NaN in each type that has one."""
 SCRATCH_BYTES = 1 << 19
-"""Bytes of samples and what is found of them; a sum in many parts takes more."""
+"""Bytes for samples and their findings; a sum in many parts takes more."""
 _MEAN_GAIN = 1.1
-"""Sum of a filter's weights where results are bytes: most results then lie inside of their range."""
+"""Sum of a filter's weights if results are bytes: most results then lie inside their range."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Data:
-    """The operands of one run."""
+    """Operands of one run."""
 
     inputs: Mapping[str, int]
-    """Address of each input, for the reference kernels."""
+    """Device address of each input, for the reference kernels."""
     result: int
     known: Mapping[str, NDArray[np.generic]]
-    """Inputs whose values are in host memory too."""
+    """Inputs whose values are also in host memory."""
 
 
 def host_inputs(problem: Problem, signature: Signature, seed: int) -> dict[str, NDArray[np.generic]]:
-    """Random values of the inputs that are small, or that kernels take by value."""
+    """Host values of the inputs that the problem knows, that kernels take by value, or that are filter weights."""
     by_value = {each.operand.name for each in signature.by_value}
     found = {}
     for operand in problem.inputs:
@@ -60,7 +60,7 @@ def _drawn(problem: Problem, operand: Operand, generator: np.random.Generator) -
 
 
 def memory_needed(problem: Problem) -> int:
-    """Bytes that random operands take, and what is read of them."""
+    """Bytes that random operands and the scratch memory of the check take."""
     return sum(operand.allocated_bytes + ALIGNMENT for operand in problem.operands) + SCRATCH_BYTES
 
 
@@ -72,7 +72,7 @@ def random_data(
     seed: int,
     there: Mapping[str, int] = MappingProxyType({}),
 ) -> Data:
-    """Random inputs, but for those that are `there`, and a result of NaNs, in new memory. Raises OutOfMemory."""
+    """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
     known = host_inputs(problem, signature, seed)
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
@@ -94,7 +94,7 @@ def random_data(
 
 
 def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
-    """The operands of a call that was queued on the work's stream."""
+    """Operands of a call that was queued on the work's stream."""
     places = dict(zip(signature.buffers, call.addresses, strict=True))
     known: dict[str, NDArray[np.generic]] = {}
     for each, content in zip(signature.by_value, call.values, strict=True):
@@ -108,7 +108,7 @@ def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
 
 
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:
-    """The bytes of the operands that kernels take by value, as a launch takes them."""
+    """Bytes of the operands that kernels take by value, in launch order."""
     return tuple(
         known[each.operand.name].tobytes() if isinstance(each, Given) else each.content for each in signature.by_value
     )

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Result of a check."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """How some results compare with what they must be."""
+    """Comparison of some results with their expected values."""
 
     samples: int
     wrong: int
     largest_error: float
     message: str
-    """The worst of those that are wrong; empty where none is."""
+    """Message about the worst wrong result; empty if none is wrong."""
 
     @property
     def is_right(self) -> bool:

@@ -1,4 +1,4 @@
-"""Reference kernels loaded on a device: one binary for all problems of an operation and its types."""
+"""Reference kernels on a device: one binary for all problems of an operation and its types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from warpsmith.plans.first_use.samples import Samples
 
 _BLOCKS_A_MULTIPROCESSOR = 8
 _TERMS_A_THREAD = 4
-"""Terms of a sum that a thread adds at the least: shorter sums are not split among blocks."""
+"""Least number of terms of a sum per thread: shorter sums are not split among blocks."""
 _ELEMENTS_A_THREAD = 8
 
 _FOUND = np.dtype([("real", "f8"), ("imaginary", "f8"), ("magnitude", "f8"), ("largest", "f8"), ("bits", "u4", 2)])
@@ -37,31 +37,31 @@ assert (_FOUND.itemsize, _MOMENTS.itemsize) == (FOUND_BYTES, MOMENTS_BYTES)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """What results must be, and what they are."""
+    """Expected and actual values of sampled results."""
 
     expected: NDArray[np.float64]
-    """(samples, 2): real and imaginary parts."""
+    """Real and imaginary parts, (samples, 2)."""
     magnitude: NDArray[np.float64]
     largest: NDArray[np.float64]
     bits: NDArray[np.uint32]
-    """(samples, 2): elements as they lie in memory."""
+    """Bits of the elements in memory, (samples, 2)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moments:
-    """Squares and the largest magnitude of some elements."""
+    """Mean square and largest magnitude of some elements."""
 
     mean_square: float
     largest: float
 
 
 class ReferenceKernels:
-    """The kernels of a reference, ready to be launched.
+    """Loaded kernels of a reference.
 
     Args:
         runtime: the device.
         module: the loaded kernels.
-        reference: which problem they are for.
+        reference: reference that they belong to.
     """
 
     def __init__(self, runtime: Runtime, module: Module, reference: Reference) -> None:
@@ -72,19 +72,21 @@ class ReferenceKernels:
         self._launches = {launch.entry: launch for launch in reference.program.launches}
 
     def fill(self, work: Work, target: int, elements: int, seed: int, way: int) -> None:
-        """Writes random elements: `way` 1 from 0 to 255, else about normal deviates."""
+        """Fills memory with random elements: `way` 1 gives numbers from 0 to 255, any other approximate normal
+        deviates.
+        """
         numbers = {"elements": elements, "seed": seed, "way": way}
         values = {name: np.int64(number).tobytes() for name, number in numbers.items()}
         self._launch(work, Entry.FILL, (self._blocks(elements), 1, 1), {"target": target}, values)
 
     def mirror(self, work: Work, target: int, spectra: Mirrored) -> None:
-        """Makes random numbers the spectra of real signals."""
+        """Turns random numbers into the spectra of real signals."""
         layout = np.array([spectra.batch, *spectra.strides], np.int64).tobytes()
         values = {"problem": self.reference.values, "layout": layout}
         self._launch(work, Entry.MIRROR, (self._blocks(spectra.batch), 1, 1), {"target": target}, values)
 
     def sums(self, work: Work, inputs: Mapping[str, int], result: int, samples: Samples) -> Sums:
-        """Computes some results once more, and reads what they are."""
+        """Computes the sampled results in float64 and reads their actual values."""
         count, reference = len(samples.index), self.reference
         shares = max(1, reference.terms // (self._threads * _TERMS_A_THREAD))
         wanted = -(-_BLOCKS_A_MULTIPROCESSOR * self._multiprocessors // count)
@@ -105,7 +107,7 @@ class ReferenceKernels:
         return Sums(expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy())
 
     def moments(self, work: Work, entry: Entry, target: int, rows: int, row_elements: int, row_bytes: int) -> Moments:
-        """Moments of rows of an operand's real numbers, the first of which is at `target`."""
+        """Moments of rows of an operand's real numbers; the first row is at address `target`."""
         found = np.empty(self._blocks(rows * row_elements), _MOMENTS)
         addresses = {"target": target, "moments": work.allocate(found.nbytes).address}
         layout = np.array([rows, row_elements, row_bytes], np.int64).tobytes()
@@ -130,12 +132,12 @@ class ReferenceKernels:
 
 
 def threads_of(runtime: Runtime) -> int:
-    """Threads of a block of the reference kernels."""
+    """Threads per block of the reference kernels."""
     return GPU_THREADS if runtime.device.kind is DeviceKind.CUDA else 1
 
 
 def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> ReferenceKernels | None:
-    """The reference kernels of a problem; None where its operation has none.
+    """Reference kernels of a problem; None if its operation has none.
 
     Raises:
         CompileError: they do not compile.

@@ -1,4 +1,4 @@
-"""Results that are checked: corners, edges, what lies at the borders of tiles, and random ones."""
+"""Choice of the results to check: corners, edges, borders of tiles, and random ones."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from warpsmith.generator.problem import Operand
 
 _MOST_CORNERS = 64
 _MOST_GROUPS = 8
-"""Groups of results that are looked at, where each has a scale of its own."""
+"""Largest number of result groups to check, if each group has its own scale."""
 _AT_START, _AT_END, _AT_TILES = 0.1, 0.2, 0.6
-"""Cumulated shares of coordinates at the start of an axis, at its end, and beside a border of tiles."""
+"""Cumulative shares of coordinates at the start of an axis, at its end, and beside a border of tiles."""
 _LARGEST_TILE = 9
-"""Logarithm of the largest tile whose borders are looked at, and one."""
+"""Exclusive upper bound of the binary logarithm of tile sizes whose borders are checked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """Results of a problem."""
+    """Positions of sampled results."""
 
     index: NDArray[np.int64]
-    """Number of each in C order."""
+    """Index of each in C order."""
     offset: NDArray[np.int64]
     """Bytes from the first result."""
     group: NDArray[np.int64]
-    """Number of its group."""
+    """Group number of each."""
 
 
 def samples_of(output: Operand, count: int, groups: int, seed: int) -> Samples:
-    """Results that show most faults.
+    """Chooses results that show most faults.
 
     Args:
-        output: the result.
-        count: how many; corners may be more.
-        groups: equal groups along the first axis.
-        seed: of the random ones.
+        output: the result operand.
+        count: number of samples; there may be more if there are more corners.
+        groups: number of equal groups along the first axis.
+        seed: seed of the random ones.
     """
     generator = np.random.default_rng(seed)
     shape = output.shape
@@ -68,7 +68,7 @@ def samples_of(output: Operand, count: int, groups: int, seed: int) -> Samples:
 
 
 def _structured(extent: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Coordinates along an axis: its ends, and on either side of multiples of powers of two."""
+    """Coordinates along an axis: its ends, and both sides of multiples of powers of two."""
     kind, tile = generator.random(count), 2 ** generator.integers(2, _LARGEST_TILE, count)
     border = generator.integers(0, extent // tile + 1) * tile - generator.integers(0, 2, count)
     found = generator.integers(0, extent, count)

@@ -1,4 +1,4 @@
-"""What the errors of results are measured against, as the problem's accuracy says."""
+"""Scales of the errors of results, by the problem's accuracy."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums
 from warpsmith.plans.first_use.samples import Samples
 
 _FINE, _COARSE = 8, 2
-"""Frequencies for each tap at which a filter's gain is looked at, of small and of large filters."""
+"""Frequencies per tap at which a filter's gain is sampled, for small and for large filters."""
 _SMALL = 1024
-"""Taps."""
+"""Largest number of taps of a small filter."""
 
 
 def scales_of(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples, sums: Sums
 ) -> NDArray[np.float64]:
-    """The scale that each sample's error is measured against."""
+    """Scale that divides each sample's error."""
     match kernels.reference.scale:
         case Scale.TERMS:
             return sums.magnitude
@@ -42,10 +42,10 @@ def scales_of(
 def _rms(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples, sums: Sums
 ) -> NDArray[np.float64]:
-    """The root mean square of the real numbers of each sample's group, as they lie in memory.
+    """Root mean square of the real numbers of each sample's group, read from memory.
 
-    A wrong result raises it at the most to its own size, so that it stays wrong. Where some are not numbers, that of
-    the samples.
+    A wrong result can raise it at most to its own size, so that it stays wrong. If the mean square is not finite, it is
+    taken from the samples' expected values.
     """
     output, groups = problem.output, kernels.reference.groups
     numbers = output.components.size // groups
@@ -63,7 +63,7 @@ def _rms(
 def _gains(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples
 ) -> NDArray[np.float64]:
-    """The largest gain of each sample's filter times the largest |pixel| of its plane and around it."""
+    """Largest gain of each sample's filter times the largest |pixel| of its plane, including the border's constant."""
     assert isinstance(problem, Filter2d)
     image, weights, result = problem.operands
     rows, columns = problem.image

@@ -1,4 +1,4 @@
-"""What checks of programs on devices came to: remembered by this process, and on disk for the next."""
+"""Results of earlier checks, cached in this process and on disk."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from warpsmith.generator.problem import Problem
 from warpsmith.plans.first_use.finding import Finding
 
 _FORMAT = 1
-"""Raised whenever the files, or what is checked, change their meaning."""
+"""Format version, raised whenever the meaning of the files, or of the check, changes."""
 _MOST_FILES = 4096
-"""Files of 100 bytes that are kept; when there are more, the older half goes."""
+"""Largest number of cached files, of 100 bytes each; beyond it, the older half is deleted."""
 _PRUNE_EVERY = 64
 
 
 def verdict_name(problem: Problem, device: Device, fingerprint: str, binaries: Binaries) -> str:
-    """A name for all that a verdict depends on: the problem, the device, the program and its machine code."""
+    """File name that covers all that a verdict depends on: the problem, the device, the program and its machine
+    code.
+    """
     images = [hashlib.sha256(binaries[name].image).hexdigest() for name in sorted(binaries)]
     subject = [_FORMAT, problem.key(), device.key(), fingerprint, images]
     return f"{hashlib.sha256(json.dumps(subject).encode()).hexdigest()}.json"
 
 
 class Verdicts:
-    """The verdicts of this process, above those on disk. Threads may use them at the same time."""
+    """Cache of this process's verdicts, above those on disk. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[str, Finding] = {}
 
     def get(self, name: str) -> Finding | None:
-        """What an earlier check found; None where there was none."""
+        """Finding of an earlier check; None if there was none."""
         found = self._known.get(name)
         if found is None and (found := _read(name)) is not None:
             self._known[name] = found
         return found
 
     def put(self, name: str, finding: Finding) -> None:
-        """Keeps a finding; a folder that cannot be written to costs the next process a check."""
+        """Caches a finding. If the folder cannot be written, the next process checks again."""
         self._known[name] = finding
         folder = PrivateFolder(_path())
         with contextlib.suppress(OSError):
@@ -52,7 +54,7 @@ class Verdicts:
                 _prune()
 
     def forget(self) -> None:
-        """Lets go of what this process knows; what is on disk stays."""
+        """Clears the verdicts of this process; those on disk stay."""
         self._known.clear()
 
 

@@ -1,4 +1,4 @@
-"""Whether a plan's program is right: known from before, found out now, or at its first call."""
+"""Verification of a plan's program: by an earlier verdict, by a check now, or by a check of its first call."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from warpsmith.plans.plan import Outcome, Plan
 from warpsmith.plans.verified import EXEMPT, UNASKED, Verification, Verified, Verify
 
 Other = Callable[[Plan, Finding], Plan]
-"""What takes the place of a plan whose results are wrong."""
+"""Function that returns a replacement for a plan whose results are wrong."""
 
 _MOST_ATTEMPTS = 4
-"""Calls whose data said nothing, after which no other is looked at."""
+"""Number of calls with data that allow no check, after which no further call is checked."""
 
 
 def verify(plan: Plan, which: Verify, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
-    """Checks a new plan, and says in it what was done. A check that cannot be carried out changes nothing else.
+    """Checks a new plan and records the outcome in it. A check that cannot be carried out has no other effect.
 
     Args:
-        plan: before its first call.
-        which: whether it is to be checked.
-        compiler: makes the compiler for its device.
-        other: is asked at the first call, where that is the one that is checked.
+        plan: the plan before its first call.
+        which: which plans are checked.
+        compiler: makes the compiler for the plan's device.
+        other: returns the replacement if the check of the first call fails.
 
-    Returns: what is wrong; None where nothing is, as far as is known.
+    Returns: the finding if results are wrong; None if no fault is known.
     """
     if which is Verify.NEVER:
         plan.verified = UNASKED
@@ -48,7 +48,7 @@ def verify(plan: Plan, which: Verify, compiler: Callable[[], Compiler], other: O
 
 def _checked(plan: Plan, name: str, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
     try:
-        # NumPy's random numbers, and Jinja2 with its templates.
+        # This imports NumPy's random numbers, and Jinja2 with its templates.
         from warpsmith.plans.first_use.check import check_on_random_data, is_quick, why_not
 
         if reason := why_not(plan.problem, plan.runtime):
@@ -68,7 +68,7 @@ def _checked(plan: Plan, name: str, compiler: Callable[[], Compiler], other: Oth
 
 
 def seed_of(program: Program) -> int:
-    """The seed of a program's check, below 2^60: the same each time, and another one for another program."""
+    """The seed of one program's check, below 2^60, so that the check is reproducible."""
     return int(program.fingerprint[:15], 16)
 
 
@@ -77,12 +77,13 @@ def _told(finding: Finding) -> Verification:
 
 
 class FirstCall:
-    """The check of a plan whose random operands did not fit, that takes long, or was made while a graph was captured.
+    """Check of a plan's first call. It is used if random operands do not fit or take long, or if a graph was being
+    captured.
 
     Args:
-        name: of the verdict.
+        name: file name of the verdict.
         compiler: makes the compiler for the plan's device.
-        other: what takes the plan's place where its results are wrong.
+        other: returns the replacement if the results are wrong.
     """
 
     def __init__(self, name: str, compiler: Callable[[], Compiler], other: Other) -> None:
@@ -91,7 +92,7 @@ class FirstCall:
         self._attempts = 0
 
     def settle(self, plan: Plan, call: ReadCall) -> Outcome:
-        """The same as `PendingCheck.settle`."""
+        """Checks a call; see `PendingCheck.settle`."""
         self._attempts += 1
         try:
             from warpsmith.plans.first_use.check import check_call
@@ -109,7 +110,7 @@ class FirstCall:
 
 
 def no_right_program(plan: Plan, messages: list[str]) -> WrongResult:
-    """The error where every program that may answer was wrong."""
+    """Error if every program that may answer was wrong."""
     told = "; ".join(messages)
     where = plan.runtime.device.name
     return WrongResult(f"no program that was tried gives right results for {plan.problem.key()} on {where}: {told}")
