@@ -9,11 +9,12 @@ stays too, and a stored time then belongs to that spelling.
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _PROSE = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -88,7 +89,7 @@ class CanonicalText(NamedTuple):
 @functools.lru_cache(maxsize=64)  # a look-up asks for a program's identity up to three times
 def canonical(source: str) -> CanonicalText:
     """The canonical form of CUDA C++: equal for two texts that differ in comments, blanks and own names alone."""
-    tokens = _tokens(source)
+    tokens = _without_unused_functions(_tokens(source))
     own = frozenset(_own_names(tokens))
     appear = (name for name in dict.fromkeys(tokens) if name in own)
     names = {name: f"@{number}" for number, name in enumerate(appear)}
@@ -96,8 +97,8 @@ def canonical(source: str) -> CanonicalText:
 
 
 def names_of(source: str) -> frozenset[str]:
-    """Every name in a text, outside its comments and strings."""
-    return frozenset(filter(_is_name, _tokens(source)))
+    """Every name in a text, outside its comments, its strings and functions that it does not call."""
+    return frozenset(filter(_is_name, _without_unused_functions(_tokens(source))))
 
 
 def _tokens(source: str) -> list[str]:
@@ -105,6 +106,38 @@ def _tokens(source: str) -> list[str]:
     text = _PROSE.sub(lambda found: found[0] if found[0][0] in "\"'" else " ", source.replace("\\\n", ""))
     lines = (f"\n{line}\n" if line.lstrip().startswith("#") else f"{line} " for line in text.split("\n"))
     return _TOKEN.findall("".join(lines))
+
+
+def _without_unused_functions(tokens: list[str]) -> list[str]:
+    """The tokens without inline functions that nothing names: a template may define more than a kernel calls."""
+    counts = collections.Counter(tokens)
+    kept: list[str] = []
+    place = 0
+    while place < len(tokens):
+        if tokens[place] == "__device__" and (end := _end_of_unused(tokens, place, counts)) is not None:
+            place = end
+        else:
+            kept.append(tokens[place])
+            place += 1
+    return kept
+
+
+def _end_of_unused(tokens: Sequence[str], place: int, counts: Mapping[str, int]) -> int | None:
+    """The place behind an inline function that starts at `place`, if nothing else in the text has its name.
+
+    Templates stay: their parameters stand before `__device__`.
+    """
+    if tokens[place + 1] != "__forceinline__" or (place > 0 and tokens[place - 1] == ">"):
+        return None
+    opening = tokens.index("(", place)
+    if counts[tokens[opening - 1]] > 1 or not _is_variable(tokens[opening - 1]):
+        return None
+    depth = 0
+    for end in range(tokens.index("{", opening), len(tokens)):
+        depth += (tokens[end] == "{") - (tokens[end] == "}")
+        if depth == 0:
+            return end + 1
+    return None
 
 
 def _own_names(tokens: Sequence[str]) -> Iterator[str]:

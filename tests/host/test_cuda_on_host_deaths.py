@@ -100,12 +100,12 @@ FAULTS = [
     ("__ballot_sync(2u, 1);", "a mask that leaves the thread itself out"),
     ("__shfl_sync(1u, 1, 0, 33);", "a shuffle's width must be 1, 2, 4, 8, 16 or 32"),
     ("__pipeline_memcpy_async(x, x + 1, 8);", "an address is not aligned to the size of the copy"),
-    ("copy_async<8>(x, x + 1);", "copy_async: an address is not aligned to the size of the copy"),
-    ("begin_copy(x, x + 4, 20, x + 32);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
-    ("copy_back(x, x + 2, 16);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
-    ("copy_back(x, x + 4, 0);", "copy_back copies some bytes"),
-    ("wait_for_copy(x);", "wait_for_copy: no copy has begun"),
-    ("copy_async<16>(x + 2, x);", "copy_async: an address is not aligned to the size of the copy"),
+    ("cp_async<8>(x, x + 1);", "cp_async: an address is not aligned to the size of the copy"),
+    ("bulk_load_begin(x, x + 4, 20, x + 32);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+    ("bulk_store(x, x + 2, 16);", "a bulk copy has a multiple of 16 bytes, between multiples of 16"),
+    ("bulk_store(x, x + 4, 0);", "bulk_store copies some bytes"),
+    ("bulk_load_wait(x);", "bulk_load_wait: no copy has begun"),
+    ("cp_async<16>(x + 2, x);", "cp_async: an address is not aligned to the size of the copy"),
 ]
 
 

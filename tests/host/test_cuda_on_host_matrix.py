@@ -17,18 +17,18 @@ extern "C" __global__ void kernel(const float* a, const float* b, float* begun, 
         const int column = i / 4 % kColumns, k = i / (4 * kColumns) * 4 + i % 4;
         factors[i] = b[k * kColumns + column];
     }
-    show_to_products();
+    fence_proxy_async();
     __syncthreads();
     float sums[kSums], pixels[2][4];
     for (int i = 0; i < 8; ++i) pixels[i / 4][i % 4] = a[(row + i % 2 * 8) * 16 + i / 2 * 4 + lane % 4];
     for (int i = 0; i < kSums; ++i) sums[i] = __uint_as_float(0x7fc00000u);
-    const MatrixB first = matrix_b(factors);
+    const SmemDescriptorB first = smem_descriptor_b(factors);
     for (int step = 0; step < 2; ++step) {
-        begin_products();
+        wgmma_fence();
         if (step == 0) multiply<false>(sums, pixels[0], first);
         if (step == 1) multiply<true>(sums, pixels[1], behind(first, 8 * kColumns));
-        commit_products();
-        finish_products(sums);
+        wgmma_commit_group();
+        wgmma_wait_all(sums);
         for (int i = 0; i < kSums; ++i) {
             const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
             (step == 0 ? begun : added)[(row + i % 4 / 2 * 8) * kColumns + column] = sums[i];
@@ -46,7 +46,7 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
     float mine[4];
     for (int i = 0; i < 4; ++i) mine[i] = sums[(row + i / 2 * 8) * 8 + pair * 2 + i % 2];
     __syncwarp();  // tells the host device that threads work together
-    multiply_add(mine, left, right);
+    mma_f16(mine, left, right);
     for (int i = 0; i < 4; ++i) sums[(row + i / 2 * 8) * 8 + pair * 2 + i % 2] = mine[i];
 }
 """
@@ -61,7 +61,7 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
     float mine[4];
     for (int i = 0; i < 4; ++i) mine[i] = sums[(group + i / 2 * 8) * 8 + member * 2 + i % 2];
     __syncwarp();  // tells the host device that threads work together
-    multiply_add_tf32(mine, left, right);
+    mma_tf32(mine, left, right);
     for (int i = 0; i < 4; ++i) sums[(group + i / 2 * 8) * 8 + member * 2 + i % 2] = mine[i];
 }
 """
@@ -73,17 +73,17 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
     const int thread = threadIdx.x, lane = thread % 32, row = thread / 32 * 16 + lane / 4;
     for (int i = thread; i < kBytesA / 4; i += 128) left[i] = a[i];
     for (int i = thread; i < kBytesB / 4; i += 128) right[i] = b[i];
-    show_to_products();
+    fence_proxy_async();
     __syncthreads();
     float mine[kColumns / 2];
     for (int i = 0; i < kColumns / 2; ++i) {
         mine[i] = sums[(row + i % 4 / 2 * 8) * kColumns + i / 4 * 8 + lane % 4 * 2 + i % 2];
     }
-    begin_products();
-    multiply_halves<kNegated, kTurnedA, kTurnedB>(mine, halves<kLeadingA, kStrideA>(left),
-                                                  behind(halves<kLeadingB, kStrideB>(right), kSkipped), *add != 0);
-    commit_products();
-    finish_products(mine);
+    wgmma_fence();
+    wgmma_f16<kNegated, kTurnedA, kTurnedB>(mine, smem_descriptor<kLeadingA, kStrideA>(left),
+                                            behind(smem_descriptor<kLeadingB, kStrideB>(right), kSkipped), *add != 0);
+    wgmma_commit_group();
+    wgmma_wait_all(mine);
     for (int i = 0; i < kColumns / 2; ++i) {
         sums[(row + i % 4 / 2 * 8) * kColumns + i / 4 * 8 + lane % 4 * 2 + i % 2] = mine[i];
     }
@@ -205,8 +205,8 @@ def test_sums_here_are_rounded_once(run_kernel):
         extern "C" __global__ void kernel(const float* x, float* out) {
             const int i = threadIdx.x;
             __syncwarp();  // tells the host device that threads work together
-            out[i] = add_now(taken_now(x[i]), x[64 + i]);
-            out[64 + i] = multiply_add_now(x[i], x[64 + i], x[128 + i]);
+            out[i] = add_in_order(mov_in_order(x[i]), x[64 + i]);
+            out[64 + i] = fma_in_order(x[i], x[64 + i], x[128 + i]);
         }
         """,
         x,

@@ -121,9 +121,9 @@ def test_copies_to_shared_memory(run_kernel, size):
     source = """
         extern "C" __global__ void kernel(const float* x, float* out) {
             __shared__ __align__(16) float tile[kFloats * 64];
-            copy_async<kFloats * 4>(tile + kFloats * threadIdx.x, x + kFloats * threadIdx.x);
-            copy_async_commit();
-            copy_async_wait<0>();
+            cp_async<kFloats * 4>(tile + kFloats * threadIdx.x, x + kFloats * threadIdx.x);
+            cp_async_commit_group();
+            cp_async_wait_group<0>();
             __syncthreads();
             for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[kFloats * 64 - 1 - i];
         }
@@ -142,9 +142,9 @@ def test_only_threads_that_want_a_copy_make_one(run_kernel, size):
             for (int i = threadIdx.x; i < kFloats * 64; i += 64) tile[i] = -1.0f;
             __syncthreads();
             const int first = kFloats * threadIdx.x;
-            copy_async_if<kFloats * 4>(threadIdx.x % 3 == 1, tile + first, x + first);
-            copy_async_commit();
-            copy_async_wait<0>();
+            cp_async_if<kFloats * 4>(threadIdx.x % 3 == 1, tile + first, x + first);
+            cp_async_commit_group();
+            cp_async_wait_group<0>();
             __syncthreads();
             for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[i];
         }
@@ -166,9 +166,9 @@ def test_a_copy_without_a_source_makes_zeros(run_kernel, size):
             const int first = kFloats * threadIdx.x;
             const bool has_source = threadIdx.x < 20;
             const float* from = has_source ? x + first : x - (1 << 20);
-            copy_async_or_zero<kFloats * 4>(threadIdx.x % 3 != 1, has_source, tile + first, from);
-            copy_async_commit();
-            copy_async_wait<0>();
+            cp_async_or_zero<kFloats * 4>(threadIdx.x % 3 != 1, has_source, tile + first, from);
+            cp_async_commit_group();
+            cp_async_wait_group<0>();
             __syncthreads();
             for (int i = threadIdx.x; i < kFloats * 64; i += 64) out[i] = tile[i];
         }
@@ -184,13 +184,13 @@ def test_bulk_copies_to_shared_memory_and_back(run_kernel):
     source = """
         extern "C" __global__ void kernel(const float* x, float* out) {
             __shared__ __align__(16) float tile[4 + 64];
-            if (threadIdx.x == 0) begin_copy(tile + 4, x, 256, tile);
+            if (threadIdx.x == 0) bulk_load_begin(tile + 4, x, 256, tile);
             __syncthreads();
-            wait_for_copy(tile);
+            bulk_load_wait(tile);
             tile[4 + threadIdx.x] *= 2.0f;
-            show_to_copies();
+            fence_proxy_async();
             __syncthreads();
-            if (threadIdx.x == 0) copy_back(out + 4, tile + 8, 240);
+            if (threadIdx.x == 0) bulk_store(out + 4, tile + 8, 240);
         }
     """
     run_kernel(source, x, out, block=(64, 1, 1))

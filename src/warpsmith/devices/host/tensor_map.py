@@ -1,4 +1,4 @@
-"""Maps of images on the host: the descriptors that `copy_pixels_to` of tensor_map.h reads."""
+"""Maps of images on the host: the descriptors that `tma_load_im2col` of tensor_map.h reads."""
 
 from __future__ import annotations
 

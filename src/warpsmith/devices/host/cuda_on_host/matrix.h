@@ -33,7 +33,7 @@ void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsign
         sums[i] = cut_off(sum);
     }
 }
-inline void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<half_to_float>(sums, a, b);
 }
 // Two halves, less 1024 each: sub.rn.f16x2.
@@ -44,13 +44,13 @@ inline unsigned subtract_1024(unsigned halves) {
     return less(halves >> 16) << 16 | less(halves & 0xffff);
 }
 inline float bits_to_float(unsigned short bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
-inline void multiply_add_bfloats(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void mma_bf16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<bits_to_float>(sums, a, b);
 }
 
 // sums += a * b: mma.m16n8k32 with signed bytes in and integers out. Which thread holds what: PTX manual, matrix
 // fragments for mma.m16n8k32. A sum beyond 32 bits is told by the sanitizers.
-inline void multiply_add_bytes(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void mma_s8(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     signed char rows[2][32], columns[2][32];
     for (int holder = 0; holder < 4; ++holder) {  // of its four, the thread with four neighbouring terms
@@ -74,7 +74,7 @@ using SharedAddress = const char *;
 inline SharedAddress shared_address(const void *shared) { return static_cast<SharedAddress>(shared); }
 inline void load_matrices_of_16_bits(SharedAddress row, bool turned, unsigned *const (&words)[4]) {
     if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
-        ::warpsmith_host::stop("load_matrices: a row of a matrix begins at a multiple of 16 bytes");
+        ::warpsmith_host::stop("ldmatrix_x4: a row of a matrix begins at a multiple of 16 bytes");
     }
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     const auto address = static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(row));
@@ -88,10 +88,10 @@ inline void load_matrices_of_16_bits(SharedAddress row, bool turned, unsigned *c
         *words[matrix] = static_cast<unsigned>(pair[1]) << 16 | pair[0];
     }
 }
-inline void load_matrices(SharedAddress row, unsigned &first, unsigned &second, unsigned &third, unsigned &fourth) {
+inline void ldmatrix_x4(SharedAddress row, unsigned &first, unsigned &second, unsigned &third, unsigned &fourth) {
     load_matrices_of_16_bits(row, false, {&first, &second, &third, &fourth});
 }
-inline void load_matrices_turned(SharedAddress row, unsigned &first, unsigned &second, unsigned &third,
+inline void ldmatrix_x4_trans(SharedAddress row, unsigned &first, unsigned &second, unsigned &third,
                                  unsigned &fourth) {
     load_matrices_of_16_bits(row, true, {&first, &second, &third, &fourth});
 }
@@ -103,7 +103,7 @@ inline double tf32(float value) {
 
 // sums += a * b: mma.m16n8k8 with tf32 numbers in and floats out. Which thread holds what: PTX manual, matrix fragments
 // for mma.m16n8k8. Products and their sum are taken in double and rounded once.
-inline void multiply_add_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+inline void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     double rows[2][8], columns[2][8];
     for (int k = 0; k < 8; ++k) {
@@ -123,32 +123,31 @@ inline void multiply_add_tf32(float (&sums)[4], const unsigned (&a)[4], const un
 }
 
 // `low` and `high`, clamped to a byte each, below the lower half of `above`: cvt.pack.sat.u8.
-inline unsigned saturated_bytes(int low, int high, unsigned above) {
+inline unsigned cvt_pack_sat_u8(int low, int high, unsigned above) {
     const auto byte = [](int value) { return static_cast<unsigned>(value < 0 ? 0 : value > 255 ? 255 : value); };
     return above << 16 | byte(high) << 8 | byte(low);
 }
 
 // Stores the lowest byte of `bits`, past the caches on a GPU.
-inline void store_byte_streaming(unsigned char* address, unsigned bits) {
+inline void st_cs_u8(unsigned char* address, unsigned bits) {
     *address = static_cast<unsigned char>(bits);
 }
 
 // Matrix products of a warpgroup, wgmma.m64nNk8 with tf32 numbers in: done at once, which is one of the orders that PTX
 // allows.
-inline void show_to_products() {}
-inline void begin_products() {}
-inline void commit_products() {}
-template <int kSums> void finish_products(float (&)[kSums]) {}
-template <int kGroups> void keep_products() {}
+inline void wgmma_fence() {}
+inline void wgmma_commit_group() {}
+template <int kSums> void wgmma_wait_all(float (&)[kSums]) {}
+template <int kGroups> void wgmma_wait_group() {}
 
 // Matrix B in shared memory: core matrices of 8 columns by 4 elements, those of the first 4 elements first.
-using MatrixB = const float *;
-inline MatrixB matrix_b(const float *first) { return first; }
-inline MatrixB behind(MatrixB matrix, int elements) { return matrix + elements; }
+using SmemDescriptorB = const float *;
+inline SmemDescriptorB smem_descriptor_b(const float *first) { return first; }
+inline SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements; }
 
 // sums = a * b, or sums += a * b. Which thread holds what: PTX manual, matrix fragments for wgmma.m64nNk8. Each number
 // is cut to its upper 19 bits; products and their sum are taken in double and rounded once.
-template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float (&a)[4], MatrixB b) {
+template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float (&a)[4], SmemDescriptorB b) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     double rows[2][8];
     for (int k = 0; k < 8; ++k) {
@@ -170,7 +169,7 @@ template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float 
 // bytes they are apart along the terms, a descriptor's leading offset, and across them, its stride offset. Or with the
 // swizzle of 128 bytes: lines of 64 terms, or, where they are turned, of 64 rows or columns, of which the next ones lie
 // `across` bytes behind; chunks of 16 bytes of a line are exchanged by its address.
-struct Halves {
+struct SmemDescriptor {
     const char *first;
     int along, across;
     bool is_swizzled = false;
@@ -190,7 +189,7 @@ struct Halves {
         return bits;
     }
 };
-template <int kAlong, int kAcross> Halves halves(const void *first) {
+template <int kAlong, int kAcross> SmemDescriptor smem_descriptor(const void *first) {
     static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
     static_assert(kAlong < 1 << 18 && kAcross < 1 << 18, "descriptors have 14 bits for a count");
     if (reinterpret_cast<uintptr_t>(first) % 16 != 0) {
@@ -198,18 +197,18 @@ template <int kAlong, int kAcross> Halves halves(const void *first) {
     }
     return {static_cast<const char *>(first), kAlong, kAcross};
 }
-template <int kFurther = 16> Halves swizzled_halves(const void *first) {
+template <int kFurther = 16> SmemDescriptor swizzled_smem_descriptor(const void *first) {
     static_assert(kFurther % 16 == 0 && kFurther < 1 << 18, "descriptors have 14 bits for a count of 16 bytes");
     return {static_cast<const char *>(first), 0, kFurther, true};
 }
-inline Halves behind(Halves matrix, int bytes) {
+inline SmemDescriptor behind(SmemDescriptor matrix, int bytes) {
     return {matrix.first + bytes, matrix.along, matrix.across, matrix.is_swizzled};
 }
 
 // sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
 // off once.
 template <float (*kToFloat)(unsigned short), bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
-void multiply_16_bits(float (&sums)[kSums], Halves a, Halves b, bool add) {
+void multiply_16_bits(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool add) {
     const int thread = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
     const int lane = thread % 32, row = thread % 128 / 32 * 16 + lane / 4;
     double rows[2][16];
@@ -236,14 +235,14 @@ void multiply_16_bits(float (&sums)[kSums], Halves a, Halves b, bool add) {
 }
 
 template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
-void multiply_halves(float (&sums)[kSums], Halves a, Halves b, bool add) {
+void wgmma_f16(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool add) {
     multiply_16_bits<half_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
 }
 template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
-void multiply_bfloats(float (&sums)[kSums], Halves a, Halves b, bool add) {
+void wgmma_bf16(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool add) {
     multiply_16_bits<bits_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
 }
 
-inline float add_now(float a, float b) { return __fadd_rn(a, b); }
-inline float taken_now(float product) { return product; }
-inline float multiply_add_now(float a, float b, float c) { return fmaf(a, b, c); }
+inline float add_in_order(float a, float b) { return __fadd_rn(a, b); }
+inline float mov_in_order(float product) { return product; }
+inline float fma_in_order(float a, float b, float c) { return fmaf(a, b, c); }

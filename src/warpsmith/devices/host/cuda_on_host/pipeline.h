@@ -3,21 +3,20 @@
 #pragma once
 
 // A phase ends when all its arrivals are there and all bytes that were announced.
-struct PhaseBarrier {
+struct Mbarrier {
     unsigned char expected, pending;  // arrivals of a phase
     unsigned short parity;            // of the phase that has not ended
     int bytes;                        // on their way
 };
-static_assert(sizeof(PhaseBarrier) == 8, "as large as on a GPU");
+static_assert(sizeof(Mbarrier) == 8, "as large as on a GPU");
 
-inline void begin_barrier(PhaseBarrier *barrier, unsigned arrivals) {
+inline void mbarrier_init(Mbarrier *barrier, unsigned arrivals) {
     *barrier = {static_cast<unsigned char>(arrivals), static_cast<unsigned char>(arrivals), 0, 0};
 }
-inline void show_barriers() {}
 
 namespace warpsmith_host {
 
-inline void end_phase_if_done(PhaseBarrier *barrier) {
+inline void end_phase_if_done(Mbarrier *barrier) {
     if (barrier->pending > 0 || barrier->bytes != 0) return;
     barrier->pending = barrier->expected;
     barrier->parity ^= 1;
@@ -26,31 +25,31 @@ inline void end_phase_if_done(PhaseBarrier *barrier) {
 
 }  // namespace warpsmith_host
 
-inline void arrive_at(PhaseBarrier *barrier) {
-    if (barrier->pending == 0) ::warpsmith_host::stop("arrive_at: more arrivals than the phase has");
+inline void mbarrier_arrive(Mbarrier *barrier) {
+    if (barrier->pending == 0) ::warpsmith_host::stop("mbarrier_arrive: more arrivals than the phase has");
     --barrier->pending;
     ::warpsmith_host::end_phase_if_done(barrier);
 }
-inline void arrive_with_bytes(PhaseBarrier *barrier, unsigned bytes) {
+inline void mbarrier_arrive_expect_tx(Mbarrier *barrier, unsigned bytes) {
     barrier->bytes += static_cast<int>(bytes);
-    arrive_at(barrier);
+    mbarrier_arrive(barrier);
 }
-inline void copy_bulk_to(void *shared, const void *global, unsigned bytes, PhaseBarrier *barrier) {
+inline void bulk_load(void *shared, const void *global, unsigned bytes, Mbarrier *barrier) {
     copy_bulk(shared, global, bytes);
     barrier->bytes -= static_cast<int>(bytes);
     ::warpsmith_host::end_phase_if_done(barrier);
 }
 // Copies of threads are there at once.
-inline void arrive_with_copies(PhaseBarrier *barrier) { arrive_at(barrier); }
-inline void wait_for_phase(const PhaseBarrier *barrier, unsigned parity) {
-    while (static_cast<const volatile PhaseBarrier *>(barrier)->parity == parity) {
+inline void cp_async_mbarrier_arrive(Mbarrier *barrier) { mbarrier_arrive(barrier); }
+inline void mbarrier_wait_parity(const Mbarrier *barrier, unsigned parity) {
+    while (static_cast<const volatile Mbarrier *>(barrier)->parity == parity) {
         ::warpsmith_host::running_block->poll();
     }
 }
 
 // A CPU has registers enough.
-template <int kRegisters> void keep_registers() {}
-template <int kRegisters> void take_registers() {}
+template <int kRegisters> void setmaxnreg_dec() {}
+template <int kRegisters> void setmaxnreg_inc() {}
 
 // Of a warpgroup's 128 threads, by its number in the block.
 inline void sync_warpgroup(int number) { ::warpsmith_host::running_block->meet(static_cast<unsigned>(number), 128); }

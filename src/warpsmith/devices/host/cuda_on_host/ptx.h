@@ -41,18 +41,18 @@ inline unsigned floats_to_half2(float low, float high) {
 }
 
 // cp.async: the copy is done at once, which is one of the orders that PTX allows.
-template <int kBytes> void copy_async(void *shared, const void *global) {
+template <int kBytes> void cp_async(void *shared, const void *global) {
     static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the instruction copies 4, 8 or 16 bytes");
     if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % kBytes != 0) {
-        ::warpsmith_host::stop("copy_async: an address is not aligned to the size of the copy");
+        ::warpsmith_host::stop("cp_async: an address is not aligned to the size of the copy");
     }
     memcpy(shared, global, kBytes);
 }
-template <int kBytes> void copy_async_if(bool wanted, void *shared, const void *global) {
-    if (wanted) copy_async<kBytes>(shared, global);
+template <int kBytes> void cp_async_if(bool wanted, void *shared, const void *global) {
+    if (wanted) cp_async<kBytes>(shared, global);
 }
-template <int kBytes> void copy_async_or_zero(bool wanted, bool has_source, void *shared, const void *global) {
-    if (wanted && has_source) copy_async<kBytes>(shared, global);
+template <int kBytes> void cp_async_or_zero(bool wanted, bool has_source, void *shared, const void *global) {
+    if (wanted && has_source) cp_async<kBytes>(shared, global);
     if (wanted && !has_source) memset(shared, 0, kBytes);
 }
 // cp.async.bulk and the fence before it: at once as well. A barrier on its way is 1.
@@ -65,19 +65,19 @@ inline void copy_bulk(void *target, const void *source, unsigned bytes) {
     }
     memcpy(target, source, bytes);
 }
-inline void begin_copy(void *shared, const void *global, unsigned bytes, void *barrier) {
+inline void bulk_load_begin(void *shared, const void *global, unsigned bytes, void *barrier) {
     copy_bulk(shared, global, bytes);
     *static_cast<uint64_t *>(barrier) = 1;
 }
-inline void wait_for_copy(const void *barrier) {
+inline void bulk_load_wait(const void *barrier) {
     if (*static_cast<const volatile uint64_t *>(barrier) != 1) {
-        ::warpsmith_host::stop("wait_for_copy: no copy has begun, or no barrier of the threads lies between");
+        ::warpsmith_host::stop("bulk_load_wait: no copy has begun, or no barrier of the threads lies between");
     }
 }
-inline void copy_back(void *global, const void *shared, unsigned bytes) {
-    if (bytes == 0) ::warpsmith_host::stop("copy_back copies some bytes");
+inline void bulk_store(void *global, const void *shared, unsigned bytes) {
+    if (bytes == 0) ::warpsmith_host::stop("bulk_store copies some bytes");
     copy_bulk(global, shared, bytes);
 }
-inline void show_to_copies() {}
-inline void copy_async_commit() {}
-template <int kPending> void copy_async_wait() {}
+inline void fence_proxy_async() {}
+inline void cp_async_commit_group() {}
+template <int kPending> void cp_async_wait_group() {}

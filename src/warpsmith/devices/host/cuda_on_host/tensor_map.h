@@ -13,14 +13,14 @@ struct TensorMap {
 static_assert(sizeof(TensorMap) == 128, "as large as on a GPU");
 
 // From a position on, which is told by its pixel: the channels of the pixels that lie so many rows and columns further on.
-inline void copy_pixels_to(void *shared, const TensorMap &map, int channel, int column, int row, int image, int columns_on,
-                           int rows_on, PhaseBarrier *barrier) {
+inline void tma_load_im2col(void *shared, const TensorMap &map, int channel, int column, int row, int image, int columns_on,
+                           int rows_on, Mbarrier *barrier) {
     const int line = map.channels_of_copy * map.bytes;
     if (reinterpret_cast<uintptr_t>(shared) % 1024 != 0 || line != 128) {
-        ::warpsmith_host::stop("copy_pixels_to: lines of 128 bytes are exchanged within 1024, where a copy begins");
+        ::warpsmith_host::stop("tma_load_im2col: lines of 128 bytes are exchanged within 1024, where a copy begins");
     }
     if (columns_on < 0 || columns_on > 255 || rows_on < 0 || rows_on > 255) {
-        ::warpsmith_host::stop("copy_pixels_to: offsets have 8 bits");
+        ::warpsmith_host::stop("tma_load_im2col: offsets have 8 bits");
     }
     const int last_row = map.first[0] + (map.extent[0] - 1) * map.step[0];
     const int last_column = map.first[1] + (map.extent[1] - 1) * map.step[1];
