@@ -173,7 +173,7 @@ def _product_of(call: LibraryCall) -> CublasProduct:
 
 def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
     """Arguments after the handle, for each call of the C function."""
-    one, zero = (ctypes.c_float * 2)(1.0, 0.0), (ctypes.c_float * 2)(0.0, 0.0)  # read when it is called
+    one, zero = (ctypes.c_float * 2)(1.0, 0.0), (ctypes.c_float * 2)(0.0, 0.0)  # must outlive the call
     sizes = (_OPERATION[product.first], _OPERATION[product.second], product.m, product.n, product.k)
     if not product.is_looped:
         a, b, c = zip(starts, product.leads, product.distances, strict=True)
@@ -192,7 +192,7 @@ def _side_streams(count: int, doing: str, made: contextlib.ExitStack) -> SideStr
     """Streams beside the caller's, which `made` closes; None for a count of 0."""
     if count == 0:
         return None
-    from warpsmith.devices.cuda.side_streams import SideStreams  # a version is told without the driver's wheel too
+    from warpsmith.devices.cuda.side_streams import SideStreams  # `version` works without cuda-bindings
 
     side = SideStreams(count, doing)
     made.callback(side.close)
