@@ -72,7 +72,7 @@ def stream_of(torch: Any, device: Any, exchange: ExchangeApi | None) -> CurrentS
     ordinal = device.index
     if exchange is not None:
         return exchange.stream_of(ordinal)
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a number; the public way makes a Stream of it
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # returns a number, not a Stream object
     if raw is None:
         return lambda: int(torch.cuda.current_stream(device).cuda_stream)
     return lambda: raw(ordinal)
