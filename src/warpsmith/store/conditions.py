@@ -23,7 +23,7 @@ class Launched(enum.StrEnum):
 
 
 class Cached(enum.StrEnum):
-    """Where the data of timed work were. Look-ups prefer earlier members."""
+    """Location of the data of timed work. Look-ups prefer earlier members."""
 
     COLD = "cold L2"
     """Outside the L2 cache."""

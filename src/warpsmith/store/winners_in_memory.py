@@ -1,4 +1,4 @@
-"""In-memory snapshot of the winners and runners-up of one operation of a store."""
+"""Snapshot, in memory, of the winners and runners-up of one operation of a store."""
 
 from __future__ import annotations
 
