@@ -69,7 +69,7 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
 
 
 def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list[Conv2dFft]:
-    """Transform families that may be the fastest of their kind, whole planes and tiles, the faster kind first."""
+    """Transform families that may be the fastest of all: whole planes and tiles, the faster kind first."""
     expected = {each.name: each.expected_ns(problem) for each in able}
     kinds: list[list[Conv2dFft]] = [[], []]
     for each in able:

@@ -14,7 +14,7 @@ NOBODY = "no other library was there to be measured beside it"
 
 def speed_up_words(speed_up: float, name: str) -> str:
     """Text such as `3.06x faster than NPP`; below 1 `1.20x slower than NPP`. `speed_up` is the other's median over
-    ours.
+    the winner's.
     """
     return f"{speed_up:.2f}x faster than {name}" if speed_up >= 1 else f"{1 / speed_up:.2f}x slower than {name}"
 

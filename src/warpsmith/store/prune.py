@@ -48,8 +48,8 @@ class Unwanted:
 
     scope: Scope = EVERYTHING
     keep_trials: int | None = None
-    """Trials to keep for each problem and device that has a winner: the fastest ones under each conditions. The trials
-    of the winner and of the runners-up stay as well.
+    """Number of trials to keep under each conditions, for each problem and device that has a winner: the fastest ones.
+    The trials of the winner and of the runners-up stay as well.
     """
     stale: frozenset[tuple[str, ...]] = frozenset()
     """Values of the columns PROGRAM, from `stale_programs`."""

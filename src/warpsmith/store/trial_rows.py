@@ -40,8 +40,9 @@ def keep(connection: Connection, new: Sequence[Row]) -> None:
 
 
 def add_others(connection: Connection, theirs: Iterable[Row]) -> None:
-    """Adds another store's trials. This store's own trials stay, and an own failure or time of a program is not
-    overruled.
+    """Adds another store's trials; this store's own trials stay.
+
+    A program that failed here gets no times from there, and a program that has times here gets no failure.
     """
     identity = [trials.c[name] for name in TRIAL_IDENTITY]
     has_failed = {identity_of(row): row["conditions"] == ANY for row in found(connection, select(*identity))}

@@ -59,7 +59,7 @@ def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """`torch.fft.irfft`: the inverse of `rfft`, of 2 (frequencies - 1) points where no n is given."""
+    """`torch.fft.irfft`: the inverse of `rfft`, with 2 (frequencies - 1) points if n is None."""
     return _inverse(Kind.C2R, 1, torch.fft.irfft, input, n, dim, norm, fallback, store)
 
 

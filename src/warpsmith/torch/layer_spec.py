@@ -143,7 +143,7 @@ def cast(dtype: torch.dtype, x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Te
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:
-    """The dtype of `torch.autocast` on a type of device; None where it is off."""
+    """The dtype of `torch.autocast` on a type of device; None if autocast is off."""
     if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # only these have plans
         return None
     return torch.get_autocast_dtype(device)
