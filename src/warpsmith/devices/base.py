@@ -182,8 +182,9 @@ class StreamIdentity(NamedTuple):
     """Identifies an ordered queue of work: work with equal identities runs in the order in which it was queued."""
 
     stream: int = -1
-    """Unique number of a stream in this process; 0 for captured work. The driver reuses handles of destroyed streams, but
-    not this number. -1: the default stream.
+    """Unique number of a stream in this process; 0 for captured work. -1: the default stream.
+
+    The driver reuses handles of destroyed streams, but not this number.
     """
     capture: int | None = None
     """Unique number of the capture whose graph takes the work; None if the work runs now."""
