@@ -51,22 +51,16 @@ def conv2d(
     applies. If x or w is in `channels_last`, the result and the gradients are too. PyTorch computes all other dtypes.
 
     Args:
-        input: x, (N, C, H, W) or (C, H, W).
-        weight: w, (K, C/groups, R, S).
-        bias: (K,), or None.
-        stride: input pixels from one output to the next; one number, or rows and columns.
+        input, weight, bias: x, (N, C, H, W) or (C, H, W); w, (K, C/groups, R, S); (K,), or None.
+        stride, dilation: input pixels from one output, and from one tap, to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
-        dilation: input pixels from one tap to the next; one number, or rows and columns.
-        groups: as in `torch.nn.Conv2d`.
-        padding_mode: as in `torch.nn.Conv2d`.
-        relu: whether a ReLU follows. It runs in the same launch if a plan with it is stored. Its gradient is a mask.
-        precision: precision of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it.
+        groups, padding_mode: as in `torch.nn.Conv2d`.
+        relu: whether a ReLU follows, in the same launch if a plan with it is stored. Its gradient is a mask.
+        precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it.
         fallback: `torch`, or `default` to run a plan's default configuration if nothing is stored.
         store: as for `warpsmith.plan`.
-        accuracy: error bound of the plans: `normwise`, relative to an image's results, or `elementwise`, relative to
-            the terms of each result.
-        nonfinite: results that a NaN or an infinity may change: `any` result of its image, or only those whose `window`
-            covers it.
+        accuracy: of the plans: `normwise`, relative to an image's results, or `elementwise`, to each result's terms.
+        nonfinite: results that a NaN or an infinity may change: `any` of its image, or those whose `window` covers it.
 
     Returns:
         y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.

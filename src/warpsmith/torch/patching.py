@@ -53,8 +53,7 @@ def patch(
         nonfinite: as for `warpsmith.torch.conv2d`; a stored winner that cannot meet it does not count.
 
     Returns:
-        The layers that were replaced, with their kernels, the layers that were left, with the reason, and the commands
-        that tune them.
+        The layers that were replaced, with their kernels, those that were left, with the reason, and what tunes these.
 
     Raises:
         BadArgument: an unknown `precision`, `fallback`, `accuracy` or `nonfinite`.
