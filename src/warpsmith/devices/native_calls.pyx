@@ -375,7 +375,7 @@ cdef class NativeCalls:
         return out
 
     cdef bint _finds_scratch(self, uint64_t* addresses, scratch) except -1:
-        """Sets the address of a call's workspace, if it needs one. Returns True if the launcher has all that it needs."""
+        """Sets the address of the call's workspace, if any. Returns True if the launcher has all that it needs."""
         cdef uint64_t given
         if self._launcher is None:
             return False
