@@ -233,11 +233,11 @@ class Store(Fleet):
         return self._database.read(lambda connection: runs.listed(connection, problem, device))
 
     def contents(self) -> Contents:
-        """Rows of every problem, device, trial and winner in one snapshot, including rows that cannot be parsed."""
+        """Rows of every problem, device, trial, winner and runner-up in one snapshot, including unreadable ones."""
         return self._database.read(lambda connection: merging.contents_of(connection, self._database.schema))
 
     def absorb(self, contents: Contents) -> MergeReport:
-        """Copies all rows, or none if it raises: new trials, and winners that are new or faster."""
+        """Copies all rows, or none if it raises: new trials, and winners and runners-up that are new or faster."""
         return self._database.write(lambda connection: merging.absorb(connection, contents, History()))
 
     def merge(self, other: Store) -> MergeReport:
@@ -254,7 +254,7 @@ class Store(Fleet):
         return self._database.write(lambda connection: merging.absorb(connection, contents, history))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
-        """Problems and devices that have a trial, a winner or a run, ordered by problem key, then device key."""
+        """Problems and devices with a trial, a winner, a runner-up or a run, by problem key, then device key."""
         number = self._database.schema
         return self._database.read(lambda connection: subjects(connection, scope, number))
 
@@ -264,7 +264,7 @@ class Store(Fleet):
         return self._database.read(lambda connection: counts(connection, scope, number))
 
     def programs(self, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
-        """Every program that has a trial or a winner, in the form that `prune.stale_programs` takes."""
+        """Every program with a trial, a winner or a runner-up, in the form that `prune.stale_programs` takes."""
         return self._database.read(lambda connection: prune.listed_programs(connection, scope, self._database.schema))
 
     def prune(self, unwanted: Unwanted, *, dry_run: bool = False) -> Pruned:

@@ -52,7 +52,7 @@ class Conv2d(nn.Conv2d):
     """Options that were given to `patch`."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        if torch.jit.is_scripting():  # which compiles this branch alone: PyTorch's lines, since it knows no `super`
+        if torch.jit.is_scripting():  # compiled alone: PyTorch's lines, because it knows no `super`
             if self.padding_mode != "zeros":
                 padded = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
                 return functional.conv2d(padded, weight, bias, self.stride, (0, 0), self.dilation, self.groups)
