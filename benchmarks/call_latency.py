@@ -1,12 +1,13 @@
-"""What a call costs the CPU: bound calls beside PyTorch's own, plans asked for again, first plans, the import.
+"""CPU time of a call: bound calls beside PyTorch's own, repeated `ws.plan` calls, first plans, and the import.
 
     usage: python benchmarks/call_latency.py [--device auto|cuda:I|host] [--rounds 60] [--calls 100]
                                              [--processes 10] [--json]
 
-A call is timed from the CPU's side: the mean of a loop of 100 calls that waits for the device before and after, but not
-within; the queue of the driver holds 1024 launches, so no call waits for one before. Ours and PyTorch's calls take
-turns, and the medians of all rounds are told, in us. Where CuPy is installed its arrays are passed too, and on the host
-NumPy's. First plans and imports are timed in fresh processes, whose modules and machine code are on disk already.
+A call is timed on the CPU: the mean over a loop of 100 calls that waits for the device before and after, but not
+inside. The driver's queue holds 1024 launches, so no call waits for an earlier one. warpsmith's and PyTorch's calls
+take turns, and the medians over all rounds are printed, in us. If CuPy is installed, its arrays are passed too, and on
+the host NumPy's. First plans and imports are timed in fresh processes, whose modules and machine code are on disk
+already.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ready = time.perf_counter()
 ws.plan(problem, device)
 print(1e3 * (time.perf_counter() - start), 1e3 * (time.perf_counter() - ready))
 """
-"""Prints ms: of the first plan with what it imports, and without."""
+"""Prints ms of the first plan, with its imports and without."""
 
 IMPORT = """
 import time
@@ -63,8 +64,6 @@ print(1e3 * (time.perf_counter() - start))
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A call that is timed."""
-
     case: str
     library: str
     kind: str
@@ -73,7 +72,7 @@ class Subject:
 
 
 def subjects(case: str, problem: ws.Problem, ref: DeviceRef) -> list[Subject]:
-    """Calls of a problem's plan by each array library, and PyTorch's own function."""
+    """Calls of a problem's plan with each array library, and PyTorch's own function."""
     import torch
 
     plan = ws.plan(problem, str(ref))
@@ -117,7 +116,7 @@ def synchronize(ref: DeviceRef) -> None:
 
 
 def loop_us(call: Callable[[], Any], ref: DeviceRef, calls: int = CALLS) -> float:
-    """The CPU's time for one call, in us, by a loop that waits for nothing."""
+    """CPU time of one call, in us, from a loop that does not wait."""
     synchronize(ref)
     start = time.perf_counter()
     for _ in range(calls):
@@ -128,10 +127,10 @@ def loop_us(call: Callable[[], Any], ref: DeviceRef, calls: int = CALLS) -> floa
 
 
 def timed(found: list[Subject], ref: DeviceRef, rounds: int, calls: int) -> list[dict[str, Any]]:
-    """The median over the rounds for each subject, all of them in turns."""
+    """Median over the rounds for each subject. All subjects take turns."""
     times: list[list[float]] = [[] for _ in found]
     for subject in found:
-        loop_us(subject.call, ref, calls)  # whatever happens once, happens now
+        loop_us(subject.call, ref, calls)  # warm-up: one-time work happens here
     for _ in range(rounds):
         for subject, own in zip(found, times, strict=True):
             own.append(loop_us(subject.call, ref, calls))
@@ -142,7 +141,7 @@ def timed(found: list[Subject], ref: DeviceRef, rounds: int, calls: int) -> list
 
 
 def hits(ref: DeviceRef, rounds: int) -> list[dict[str, Any]]:
-    """A plan that is asked for again, with the same problem and with an equal one."""
+    """Repeated `ws.plan` calls, with the same problem and with an equal one."""
     name, problem = next(iter(CASES.items()))
     equal = dataclasses.replace(problem)  # type: ignore[type-var]
     device = str(ref)
@@ -155,7 +154,7 @@ def hits(ref: DeviceRef, rounds: int) -> list[dict[str, Any]]:
 
 
 def fresh_ms(text: str, argument: str, processes: int) -> list[list[float]]:
-    """What each of so many fresh processes prints, after one whose times are dropped."""
+    """Numbers that each of `processes` fresh processes prints, after one whose numbers are dropped."""
     command = [sys.executable, "-W", "ignore", "-c", text, argument]
     told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(processes + 1)]
     return [[float(word) for word in each.split()] for each in told[1:]]
@@ -173,7 +172,7 @@ def processes_rows(ref: DeviceRef, processes: int) -> list[dict[str, Any]]:
 
 
 def versions(ref: DeviceRef) -> dict[str, str]:
-    """What the figures hold for."""
+    """Device, Python and library versions of this run."""
     told = {"device": ref.device().name, "python": platform.python_version(), "machine": platform.machine()}
     for name in ("torch", "numpy", "cuda-bindings", "cupy-cuda13x"):
         try:

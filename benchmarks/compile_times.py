@@ -1,9 +1,9 @@
-"""How long the defaults take to compile, over a list of problems. Needs a compiler and no GPU.
+"""Compile times of the default configs over a list of problems. It needs a compiler and no GPU.
 
     python benchmarks/compile_times.py [--arch sm_90] [--nvcc] [--slowest N]
 
-Times are of the processor, so that what else runs on the machine hardly matters: NVRTC in this process, or nvcc with
-all that it starts. The exit code is 1 where a default takes longer than LIMIT_S.
+Times are CPU times, so that other work on the machine hardly matters: of NVRTC in this process, or of nvcc with all
+processes that it starts. The exit code is 1 if a default takes longer than LIMIT_S.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def problems() -> Iterator[Problem]:
 
 
 def compile_s(compiler: Compiler, problem: Problem, device: Device, every: bool) -> Iterator[tuple[float, str, str]]:
-    """Seconds, the family and its config, of the default that answers `problem`, or of every family's."""
+    """Seconds, family and config of the default that answers `problem`, or of every family's default."""
     able = families_for(problem, device)
     defaults = [(each, each.default(problem, device)) for each in able] if every else [answering(problem, device)]
     for family, config in defaults:
@@ -82,7 +82,7 @@ def compile_s(compiler: Compiler, problem: Problem, device: Device, every: bool)
 
 
 def main() -> int:
-    """Prints one line a default, then the slowest ones; the exit code."""
+    """Prints one line per default, then the slowest ones. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--arch", choices=sorted(DEVICES), default="sm_90")
     parser.add_argument("--nvcc", action="store_true", help="instead of NVRTC")

@@ -1,22 +1,22 @@
-"""Errors of convolution layers' passes on data of six kinds, ours and cuDNN's in float32, against sums in float64.
+"""Errors of convolution passes on six kinds of data, warpsmith's and cuDNN's in float32, against float64 sums.
 
     usage: python benchmarks/conv2d_accuracy.py [LAYER[:PASS] ...] [--method auto ...] [--device cuda:0] [--json]
 such as: python benchmarks/conv2d_accuracy.py                                    # all layers, by what answers for them
          python benchmarks/conv2d_accuracy.py alexnet L5 --method conv2d_warpgroup auto
 
 Layers are those of conv2d_layers.py. For each pass the plans of all methods that solve it are made, from the stores
-that `warpsmith.plan` looks through and from defaults otherwise, and called once on each kind of data:
+that `warpsmith.plan` reads and from defaults otherwise, and called once on each kind of data:
 
-    normal       of mean 0 and deviation 1
+    normal       mean 0 and standard deviation 1
     positive     the same after a ReLU: half of it zeros
-    lognormal2   e to the power of 2 times a normal number; its sign is drawn
-    lognormal3   3 times
+    lognormal2   e to the power of 2 times a normal number, with a random sign
+    lognormal3   e to the power of 3 times a normal number, with a random sign
     tiny, huge   normal numbers times 1e-6 and 1e4
 
-An error is the norm of all differences over the norm of the result (both of float64), the worst over the kinds of data
-in the last columns; `nan` is told where ours has a number that is none and PyTorch's float64 has one. PyTorch computes
-the reference on the GPU, and cuDNN's column is its answer in float32 with TF32 off. Exits with 1 where an error of ours
-is over 1e-6.
+An error is the norm of all differences over the norm of the result, both in float64. The columns have one error for
+each kind of data. `nan` means that the result has a NaN where PyTorch's float64 has a number. PyTorch computes the
+reference on the GPU, and cuDNN's rows are its float32 results with TF32 off. The exit code is 1 if an error of
+warpsmith's is above 1e-6.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from warpsmith.plans.plan import Plan
 
 BOUND = 1e-6
 COMPILING = 12
-"""Plans that are made at once."""
+"""Plans that are made at the same time."""
 
 
 def normal(shape: tuple[int, ...]) -> Tensor:
@@ -49,7 +49,7 @@ def normal(shape: tuple[int, ...]) -> Tensor:
 
 
 def lognormal(sigma: float) -> Callable[[tuple[int, ...]], Tensor]:
-    """Numbers of either sign."""
+    """Lognormal numbers with random signs."""
 
     def draw(shape: tuple[int, ...]) -> Tensor:
         return torch.exp(normal(shape) * sigma) * torch.sign(normal(shape))
@@ -69,7 +69,7 @@ KINDS: dict[str, Callable[[tuple[int, ...]], Tensor]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Errors of one plan, or of cuDNN, by the kind of data."""
+    """Errors of one plan, or of cuDNN, by kind of data."""
 
     layer: str
     solver: str
@@ -77,13 +77,13 @@ class Row:
 
     @property
     def worst(self) -> float:
-        """NaN where one is."""
+        """Largest error; NaN if any is NaN."""
         values = list(self.errors.values())
         return next((each for each in values if each != each), max(values))
 
 
 def pytorchs(problem: Conv2d, *operands: Tensor) -> Tensor:
-    """The pass by PyTorch, in the type of its operands."""
+    """Computes the pass by PyTorch, in the type of its operands."""
     options: dict[str, Any] = {"stride": problem.stride, "dilation": problem.dilation, "groups": problem.groups}
     options["padding"] = tuple(before for before, _ in problem.padding)
     if problem.pass_ is Pass.FPROP:
@@ -96,12 +96,12 @@ def pytorchs(problem: Conv2d, *operands: Tensor) -> Tensor:
 
 
 def error_of(result: Tensor, exact: Tensor) -> float:
-    """Relative to the norm of `exact`; NaN where the result has one."""
+    """Norm of the error relative to the norm of `exact`; NaN if the result has one."""
     return float(torch.linalg.vector_norm(result.double() - exact) / torch.linalg.vector_norm(exact))
 
 
 def made(points: list[Point], methods: list[str], device: str) -> list[tuple[Point, list[Plan]]]:
-    """Each pass with the plans of all methods that solve it. Many are compiled at once."""
+    """Each pass with the plans of all methods that solve it. Many are compiled at the same time."""
 
     def plan_of(case: tuple[Point, str]) -> Plan | None:
         point, method = case
@@ -122,7 +122,7 @@ def made(points: list[Point], methods: list[str], device: str) -> list[tuple[Poi
 
 
 def rows(point: Point, plans: list[Plan]) -> Iterator[Row]:
-    """One of each plan and one of cuDNN."""
+    """One row for each plan and one for cuDNN."""
     problem = point.problem
     names = [*dict.fromkeys(plan.match.program.family for plan in plans), "cuDNN"]
     errors: dict[str, dict[str, float]] = {name: {} for name in names}

@@ -2,11 +2,11 @@
 
     usage: python benchmarks/conv2d_figures.py RESULTS.jsonl [FOLDER]
 
-RESULTS is what `conv2d_grid.py measure` has written; FOLDER, usually docs/images, gets conv2d-figure1.svg (k = 3) to
+RESULTS is a file of `conv2d_grid.py measure`. FOLDER, by default docs/images, gets conv2d-figure1.svg (k = 3) to
 conv2d-figure6.svg (k = 13). As in the paper the problem size is S f f' and grows downwards, and the output size grows
-to the right. A cell is the geometric mean of its points and passes, with the least one behind it in brackets where
-cuDNN is faster at one of several. Cells that no sampled point fell into stay empty, and those whose points all have
-less than 30 us of direct work are hatched. Needs Matplotlib and no GPU; takes seconds.
+to the right. A cell is the geometric mean of its points and passes. If cuDNN is faster at one of several, the smallest
+speed-up follows in brackets. Cells without a sampled point stay empty, and cells whose points all have less than 30 us
+of direct work are hatched. It needs Matplotlib and no GPU, and takes seconds.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", figures 1 to 6.
 """
@@ -29,18 +29,18 @@ Cell = tuple[int, int]
 """Problem size S f f' and output size y."""
 FIGURES = dict(zip(TAPS, range(1, 1 + len(TAPS)), strict=True))
 MOST = 16.0
-"""Speed-up from which on the colour stays the same, and its inverse."""
+"""Speed-up at which the colour scale ends; it begins at its inverse."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeatMap:
-    """What a figure shows."""
+    """Contents of a figure."""
 
     taps: int
     ratios: dict[Cell, tuple[float, ...]]
-    """Of each point and pass that fell into a cell."""
+    """Speed-ups of the points and passes in each cell."""
     points: int
-    """Of the paper's grid, that the cells stand for."""
+    """Number of points of the paper's grid that the cells cover."""
     sizes: tuple[int, ...]
     """Problem sizes that have work with some output size, the smallest first."""
     idle: frozenset[Cell]
@@ -48,23 +48,23 @@ class HeatMap:
 
     @property
     def speed_ups(self) -> dict[Cell, float]:
-        """A cell's own."""
+        """Geometric mean of each cell."""
         return {cell: statistics.geometric_mean(each) for cell, each in self.ratios.items()}
 
     @property
     def mean(self) -> float:
-        """Over all points and passes, as `conv2d_grid.py table` has it."""
+        """Geometric mean over all points and passes, as in `conv2d_grid.py table`."""
         every = [ratio for each in self.ratios.values() for ratio in each]
         return statistics.geometric_mean(every) if every else math.nan
 
     @property
     def empty(self) -> int:
-        """Cells with work that were not measured."""
+        """Number of cells with work that were not measured."""
         return len(self.sizes) * len(OUTPUTS) - len(self.idle) - len(self.ratios)
 
 
 def heat_map(taps: int, rows: Iterable[lines.Row]) -> HeatMap:
-    """That of k = `taps`, of rows of `conv2d_grid.py`; those of other k, or without cuDNN, are passed over."""
+    """Heat map of k = `taps`, from rows of `conv2d_grid.py`. Rows of another k, or without cuDNN, are skipped."""
     ratios: dict[Cell, list[float]] = collections.defaultdict(list)
     points = set()
     for row in rows:
@@ -81,7 +81,7 @@ def heat_map(taps: int, rows: Iterable[lines.Row]) -> HeatMap:
 
 
 def title(figure: HeatMap) -> str:
-    """What a figure shows, and what it does not."""
+    """Title of a figure, with the numbers of measured and missing cells."""
     most = max(map(len, figure.ratios.values()), default=0)
     return (
         f"{figure.taps}x{figure.taps} filters: speed-up over cuDNN in float32, geometric mean {figure.mean:.2f}\n"
@@ -92,7 +92,7 @@ def title(figure: HeatMap) -> str:
 
 
 def draw(figure: HeatMap, device: str, path: Path) -> None:
-    """Writes one as an SVG, the same bytes for the same rows."""
+    """Writes a figure as SVG, with the same bytes for the same rows."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -134,7 +134,7 @@ def _told(ratio: float, least: float) -> str:
 
 
 def device_of(rows: Sequence[dict[str, Any]]) -> str:
-    """The devices that a file's runs name."""
+    """Names of the devices of a file's runs."""
     return ", ".join(dict.fromkeys(str(row["run"]["device"]) for row in rows if "run" in row))
 
 

@@ -1,26 +1,26 @@
-"""Convolution layers by the hundred beside cuDNN in float32: a sample of fbfft's grid, and its section 5.4.
+"""Measures hundreds of convolution layers beside cuDNN in float32: a sample of fbfft's grid, and its section 5.4.
 
     usage: python benchmarks/conv2d_grid.py measure RESULTS.jsonl [SET ...] [--device cuda:0] [--seconds 0] [--starts 3]
                                             [--within 600] [--seed 1] [--each 34] [--all-passes 0] [--again]
                                             [--lanes 1] [--families NAME ...]
            python benchmarks/conv2d_grid.py table RESULTS.jsonl
 
-SET is `grid`, which is usual: `--each` points of the paper's table 2 for each k of 3, 5, 7, 9, 11 and 13, drawn with
-`--seed` from those with more than 30 us of direct float32 work on an H200 and operands of 384 MiB at most; the pass is
-drawn too, and of the first `--all-passes` of each k all three are taken. `small` is section 5.4: 3x3 filters, six sizes
-of images, four numbers of planes, all passes, with cuFFT's pipeline and ours in turns, cuBLAS in both. Others are
-layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON files with problems.
+SET is `grid` by default: `--each` points of the paper's table 2 for each k of 3, 5, 7, 9, 11 and 13, drawn with
+`--seed` from those with more than 30 us of direct float32 work on an H200 and operands of at most 384 MiB. The pass is
+random too; the first `--all-passes` points of each k are taken in all three. `small` is section 5.4: 3x3 filters, six
+image sizes, four numbers of planes, all passes, with cuFFT's pipeline and warpsmith's in turns, cuBLAS in both. Other
+sets are layers and lists of `conv2d_layers.py`, such as `table4` or `L3:wgrad`, and JSON files with problems.
 
-Each point: defaults of the families that may be its fastest, starts of the likeliest one, and then a search of
-`--seconds`; the fastest takes turns with cuDNN (TF32 off, its own search on), with channels apart and last, of which
-the faster counts. Results are held against float64 at some hundred places and against cuDNN's at all others; small
-problems whole. `--lanes` processes have the device in turns, so that none waits for what another one computes on the
-CPU; but beside cuDNN's searches of large problems, which take up to 40 s, they disturb each other. On an H200 about 2 s
-a point.
+Each point tries the defaults of the families that may be fastest, starts of the likeliest one, and then a search of
+`--seconds`. The fastest candidate takes turns with cuDNN (TF32 off, its own search on) in both layouts, NCHW and NHWC,
+of which the faster counts. Results are verified against float64 at some hundred places and against cuDNN's at all
+others; small problems are verified whole. `--lanes` processes share the device, so that none waits for another one's
+CPU work. Beside cuDNN's searches of large problems, which take up to 40 s, they disturb each other. On an H200 a point
+takes about 2 s.
 
-A row is added to RESULTS a point. Points that have one are passed over, so that the same command goes on where it
-ended: after `--within` seconds it starts no further point and finishes those that are begun. Any beginning of `grid`
-and `small` is even over k and passes. `--again` takes those that failed once more.
+Each point adds a row to RESULTS. Points that have one are skipped, so that the same command continues an earlier run.
+After `--within` seconds it starts no further point and finishes those that are started. Any prefix of `grid` and
+`small` is balanced over k and passes. `--again` repeats points that failed.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from warpsmith.errors import BadArgument
 
 GRID, SMALL = "grid", "small"
 PIPELINES = ("conv2d_fft_cublas", "conv2d_cufft")
-"""Our transforms and cuFFT's, each with cuBLAS's products."""
+"""warpsmith's transforms and cuFFT's, each with cuBLAS's products."""
 
 
 def points(words: list[str], given: argparse.Namespace) -> Iterator[tuple[str, Point]]:
-    """Each with its set's name. Raises BadArgument for a word that is none of the sets."""
+    """Each point with its set's name. Raises BadArgument for an unknown set."""
     for word in words:
         if word == GRID:
             yield from ((word, point) for point in sample(given.seed, given.each, given.all_passes))
@@ -90,7 +90,7 @@ def measure(results: Path, given: argparse.Namespace) -> None:
 
 
 def told(row: lines.Row) -> str:
-    """A row in one line."""
+    """Text of a row, in one line."""
     if not lines.is_measured(row):
         return f"{row['name']}: {row['failed']}"
     ours, ratio = row["ours"], row.get("ratio")

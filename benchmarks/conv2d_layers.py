@@ -5,16 +5,16 @@
 such as: python benchmarks/conv2d_layers.py layers.db 20 L2 L3:wgrad table4 alexnet
          python benchmarks/conv2d_layers.py layers.db 5 alexnet --precision tf32
 
-A layer is one of those of fbfft's tables 3 and 4 or of current networks, with or without a pass; `table4`, `alexnet`,
-`overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS are those of each search; 0 takes
-what the store has. cuDNN in the same type and precision takes turns with the winner, in both layouts, of which the
-better one counts. For `ieee`, whose winners may not have TF32's error of 3e-4, cuDNN in TF32 is timed behind them, in a
-CUDA graph. Beneath stand the best time of every family and what each step of the winner takes by itself, beside the
-paper's table 5.
+A layer is one of fbfft's tables 3 and 4 or of current networks, with or without a pass. `table4`, `alexnet`,
+`overfeat`, `strided`, `resnet`, `depthwise` and `current` are lists of them. SECONDS is the time of each search; 0 uses
+the winners in the store. cuDNN in the same type and precision takes turns with the winner, in both layouts, of which
+the faster counts. For `ieee`, whose winners may not have TF32's error of 3e-4, cuDNN in TF32 is timed afterwards, in a
+CUDA graph. Below stand the best time of every family and the time of each step of the winner alone, beside the paper's
+table 5.
 
-A row is added to STORE.jsonl a pass; with SECONDS, passes that have one are passed over, so that a run that was stopped
-goes on. `table` prints those rows again, without a GPU. A pass takes 10 s beside SECONDS, for its float64 references.
-Another process with a store of its own can use the GPU meanwhile: whatever is timed holds the device's lock.
+Each pass adds a row to STORE.jsonl. With SECONDS above 0, passes that have one are skipped, so that a stopped run can
+continue. `table` prints those rows again, without a GPU. A pass takes 10 s in addition to SECONDS, for its float64
+references. Another process with its own store can use the GPU meanwhile: every timing holds the device's lock.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 SET = "layers"
 REPLAYS, CALLS = 15, 5
-"""Of a graph, and in it at the least: TF32's time is the median."""
+"""Replays of a graph, whose median is TF32's time, and its least number of calls."""
 
 
 def tf32_us(problem: ws.Conv2d, device: DeviceRef, lock: DeviceLock) -> dict[str, float]:
-    """Of cuDNN, by its layouts, through as many sets of operands as the winner went through."""
+    """Microseconds of cuDNN in TF32, by layout, with as many sets of operands as the winner's timing used."""
     asked = dataclasses.replace(problem, precision=ws.Precision.TF32)
     operands = random_operands(asked, 0)
     sets = TimingPolicy.for_kind(device.kind).rotation(problem.bytes, device.device().l2_bytes).sets
@@ -80,7 +80,7 @@ def tf32_us(problem: ws.Conv2d, device: DeviceRef, lock: DeviceLock) -> dict[str
 
 
 def graph_us(runs: Sequence[Callable[[], None]]) -> float:
-    """The median time of a call in a CUDA graph that makes all of them in turn."""
+    """Median time, in us, of a call in a CUDA graph that makes all calls in turn."""
     import torch
 
     for _ in range(3):
@@ -104,19 +104,19 @@ def graph_us(runs: Sequence[Callable[[], None]]) -> float:
 
 
 def step_name(step: Step) -> str:
-    """The stage that a step belongs to, or the library that it calls; of halves with what finds the largest number, by
-    which they are scaled.
+    """Stage of a step, or the library that it calls. The search for the largest number belongs to the stage of split
+    fp16 operands, which are scaled by it.
     """
     return step.unit.replace("_largest_", "_halve_") if isinstance(step, Launch) else str(step.library)
 
 
 def timed_alone(program: Program) -> dict[tuple[str, str], tuple[tuple[Step, ...], int]]:
-    """What is timed by itself: all launches of a stage together, since some prepare what others need, or a call of a
-    library; and how often the program carries it out, for several parts of a batch.
+    """Groups of steps that are timed alone: all launches of a stage together, because some prepare data for others, or
+    one library call. The number says how often the program runs the group, for several parts of a batch.
     """
     keys = [(step_name(step), "" if isinstance(step, Launch) else str(step)) for step in program.steps]
     found: dict[tuple[str, str], tuple[tuple[Step, ...], int]] = {}
-    # A kernel that is launched twice in a row ends as it begins, the second time.
+    # Only the first of several launches of one kernel in a row is timed; the others take as long.
     kernels = (step.entry if isinstance(step, Launch) else str(number) for number, step in enumerate(program.steps))
     in_a_row = itertools.groupby(zip(keys, kernels, program.steps, strict=True), lambda each: each[:2])
     steps = [next(alike) for _, alike in in_a_row]
@@ -128,9 +128,9 @@ def timed_alone(program: Program) -> dict[tuple[str, str], tuple[tuple[Step, ...
 
 
 def steps_us(record: Record, device: DeviceRef, lock: DeviceLock) -> dict[str, float]:
-    """What the steps of the winner take by themselves, in us, by stage; empty for a program of one.
+    """Microseconds of the winner's steps timed alone, by stage; empty for a program of one step.
 
-    A stage that is carried out for several parts of a batch is timed once, and counts as often as it is carried out.
+    A stage that runs for several parts of a batch is timed once, and its time counts as often as it runs.
     """
     program = regenerate(record)
     if program is None or len(program.steps) == 1:
@@ -156,7 +156,7 @@ def steps_us(record: Record, device: DeviceRef, lock: DeviceLock) -> dict[str, f
 
 
 def families_us(store: Store, problem: ws.Conv2d, device: DeviceRef) -> dict[str, float]:
-    """The fastest trial of each family, in us, fastest first."""
+    """Fastest trial of each family, in us, the fastest first."""
     best: dict[str, float] = {}
     for trial in store.trials(problem, device.device()):
         if trial.median_ns is not None:
@@ -166,7 +166,7 @@ def families_us(store: Store, problem: ws.Conv2d, device: DeviceRef) -> dict[str
 
 
 def row_of(point: Point, path: str, store: Store, device: DeviceRef, lock: DeviceLock) -> lines.Row:
-    """What the store has of a pass, with what is timed behind it."""
+    """Row of a pass: its stored winner, and the times that are measured afterwards."""
     record = ws.query(point.problem, str(device), store=path).record
     assert record is not None
     ours = record.timing.median_ns / 1000
@@ -184,7 +184,7 @@ def row_of(point: Point, path: str, store: Store, device: DeviceRef, lock: Devic
 
 
 def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -> None:
-    """Adds a row for each pass; one that fails is told, and the next one's turn."""
+    """Adds a row for each pass. A pass that fails is reported, and the run continues."""
     results = Path(f"{path}.jsonl")
     done = {row["key"] for row in lines.latest(lines.read(results)) if lines.is_measured(row)} if seconds else set()
     compiler, deadlines = device.compiler(), Deadlines()
@@ -212,7 +212,7 @@ def measure(path: str, seconds: float, points: list[Point], device: DeviceRef) -
 
 
 def asked(points: Iterable[Point], changes: dict[str, Any]) -> Iterator[Point]:
-    """The same layers in another type, precision or layout. Raises BadArgument for what no layer can be."""
+    """The same layers in another type, precision or layout. Raises BadArgument for an invalid combination."""
     for each in points:
         name = " ".join((each.name, *changes.values()))
         yield Point(name, dataclasses.replace(each.problem, **changes))

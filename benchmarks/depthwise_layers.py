@@ -1,16 +1,18 @@
-"""Depthwise and grouped layers beside cuDNN in float32: each pass verified against float64, tuned, and timed in turns.
+"""Depthwise and grouped layers beside cuDNN in float32: verifies each pass against float64, tunes it and times it in
+turns.
 
     usage: python benchmarks/depthwise_layers.py [LAYER[:PASS] ...] [--seconds 5] [--trials N] [--all-families]
                                                  [--results FILE.jsonl] [--device cuda:0] [--seed 0]
 such as: python benchmarks/depthwise_layers.py                          # all layers, 5 s of search a pass
          python benchmarks/depthwise_layers.py d7x28 g4x28:wgrad --trials 1   # what answers unsearched
 
-A layer is one of LAYERS: `d7x28` is depthwise with 7x7 taps on planes of 28x28, `g4x28` has four channels a group.
-Our default and starts are verified and timed, then configs of a search of SECONDS; with `--trials 1` the default
-alone. The fastest takes turns with cuDNN (its own search on, TF32 off) in both layouts, channels apart and last. Only
-`conv2d_depthwise` is tried; with `--all-families` all that solve the layer, and it takes turns beside the winner.
+A layer is one of LAYERS: `d7x28` is depthwise with 7x7 taps on planes of 28x28, `g4x28` has four channels per group.
+The default and the starts are verified and timed, then configs of a search of SECONDS; with `--trials 1` only the
+default. The fastest takes turns with cuDNN (its own search on, TF32 off) in both layouts, NCHW and NHWC. Only
+`conv2d_depthwise` is tried. With `--all-families` all families that solve the layer are tried, and `conv2d_depthwise`
+takes turns beside the winner.
 
-`GB/s` are the bytes of all operands, read or written once, over our time; `of peak` is the share of 64 TFLOP/s.
+`GB/s` are the bytes of all operands, read or written once, over warpsmith's time; `of peak` is the share of 64 TFLOP/s.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ FLOPS_A_US = 64e6
 STARTS = 8
 """Configs beside the default that are tried before a search begins."""
 
-# Name: N, C, rows and columns, K, taps, stride, groups; padding of half a filter.
+# Name: N, C, rows and columns, K, taps, stride, groups. The padding is half the filter.
 LAYERS = {
     "d7x28": (32, 192, 28, 192, 7, 1, 192),
     "d5x28": (32, 192, 28, 192, 5, 1, 192),
@@ -60,7 +62,6 @@ LAYERS = {
 
 
 def layer(name: str, pass_: Pass) -> Conv2d:
-    """One of LAYERS."""
     images, channels, size, filters, taps, stride, groups = LAYERS[name]
     return Conv2d(
         (images, channels, size, size),
@@ -73,7 +74,7 @@ def layer(name: str, pass_: Pass) -> Conv2d:
 
 
 def points(words: list[str]) -> Iterator[Point]:
-    """Each layer in one pass or in all three. Raises BadArgument for what is none."""
+    """Each layer in one pass or in all three. Raises BadArgument for an unknown layer or pass."""
     for word in words or LAYERS:
         name, _, wanted = word.partition(":")
         if name not in LAYERS:
@@ -85,7 +86,7 @@ def points(words: list[str]) -> Iterator[Point]:
 
 
 def table_line(row: lines.Row) -> tuple[str, ...]:
-    """What is printed of a pass."""
+    """Cells of a pass."""
     if not lines.is_measured(row):
         return (str(row["name"]), str(row["failed"]), *[""] * 9)
     problem, ours, cudnn = Conv2d.of(row["problem"]), row["ours"], row["cudnn_us"]
@@ -109,7 +110,7 @@ HEADER = ("layer", "family", "us", "own us", "cuDNN", "cuDNN last", "speed-up", 
 
 
 def measure(wanted: list[Point], given: argparse.Namespace) -> Iterator[lines.Row]:
-    """A row of each pass."""
+    """One row for each pass."""
     searched = given.trials is None or given.trials > 1
     settings = Settings(
         device=DeviceRef.parse(given.device),

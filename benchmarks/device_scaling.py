@@ -1,12 +1,13 @@
-"""Configurations a second of one GPU and of several, in one run, each with an empty store and an empty cache.
+"""Configurations per second of one GPU and of several, in one run, each with an empty store and an empty cache.
 
     usage: python benchmarks/device_scaling.py FAMILY IMAGE FILTER CONFIGS [GPUS]
 such as: python benchmarks/device_scaling.py filter2d_plain 12288x12288 5x5 2160
 
-One GPU and several get as many configs: where those are all of the space, as above, the very same work, in whichever
-order. Else a search that has come further tries other kernels, which take longer or shorter. One GPU has its share of
-the machine's cores. The time is that from the call to the stored winner, the other libraries beside it included; then
-that from the first trial to the last; and that from the first tenth of the trials, when all GPUs are open, to the last.
+One GPU and several get the same number of configs. If that is the whole space, as above, the work is identical, in any
+order. Otherwise a search that has come further tries other kernels, which take longer or shorter. One GPU has its share
+of the machine's cores. Three rates are printed: from the call to the stored winner, including the timing of other
+libraries; from the first trial to the last; and from the first tenth of the trials, when all GPUs are open, to the
+last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from warpsmith.tuner.run.session import tune
 
 
 class Clock(SilentProgress):
-    """Notes how many trials were done when."""
+    """Records the number of finished trials over time."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[int, float]] = []
@@ -38,14 +39,14 @@ class Clock(SilentProgress):
         self.noted.append((snapshot.done, snapshot.elapsed_s))
 
     def rate(self, part: float) -> float:
-        """Trials a second from when this part of them was done to the last."""
+        """Trials per second, from the time when this part of them was done to the last."""
         last, until = self.noted[-1]
         done, since = next(each for each in self.noted if each[0] >= part * last)
         return (last - done) / (until - since)
 
 
 def run(family_name: str, image: str, taps: str, configs: int, gpus: int) -> None:
-    """Tunes once and prints what came of it; then the rates alone, on a line of their own."""
+    """Tunes once and prints the result, then only the rates on a line of their own."""
     problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
     family = next(each for each in FAMILIES if each.name == family_name)
     devices = DeviceRef.parse_all("all")[:gpus]
@@ -67,7 +68,7 @@ def run(family_name: str, image: str, taps: str, configs: int, gpus: int) -> Non
 
 
 def main() -> None:
-    """One GPU with its share of the cores, then all, each in a process of its own."""
+    """Runs one GPU with its share of the cores, then all, each in a separate process."""
     if sys.argv[1] == "run":
         run(*sys.argv[2:5], int(sys.argv[5]), int(sys.argv[6]))  # type: ignore[misc]
         return

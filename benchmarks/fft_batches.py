@@ -1,12 +1,13 @@
-"""Speed-up over cuFFT against the batch, as figures 7 and 8 of fbfft (Vasilache et al. 2014), inside CUDA graphs.
+"""Speed-up over cuFFT by batch size, as in figures 7 and 8 of fbfft (Vasilache et al. 2014), inside CUDA graphs.
 
     usage: python benchmarks/fft_batches.py STORE TRIALS FOLDER [7|8]
            python benchmarks/fft_batches.py --plot FOLDER
 
-Real transforms of n = 8 to 256 points (figure 7) and n x n = 8x8 to 128x128 (figure 8), batches of 4 to 65536. Each
-problem of up to 2^26 points is tuned with launches in graphs, larger ones run the nearest winner; then a graph of many
-calls of its plan and one of as many calls of cuFFT's plan, made once, are replayed in turns. Data of small batches
-stays in the L2 cache, for both. Writes FOLDER/figure7.json and figure8.json; `--plot` draws those that are there.
+It measures real transforms of n = 8 to 256 points (figure 7) and n x n = 8x8 to 128x128 (figure 8), in batches of 4 to
+65536. Each problem of up to 2^26 points is tuned with launches in graphs; larger ones run the nearest winner. Then two
+graphs are replayed in turns: many calls of its plan, and as many calls of cuFFT's plan, which is made once. Data of
+small batches stay in the L2 cache, for both. It writes FOLDER/figure7.json and figure8.json; `--plot` draws those that
+exist.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ BATCHES = (4, 32, 128, 1024, 4096, 16384, 65536)
 SIZES = {7: tuple((n,) for n in (8, 16, 32, 64, 128, 256)), 8: tuple((n, n) for n in (8, 16, 32, 64, 128))}
 REPLAYS = 15
 MOST_TUNED = 1 << 26
-"""Points. Larger batches, whose float64 reference takes minutes, run the winner of the nearest one."""
+"""Points. Larger problems, whose float64 reference takes minutes, run the winner of the nearest one."""
 GRAPH_NS = 300_000
-"""Calls of one graph take about this long: a replay's own launch is small beside it."""
+"""Nanoseconds that the calls of one graph take, approximately: a replay's own launch is small beside it."""
 
 
 def graph_of(calls: int, call: Callable[[], Any], stream: Any) -> Any:
-    """A graph of so many calls."""
+    """A graph of `calls` calls."""
     with stream:
-        call()  # whatever happens once, happens now
+        call()  # warm-up: one-time work happens here
         stream.synchronize()
         stream.begin_capture()
         for _ in range(calls):
@@ -49,7 +50,7 @@ def graph_of(calls: int, call: Callable[[], Any], stream: Any) -> Any:
 
 
 def replay_ns(graph: Any, stream: Any, cupy: Any) -> float:
-    """One replay, by events."""
+    """Nanoseconds of one replay, by events."""
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     begin.record(stream)
     graph.launch(stream)
@@ -59,7 +60,7 @@ def replay_ns(graph: Any, stream: Any, cupy: Any) -> float:
 
 
 def compare(problem: ws.Fft, store: str) -> dict[str, Any]:
-    """Medians of a call of each, in ns, and whether both give the same numbers."""
+    """Median times of a call of each, in ns, and the difference of their results. Exits if the results differ."""
     import cupy
     from cupy.cuda import cufft
 
@@ -105,7 +106,7 @@ def measure(store: str, trials: int, folder: Path, figure: int) -> None:
 
 
 def show(figure: int, rows: list[dict[str, Any]]) -> None:
-    """A table of speed-ups, and their geometric mean."""
+    """Prints a table of speed-ups, and their geometric mean."""
     speedups = {(tuple(row["size"]), row["batch"]): row["cufft_ns"] / row["ours_ns"] for row in rows}
     print(f"\nfigure {figure}\n\n| n | {' | '.join(map(str, BATCHES))} |\n|{'---|' * (len(BATCHES) + 1)}")
     for size in SIZES[figure]:
@@ -115,7 +116,7 @@ def show(figure: int, rows: list[dict[str, Any]]) -> None:
 
 
 def plot(folder: Path) -> None:
-    """The figures, from what was measured."""
+    """Draws the figures from the measured files."""
     import matplotlib
 
     matplotlib.use("Agg")

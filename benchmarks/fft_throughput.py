@@ -5,7 +5,7 @@ such as: python benchmarks/fft_throughput.py fft.db 80 r2c:smooth r2c:squares c2
 
 A list is a kind and a size, or `smooth` (products of 2, 3, 5 and 7 from 8 to 256), `squares` (8x8 to 256x256) or
 `padded` (27 in 32, 13 in 16, 57 in 64, 118 in 128, in one dimension and two; cuFFT copies into zeros first). The
-inverse transforms are without a scale, which cuFFT would need another pass for.
+inverse transforms are unscaled; for a scale cuFFT would need another pass.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PADDED = ((32, 27), (16, 13), (64, 57), (128, 118))
 
 
 def problem_of(kind: str, size: tuple[int, ...], valid: tuple[int, ...] | None = None) -> ws.Fft:
-    """As many transforms as make 256 MiB, with their zeros, without a scale."""
+    """A batch of transforms that fills 256 MiB, including zeros, without a scale."""
     norm = ws.Norm(default_norm(kind, inverse=False))
     return filled(ws.Fft(size, kind=ws.Kind(kind), valid=valid, norm=norm), DeviceKind.CUDA)
 
 
 def problems(spec: str) -> Iterator[ws.Fft]:
-    """Those of one list."""
+    """Problems of one list."""
     kind, size = spec.split(":")
     if size == "smooth":
         smooth = {2**a * 3**b * 5**c * 7**d for a in range(9) for b in range(6) for c in range(4) for d in range(3)}
@@ -48,7 +48,7 @@ def problems(spec: str) -> Iterator[ws.Fft]:
 
 
 def row(record: Record, seconds: float) -> tuple[list[str], float, float]:
-    """Cells of a winner, its part of copy speed and its speed-up over cuFFT."""
+    """Cells of a winner, its fraction of the copy's speed, and its speed-up over cuFFT."""
     outcome = record.trial.outcome
     assert isinstance(outcome, Measurement)
     problem, ours = record.problem, outcome.timing.median_ns

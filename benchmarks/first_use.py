@@ -1,10 +1,10 @@
-"""What the check of an untuned answer costs, and what it finds: about thirty problems of all operations and types.
+"""Cost and findings of the check of an untuned answer, for about thirty problems of all operations and types.
 
     python benchmarks/first_use.py --device cuda:0
 
-A line a problem: the check alone, once its kernels are compiled; `ws.plan` without and with it, where its program is
-compiled; the results that were checked, how many of them were wrong, and the largest error over the bound. Programs
-that were wrong are told of below their line, with what took their place.
+Each problem has one line: the check alone, once its kernels are compiled; `ws.plan` without and with the check, once
+its program is compiled; the number of checked results, how many were wrong, and the largest error over the bound.
+Programs that were wrong are listed below their line, with their replacement.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 def forget(folder: Path) -> None:
-    """Lets go of plans and verdicts; compiled programs stay."""
+    """Drops cached plans and verdicts; compiled programs stay."""
     forget_plans()
     VERDICTS.forget()
     shutil.rmtree(folder / "verified", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Measures this GPU's float32 rate: independent chains of fused multiply-adds in registers, nothing else.
+"""Measures this GPU's float32 rate with independent chains of fused multiply-adds in registers.
 
 usage: python benchmarks/fp32_rate.py [DEVICE]
 """

@@ -1,10 +1,10 @@
-"""How far one walks through the source: files and calls between files, for what the package does most.
+"""Counts the source files, and the calls between them, of the package's most frequent flows.
 
     python benchmarks/hops.py [ROOT]
 
-Counts, for each flow, the source files of warpsmith of which some function runs, and the calls from one file into
-another, in this process; of its worker processes the files alone. ROOT is the checkout whose import circles are
-counted; the package is the installed one. Runs on the host device, without a GPU, in some seconds.
+For each flow, in this process, it counts the warpsmith source files in which some function runs, and the calls from one
+file into another. For its worker processes it counts only the files. ROOT is the checkout whose import cycles are
+counted; the flows run the installed package. It runs on the host device, without a GPU, in some seconds.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def _profile(frame, event, argument):
 sys.setprofile(_profile)
 threading.setprofile(_profile)
 """
-"""What a worker process imports first, as `sitecustomize`."""
+"""Module that a worker process imports first, as `sitecustomize`."""
 
 
 class Walk:
-    """Calls between files of the package, while it is entered."""
+    """Records calls between files of the package while it is entered."""
 
     def __init__(self, folders: tuple[str, ...]) -> None:
         self._folders = folders
@@ -69,7 +69,7 @@ class Walk:
 
 
 def folders() -> tuple[str, ...]:
-    """Where the package's source lies."""
+    """Folders of the package's source."""
     import warpsmith.generator
     import warpsmith.tuner
 
@@ -78,7 +78,7 @@ def folders() -> tuple[str, ...]:
 
 
 def command(*words: str) -> Callable[[], None]:
-    """A command line, whose output is dropped."""
+    """Runs a command line and drops its output."""
 
     def run() -> None:
         from warpsmith.cli.app import run as run_command
@@ -91,7 +91,7 @@ def command(*words: str) -> Callable[[], None]:
 
 
 def generated(problem: Any) -> Callable[[], None]:
-    """The default config's text."""
+    """Generates the source of the default config."""
 
     def run() -> None:
         from warpsmith.generator.device import H200
@@ -104,7 +104,7 @@ def generated(problem: Any) -> Callable[[], None]:
 
 
 def walked(work: Callable[[], None], log: Path) -> tuple[int, int, int]:
-    """Files here, calls between them, and further files in worker processes. What is loaded once is loaded before."""
+    """Files here, calls between them, and further files in worker processes. A first run does all one-time loading."""
     work()
     log.write_text("")
     with Walk(folders()) as walk:
@@ -114,7 +114,9 @@ def walked(work: Callable[[], None], log: Path) -> tuple[int, int, int]:
 
 
 def circles(root: Path) -> int:
-    """Groups of modules that import each other in a circle, if only in functions; for types alone they may."""
+    """Number of groups of modules that import each other in a cycle, also by imports inside functions. Imports for type
+    checking do not count.
+    """
     graph = _imports(root)
     found, done = 0, set[str]()
     for name in graph:

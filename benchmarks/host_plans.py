@@ -1,9 +1,9 @@
-"""Holds many plans of distinct programs on the host device in one process, and runs each: what the process keeps.
+"""Creates and runs many plans of distinct programs on the host device in one process, and prints its resources.
 
     python benchmarks/host_plans.py 2000
 
-Every 100 plans it prints areas of memory, open files, threads and resident MiB of the process. Linux gives a process
-65,530 areas of memory, and most shells 1,024 open files.
+Every 100 plans it prints memory areas, open files, threads and resident MiB of the process. Linux gives a process
+65,530 memory areas, and most shells 1,024 open files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _problems() -> Iterator[ws.Problem]:
-    """Small problems of all operations, no two alike."""
+    """Distinct small problems of all operations."""
     for a in range(40):
         for b in range(40):
             yield ws.Filter2d(image=(16 + a, 16 + b), filter=(3, 1 + b % 5))
@@ -49,7 +49,7 @@ def _problems() -> Iterator[ws.Problem]:
 
 
 def kept() -> str:
-    """What this process keeps, in words."""
+    """Resources of this process, as text."""
     own = Path("/proc/self")
     areas = len((own / "maps").read_text().splitlines())
     files, threads = (len(list((own / each).iterdir())) for each in ("fd", "task"))

@@ -1,9 +1,9 @@
-"""Tunes layers whose float64 references are large: how long that takes, and how much of the host's memory.
+"""Tunes layers whose float64 references are large, and prints the time and host memory of each run.
 
     python benchmarks/large_layers.py [--device cuda:0] [--limit 4] [--only 512x512x512] [--references]
 
 Each line has the wall time of a whole tuning run, the most memory that its processes had together, the winner, and the
-parts of the run that failed. The goal for each is 30 s and 8 GiB.
+parts of the run that failed. The goal for each run is 30 s and 8 GiB.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ LAYERS = (
 
 
 class Watch(threading.Thread):
-    """The most memory that this process and its descendants have together, shared pages counted once each process."""
+    """Samples the most memory that this process and its descendants have together. Shared pages count once per
+    process.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -66,7 +68,7 @@ def _family(process: int) -> Iterator[int]:
 
 
 def _private_bytes(process: int) -> int:
-    """Anonymous pages: what it has written to."""
+    """Bytes of anonymous pages, those that the process has written to."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("RssAnon")).split()[1])
@@ -74,7 +76,7 @@ def _private_bytes(process: int) -> int:
 
 
 def time_reference(problem: Conv2d, device: DeviceRef) -> str:
-    """How fast the float64 kernels compute both sums, and that a sample of them is right."""
+    """Times the float64 kernels for both sums, and checks a sample of their results."""
     runtime, kernels = device.open(), judge_of(problem).kernels(problem)
     assert kernels is not None
     operands = random_operands(problem, 0)
@@ -123,7 +125,7 @@ def main() -> None:
         finally:
             print(f"        {time.monotonic() - start:5.1f} s {problem.key()}", flush=True)
 
-    session.tune = timed  # the stages of pipelines, which it calls itself for, too
+    session.tune = timed  # `session.tune` calls itself for the stages of pipelines, so those are timed too
     problems = [dataclasses.replace(layer, pass_=pass_) for layer in LAYERS for pass_ in Pass]
     for problem in problems:
         if not re.search(arguments.only, problem.key()):
@@ -143,7 +145,7 @@ def main() -> None:
                     time_limit=arguments.limit,
                     store=str(Path(folder) / "store.db"),
                 )
-        except Exception as error:  # the next layer tells as much
+        except Exception as error:  # the next layer is still informative
             print(f"    FAILED: {type(error).__name__}: {error}", flush=True)
             continue
         finally:

@@ -2,8 +2,8 @@
 
     python benchmarks/patched_resnet50.py [--device cpu] [--batch 2] [--side 64]
 
-On the host device each of some 70 layers' passes is a library of its own, compiled on its first call: what the process
-keeps of them is printed too. He et al. 2016, "Deep Residual Learning for Image Recognition", table 1.
+On the host device each pass of about 70 layers is a separate library, compiled at its first call. The resources that
+the process then holds are printed too. Source: He et al. 2016, "Deep Residual Learning for Image Recognition", table 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLASSES = 10
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 layers beside a shortcut."""
+    """Convolutions of 1x1, 3x3 and 1x1 beside a shortcut."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _worst(model: nn.Module, exact: nn.Module) -> float:
-    """The largest relative error of a parameter's gradient."""
+    """Largest relative error of a parameter's gradient."""
     return max(
         float((mine.grad - its.grad).norm() / its.grad.norm())
         for mine, its in zip(model.parameters(), exact.parameters(), strict=True)

@@ -1,21 +1,21 @@
-"""How good the first ten trials are where a store knows other problems, beside a whole search that knows nothing.
+"""Quality of the first ten trials if a store knows other problems, compared with a whole search without that knowledge.
 
     python benchmarks/prior_quality.py record FILE [--device auto] [--trials 400] [--seconds 500] [--problems N]
     python benchmarks/prior_quality.py propose FILE [--device auto] [--seconds 500]
     python benchmarks/prior_quality.py replay FILE [FILE ...]
     python benchmarks/prior_quality.py ship FILE [FILE ...]
 
-`record` searches each of 45 problems with up to 400 trials, then fits a prior to all the others' trials, one problem
-left out after the other, and measures the ten configs that it proposes. It takes the seconds given and a few to end, at
-most: what does not fit is left out. Every trial goes into FILE (.jsonl.gz).
+`record` searches each of 45 problems with up to 400 trials. Then, leaving out one problem at a time, it fits a prior to
+all the others' trials and measures the ten configs that the prior proposes. It takes at most the given seconds and a
+few to end: problems that do not fit are left out. Every trial is written to FILE (.jsonl.gz).
 
 `propose` measures the ten of each problem again, or for the first time in a recording that `short_searches.py` wrote.
 
-`ship` puts a part of the trials into the package, for everybody's first search.
+`ship` puts a part of the trials into the package, for every user's first search.
 
-`replay` needs no GPU. For each problem it prints the best of the ten over the best of the search: measured, where FILE
-has those ten, and once more for ten that the prior of today picks from what the search tried. The exit code is 1 where
-the median of those measured is above 1.03.
+`replay` needs no GPU. For each problem it prints the best of the ten over the best of the search: measured, if FILE has
+those ten, and once more for ten that the current prior picks from the search's trials. The exit code is 1 if the median
+of the measured ratios is above 1.03.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ FORMAT, VERSION = "warpsmith prior recording", 1
 TEN = 10
 GOAL = 1.03
 TRIED_ALIKE = 8
-"""Trials of each family, before only those go on that are within RIVAL of the fastest."""
+"""Trials of each family, after which only families within RIVAL of the fastest continue."""
 RIVAL = 1.3
 READY_AT_ONCE = 3
-"""Problems whose data and references are made ready while the configs of another are timed."""
+"""Problems whose data and references are prepared while the configs of another are timed."""
 PRIOR_SHARE = 0.3
-"""Of the time, for the ten trials of each problem."""
+"""Fraction of the time for the ten trials of each problem."""
 
 Phase = str
 SEARCH, PROPOSED = "search", "prior"
@@ -69,7 +69,7 @@ Line = tuple[int, Phase, Sample]
 
 
 def problems() -> Iterator[Problem]:
-    """45 small ones, no two of which differ in size alone: filters, types, borders, transforms."""
+    """Yields 45 small problems, of which no two differ only in size: filters, types, borders, transforms."""
     for taps in (2, 3, 4, 5, 7, 9, 11, 13, 15):
         yield ws.Filter2d(image=(2048, 2048), filter=(taps, taps))
     for taps, dtype in itertools.product((3, 5, 9), ("float16", "uint8")):
@@ -87,7 +87,7 @@ def problems() -> Iterator[Problem]:
 
 
 def tiny() -> Iterator[Problem]:
-    """A handful for the host device, whose times are a CPU's."""
+    """A few problems for the host device, whose times are a CPU's."""
     for taps in (2, 3, 4, 5):
         yield ws.Filter2d(image=(96, 128), filter=(taps, taps))
     for points in (16, 20):
@@ -97,7 +97,7 @@ def tiny() -> Iterator[Problem]:
 def measured(
     problem: Problem, ref: DeviceRef, ask: Callable[[Evaluator], Callable[[], Program | None]], total: int
 ) -> Iterator[tuple[str, Config, float | None]]:
-    """What `ask` proposes, once it has a workshop, with its time."""
+    """Measures the programs that `ask` proposes for an evaluator, and yields their times."""
     able = families_for(problem, ref.device())
     with (
         Evaluator.open(problem, ref, able, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as evaluator,
@@ -110,7 +110,7 @@ def measured(
 def searched(
     problem: Problem, ref: DeviceRef, trials: int, deadline: float
 ) -> Iterator[tuple[str, Config, float | None]]:
-    """A search of all families in turns, the slow ones for a few trials only."""
+    """Searches all families in turns; slow families get only a few trials."""
     device = ref.device()
     able = families_for(problem, device)
     searches = {
@@ -150,7 +150,7 @@ def searched(
 
 
 def proposed(problem: Problem, ref: DeviceRef, samples: Sequence[Sample]) -> Iterator[tuple[str, Config, float | None]]:
-    """What a prior that does not know the problem proposes first."""
+    """Measures the first proposals of a prior that does not know the problem."""
     device = ref.device()
     others = [
         sample for sample in samples if sample.problem != problem and sample.problem.operation == problem.operation
@@ -166,7 +166,7 @@ def proposed(problem: Problem, ref: DeviceRef, samples: Sequence[Sample]) -> Ite
 
 
 def record(path: Path, ref: DeviceRef, chosen: Sequence[Problem], trials: int, seconds: float) -> None:
-    """Measures and writes the file; what was measured so far where it runs out of time."""
+    """Searches all problems and writes the file, with the results so far if time runs out."""
     device, start = ref.device(), time.monotonic()
     lines: list[Line] = []
     last_search = start + seconds * (1 - PRIOR_SHARE)
@@ -188,7 +188,7 @@ def record(path: Path, ref: DeviceRef, chosen: Sequence[Problem], trials: int, s
 
 
 def propose(path: Path, ref: DeviceRef, chosen: Sequence[Problem], lines: list[Line], deadline: float) -> None:
-    """Measures what a prior from the other problems' trials proposes for each problem, and writes the file."""
+    """Measures the proposals for each problem of a prior from the other problems' trials, and writes the file."""
     samples = [sample for _, phase, sample in lines if phase == SEARCH]
 
     def of(number: int) -> list[Line]:
@@ -213,7 +213,7 @@ def propose(path: Path, ref: DeviceRef, chosen: Sequence[Problem], lines: list[L
 
 
 def write(path: Path, device: Device, chosen: Sequence[Problem], lines: Sequence[Line]) -> None:
-    """JSON lines, compressed: a header, then one trial each."""
+    """Writes compressed JSON lines: a header, then one trial per line."""
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -227,7 +227,7 @@ def write(path: Path, device: Device, chosen: Sequence[Problem], lines: Sequence
 
 
 def read(path: Path) -> list[Line]:
-    """What `write` wrote. Raises BadArgument."""
+    """Reads a file of `write`. Raises BadArgument."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             header, *rows = map(json.loads, file)
@@ -244,12 +244,12 @@ def read(path: Path) -> list[Line]:
 
 
 def best_ns(samples: Sequence[Sample]) -> float:
-    """The shortest time; infinite where there is none."""
+    """Shortest time; infinite if there is none."""
     return min((sample.time_ns for sample in samples if sample.time_ns is not None), default=math.inf)
 
 
 def picked(members: Sequence[Sample], others: Sequence[Sample]) -> list[Sample]:
-    """The ten of a search's trials that a prior from `others` takes first: of each family its share of them."""
+    """The ten trials of a search that a prior from `others` takes first, with an equal share for each family."""
     prior = Prior.fit(others)
     by_family: dict[str, dict[Config, Sample]] = defaultdict(dict)
     for sample in members:
@@ -266,7 +266,7 @@ def picked(members: Sequence[Sample], others: Sequence[Sample]) -> list[Sample]:
 
 
 def replay(lines: Sequence[Line]) -> list[float]:
-    """Prints a line for each problem; the measured ratios."""
+    """Prints a line for each problem and returns the measured ratios."""
     searches, tens = defaultdict(list), defaultdict(list)
     for number, phase, sample in lines:
         (searches if phase == SEARCH else tens)[number].append(sample)
@@ -299,7 +299,7 @@ def replay(lines: Sequence[Line]) -> list[float]:
 
 
 def main() -> int:
-    """Does what the command line says; the exit code."""
+    """Runs the command line and returns the exit code."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     to_record, to_replay = commands.add_parser("record"), commands.add_parser("replay")

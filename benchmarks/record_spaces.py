@@ -2,7 +2,7 @@
 
     usage: python benchmarks/record_spaces.py FOLDER [NAME ...]
 
-Writes FOLDER/NAME.jsonl.gz, about 2000 configs each. Takes half a minute for each on an H200 with 16 cores.
+It writes FOLDER/NAME.jsonl.gz, with about 2000 configs each. Each takes half a minute on an H200 with 16 cores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CUDA = DeviceRef(DeviceKind.CUDA)
 SIZE = (4096, 4096)
 
 Part = tuple[ws.Filter2d, Mapping[str, tuple[Value, ...]]]
-"""A problem, and what is chosen of the family's parameters; all values of the others."""
+"""A problem, and the allowed values of some of the family's parameters; the others keep all their values."""
 
 PARTS: Mapping[str, Part] = {
     "filter2d_plain": (ws.Filter2d(image=SIZE, filter=(5, 5)), {}),
@@ -60,11 +60,11 @@ PARTS: Mapping[str, Part] = {
         {"weights": ("argument",), "store": ("streaming",), "prefetch": (0, 1, 3)},
     ),
 }
-"""By family: spaces small enough to be measured whole, with good and bad configs of every kind in them."""
+"""Parts by family: spaces small enough to be measured whole, with good and bad configs of every kind."""
 
 
 def outcomes(evaluator: Evaluator, family: str, space: Space) -> Iterator[tuple[Config, Outcome]]:
-    """Of every config, with no sample saved: the slow ones' times teach a search too."""
+    """Outcome of every config, with full sampling: a search also learns from the times of slow configs."""
     configs = list(space.configs())
     programs = (evaluator.program(family, config) for config in configs)
     with Flow(evaluator, lambda: next(programs, None), lambda _: None, Ledger(), len(configs)) as flow:
@@ -74,7 +74,7 @@ def outcomes(evaluator: Evaluator, family: str, space: Space) -> Iterator[tuple[
 
 
 def main() -> None:
-    """Records those named, or all."""
+    """Records the named spaces, or all."""
     folder, *names = sys.argv[1:]
     for name in names or PARTS:
         problem, choices = PARTS[name]

@@ -1,15 +1,15 @@
-"""Times winners again that were set beside a library under other conditions, and writes them to a store to be shipped.
+"""Times winners again whose library baselines were timed under other conditions, and writes them to a store for
+shipping.
 
     usage: python benchmarks/remeasure_verdicts.py RESULTS.db [SECONDS] [SOURCE.db [--all | --stale]]
 such as: python benchmarks/remeasure_verdicts.py graphs.db 480; python benchmarks/ship_winners.py graphs.db
 
-Takes the winners of SOURCE, the shipped store where none is named, that `warpsmith db check --verdicts` lists, or all,
-and that were tuned on a GPU like cuda:0. With --stale it takes those whose kernels have another text by now, and keeps
-their configs. Each is verified on fresh data and timed in turns with the device's copy, the
-libraries installed here and the simplest kernel, all under the conditions of its stored time: where ours is in a CUDA
-graph, so is cuFFT. READY_AT_ONCE are loaded and verified at a time, then timed one after the other, while the others
-leave the device alone. Begins none once SECONDS have passed (480 without a number); the same command goes on with the
-rest.
+It takes winners of SOURCE, by default the shipped store, that were tuned on a GPU like cuda:0: those that `warpsmith db
+check --verdicts` lists, or all. With --stale it takes winners whose kernels have changed text since, and keeps their
+configs. Each is verified on fresh data and timed in turns with the device's copy, the libraries installed here and the
+simplest kernel, all under the conditions of its stored time: if the winner runs in a CUDA graph, so does cuFFT.
+READY_AT_ONCE winners are loaded and verified at a time, then timed one after the other, while the others leave the
+device alone. It starts none once SECONDS have passed (480 by default); the same command continues with the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.finals.recheck import must_be_measured, ready_again
 
 READY_AT_ONCE = 8
-"""Each loads libraries for 6 s and is timed for 1."""
+"""Winners prepared at the same time. Each loads libraries for 6 s and is timed for 1 s."""
 
 
 def main(target: str, seconds: str = "480", source: str = str(shipped_store()), which: str = "") -> None:
@@ -50,7 +50,7 @@ def main(target: str, seconds: str = "480", source: str = str(shipped_store()), 
 
 
 def _measure(records: list[Record], device: DeviceRef, results: Store) -> None:
-    """Makes all of them ready, then times one after the other."""
+    """Prepares all records, then times one after the other."""
     with contextlib.ExitStack() as opened, concurrent.futures.ThreadPoolExecutor(READY_AT_ONCE) as pool:
         ready = list(pool.map(_ready, records, itertools.repeat(device), itertools.repeat(opened)))
         for record, measure in zip(records, ready, strict=True):
@@ -58,7 +58,7 @@ def _measure(records: list[Record], device: DeviceRef, results: Store) -> None:
 
 
 def _ready(record: Record, device: DeviceRef, opened: contextlib.ExitStack) -> Callable[[], Record] | str:
-    """What measures the record; why it cannot be measured."""
+    """The function that measures the record, or the reason why it cannot be measured."""
     try:
         return opened.enter_context(ready_again(record, device, seed=1, renewed=_is_stale(record)))
     except WarpsmithError as error:
@@ -66,12 +66,12 @@ def _ready(record: Record, device: DeviceRef, opened: contextlib.ExitStack) -> C
 
 
 def _is_stale(record: Record) -> bool:
-    """Whether this version generates another text than the one whose time is stored."""
+    """True if this version generates another text than the one whose time is stored."""
     return regenerate(record) is None
 
 
 def _told(record: Record, measure: Callable[[], Record] | str, results: Store) -> str:
-    """Measures and stores a record; what came of it."""
+    """Measures and stores a record; returns the result as text."""
     if isinstance(measure, str):
         return measure
     try:

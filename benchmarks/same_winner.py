@@ -1,4 +1,5 @@
-"""Whether runs with different seeds name the same winner: several searches from nothing, then their winners in turns.
+"""Checks whether runs with different seeds find the same winner: several searches from nothing, then their winners in
+turns.
 
 usage: python benchmarks/same_winner.py IMAGE FILTER [RUNS] [TRIALS]
 such as: python benchmarks/same_winner.py 4096x4096 5x5 10 300
@@ -27,7 +28,7 @@ CUDA = DeviceRef(DeviceKind.CUDA)
 
 
 def winners(problem: ws.Filter2d, runs: int, trials: int) -> list[Record]:
-    """Of as many searches, each with a seed and an empty store of its own; binaries are kept from one to the next."""
+    """Winners of `runs` searches, each with its own seed and empty store. Binaries are cached from one to the next."""
     found = []
     for seed in range(runs):
         with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/store.db", write=True) as store:
@@ -43,7 +44,7 @@ def winners(problem: ws.Filter2d, runs: int, trials: int) -> list[Record]:
 
 
 def main() -> None:
-    """Prints each winner, and which of them cannot be told from the fastest when all are timed in turns."""
+    """Prints each winner, and which of them tie with the fastest when all are timed in turns."""
     image, taps, runs, trials = (*sys.argv[1:], "10", "300")[:4]
     problem = ws.Filter2d(image=extent(image, "the image"), filter=extent(taps, "the filter"))
     found = winners(problem, int(runs), int(trials))

@@ -1,10 +1,10 @@
-"""How Optuna's samplers and ours do on recorded spaces, from the same start. Needs no GPU.
+"""Compares Optuna's samplers and warpsmith's on recorded spaces, from the same start. It needs no GPU.
 
     python benchmarks/samplers.py [TRIALS [SEEDS [SAMPLER ...]]]
 
-Replays benchmarks/replay/*.jsonl.gz. `within 2%` are the trials until the best time came within 2% of the exhaustive
-best, `above best` is the best time after all trials over that, both the medians of the seeds, beside the worst seed;
-`ms a trial` is what asking and telling takes, on one core.
+It replays benchmarks/replay/*.jsonl.gz. `within 2%` is the number of trials until the best time is within 2% of the
+exhaustive best. `above best` is the best time after all trials over the exhaustive best. Both are medians over the
+seeds, and `worst` is the worst seed. `ms a trial` is the time of asking and telling, on one core.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECORDINGS = Path(__file__).parent / "replay"
 
 
 def row(path: Path, sampler: SamplerChoice, trials: int, seeds: int) -> tuple[str, ...]:
-    """One sampler on one recording."""
+    """Cells of one sampler on one recording."""
     recording = Recording.read(path).from_the_middle()
     began = time.process_time()
     report = replay_report(recording, seeds, trials, sampler=sampler)

@@ -1,11 +1,11 @@
-"""What it costs that images of a batch are scaled one by one, beside the same config with one power of two for all.
+"""Cost of scaling the images of a batch one by one, compared with the same config with one power of two for all.
 
 usage: python benchmarks/scaled_images.py [LAYER ...]
 such as: python benchmarks/scaled_images.py alexnet strided resnet stem L5:fprop
 
-A layer is a word of `conv2d_layers.py`; its fprop and dgrad are timed, by the config of the shipped winner where its
-family scales images, and by the defaults of such families. Both programs of a config take turns on random data, in CUDA
-graphs; what one power of two for a batch gives is not verified.
+A layer is a word of `conv2d_layers.py`. Its fprop and dgrad are timed with the config of the shipped winner, if its
+family scales images, and with the defaults of such families. Both programs of a config take turns on random data, in
+CUDA graphs. Results with one power of two for a batch are not verified.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def together(family: Family, problem: ws.Conv2d, config: Config) -> Program:
 
 
 def times_us(point: Point, family: Family, config: Config) -> tuple[float, float]:
-    """A call's time with one power of two for all images, and with one for each."""
+    """Microseconds of a call with one power of two for all images, and with one for each."""
     policy, compiler = TimingPolicy.for_kind(CUDA.kind), CUDA.compiler()
     programs = (together(family, point.problem, config), family.program(point.problem, config))
     unknown = cast(Measurement, None)  # no program is verified

@@ -1,18 +1,18 @@
-"""How many trials the search needs on recorded spaces, beside drawing configs at random. Needs no GPU.
+"""Number of trials that the search needs on recorded spaces, compared with random configs. It needs no GPU.
 
     python benchmarks/search_quality.py [FILE ...]
 
-Replays benchmarks/replay/*.jsonl.gz where no file is named: 20 seeds each, half a second a seed. Trials are those until
-the best time came within 2% of the exhaustive best, beside those of drawing configs at random; `above best` is the best
-time after all trials of a search, a fifth of the space. The exit code is 1 where half the searches needed more than a
-tenth of a space.
+It replays benchmarks/replay/*.jsonl.gz if no file is named: 20 seeds each, half a second per seed. Trials count until
+the best time is within 2% of the exhaustive best, for the search and for random configs. `above best` is the best time
+after all trials of a search, a fifth of the space. The exit code is 1 if half the searches need more than a tenth of a
+space.
 
-A second table says the same of searches that begin at the config of the median time instead of the family's default,
-which may be among the best: the exit code minds them too.
+A second table has searches that begin at the config of the median time instead of the family's default, which may be
+among the best. The exit code depends on it too.
 
-A third one says how searches with a budget end: how many with the exhaustive best, or within the tie band of it, and
-how many with every config tried that differs from their winner in one parameter. With exact times, and with times that
-are off by 0.5%, the standard deviation.
+A third table shows how searches with a budget end: how many find the exhaustive best, or a config within its tie band,
+and how many have tried every config that differs from their winner in one parameter. It uses exact times, and times
+with a standard deviation of 0.5%.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOISES = (0.0, 0.005)
 
 
 def row(path: Path, report: ReplayReport) -> str:
-    """One line of the first table, or of the second."""
+    """One line of the first or second table."""
     search, luck = report.search, report.by_luck
 
     def trials(number: int | None) -> str:
@@ -81,13 +81,13 @@ def end_row(path: Path, recording: Recording, budget: int, noise: float) -> str:
 
 
 def print_head(head: str) -> None:
-    """A table's first two lines."""
+    """Prints a table's first two lines."""
     print(head)
     print("|---" * head.count(" | ") + "|---|")
 
 
 def print_reports(recordings: dict[Path, Recording]) -> list[str]:
-    """Prints the first table, or the second; the recordings that miss the goal."""
+    """Prints the first or second table and returns the names of the recordings that miss the goal."""
     print_head(HEAD)
     missed = []
     for path, recording in recordings.items():
@@ -107,7 +107,7 @@ def print_ends(recordings: dict[Path, Recording]) -> None:
 
 
 def main(files: list[str]) -> int:
-    """Prints the tables; the exit code."""
+    """Prints the tables and returns the exit code."""
     paths = [Path(file) for file in files] or sorted(RECORDINGS.glob("*.jsonl.gz"))
     if not paths:
         print(f"no recordings in {RECORDINGS}", file=sys.stderr)

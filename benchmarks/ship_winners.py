@@ -1,5 +1,4 @@
-"""Puts the winners of a store, and the fastest of the families that they beat, into the cache.db that ships with the
-package; trials stay behind.
+"""Copies a store's winners and runners-up, but not its trials, into the cache.db that ships with the package.
 
 python benchmarks/ship_winners.py RESULTS/store.db
 """
@@ -16,7 +15,7 @@ SHIPPED = Path(__file__).parent.parent / "cache.db"
 def main(source: str) -> None:
     with Store.open(source, write=False) as measured, Store.open(str(SHIPPED), write=True) as shipped:
         for record in measured.records():
-            # A host's times hold for one machine alone.
+            # Times of a host device hold for one machine only.
             if record.device.kind is DeviceKind.CUDA:
                 shipped.put_winner(record)
                 beside = measured.runners_up(record.problem.key(), record.device.key())

@@ -1,4 +1,4 @@
-"""Searches of some seconds, each with a fresh store, beside what was known before and beside a search of 400 trials.
+"""Searches of some seconds, each with a fresh store, compared with the previous answer and with a search of 400 trials.
 
     usage: python benchmarks/short_searches.py search RESULTS.jsonl [--device cuda:0] [--limits 10,20,40] [--at-once 1]
                                                                     [--within 540] [--from problems.json]
@@ -9,23 +9,23 @@
            python benchmarks/short_searches.py winners RESULTS.jsonl STORE.db
 
 `search` searches each of 65 problems (image filters of 2x2 to 31x31, every type and border, and transforms), or those
-of a list, under each limit, then with 400 trials. A line is added to RESULTS a problem, and problems that have one are
-passed over, so that the command goes on where it ended: after `--within` seconds it starts no further problem. Limits
-of 10, 20 and 40 s take about two minutes a problem. `--at-once` problems are searched at a time, each on its share
-of the cores, and take turns on the GPU: each search then has so much less of the machine. The 400 trials of a problem
-that has a line in EARLIER are taken from there; others end after `--longest` seconds. Trials of the problem itself that
-ship with the package are left out.
+of a list, under each limit, then with 400 trials. Each problem adds a line to RESULTS, and problems that have one are
+skipped, so that the command can continue an earlier run. After `--within` seconds it starts no further problem. Limits
+of 10, 20 and 40 s take about two minutes per problem. `--at-once` problems are searched at the same time, each on its
+share of the cores, and take turns on the GPU, so each search has less of the machine. The 400 trials of a problem that
+has a line in EARLIER are taken from there; others end after `--longest` seconds. Shipped trials of the problem itself
+are left out.
 
-`turns` times the winners of each problem in turns with each other and with the answer that a look-up gave before,
+`turns` times the winners of each problem in turns with each other and with the previous answer of a look-up, with
 nothing else on the GPU, and adds the times to RESULTS.
 
-`table` prints, for each limit, how many winners were slower than the answer before, the geometric mean of their times
-over the 400-trial winner's, and the slowest. The exit code is 1 where one is slower than the answer before, or the mean
-after 20 s is above 1.03.
+`table` prints, for each limit, how many winners are slower than the previous answer, the geometric mean of their times
+over the 400-trial winner's, and the slowest. The exit code is 1 if one is slower than the previous answer, or if the
+mean after 20 s is above 1.03.
 
-`recording` writes the trials of the searches of 400 as `prior_quality.py propose` takes them. `winners` puts the
-fastest in turns of each problem into a store, for `remeasure_verdicts.py AGAIN.db SECONDS STORE.db --all` and then
-`ship_winners.py`.
+`recording` writes the trials of the 400-trial searches in the form that `prior_quality.py propose` takes. `winners`
+puts the fastest winner of each problem into a store, for `remeasure_verdicts.py AGAIN.db SECONDS STORE.db --all` and
+then `ship_winners.py`.
 """
 
 from __future__ import annotations
@@ -67,20 +67,22 @@ from warpsmith.tuner.search.shipped_samples import shipped_samples
 REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400
 NOISE = 1 + APART
-"""Times closer than this are one."""
+"""Factor within which two times count as equal."""
 GOAL_LIMIT, GOAL_MEAN = 20.0, 1.03
 READY_AT_ONCE = 3
-"""Problems whose data and references are made ready while the winners of another are timed."""
+"""Problems whose data and references are prepared while the winners of another are timed."""
 
 
 def problems() -> Iterator[Problem]:
-    """65 problems: sizes that are no powers of two, filters of 2 to 31 taps a side, types, borders, transforms."""
+    """Yields 65 problems: sizes that are no powers of two, filters of 2 to 31 taps a side, types, borders,
+    transforms.
+    """
     filters = (2, 3, 4, 5, 7, 9, 11, 13, 15, 21, 31)
     images = ((9216, 9216), (2000, 3000), (1080, 1920), (4096, 4096), (777, 1555))
     borders = itertools.cycle(("valid", "reflect", "constant", "wrap", "nearest", "mirror"))
     for number, (taps, image) in enumerate(itertools.product(filters, images)):
         if number % 5 == 3 and taps > 15:
-            continue  # 31x31 of the largest image but one is enough
+            continue  # the largest image suffices for large filters
         dtype = ("float32", "float32", "float16", "uint8")[number % 4]
         yield ws.Filter2d(image=image, filter=(taps, taps), dtype=dtype, border=next(borders))
     for size in ((250,), (77,), (128,), (24, 24), (32, 32), (64, 64)):
@@ -89,7 +91,7 @@ def problems() -> Iterator[Problem]:
 
 
 def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[str, Any]:
-    """The winner of a search with a fresh store, what came of the search, and its trials."""
+    """Searches with a fresh store; returns the winner, the statistics of the search and its trials."""
     with tempfile.TemporaryDirectory() as folder:
         location = str(Path(folder) / "store.db")
         began = time.monotonic()
@@ -114,7 +116,9 @@ def searched(problem: Problem, device: str, seed: int, **budget: Any) -> dict[st
 def search(
     problem: Problem, device: str, limits: list[float], longest: float | None, reference: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """All searches of a problem, in one process, with the answer before them; `reference` where it is known."""
+    """Runs all searches of a problem in one process, and adds the previous answer. `reference` replaces the long
+    search.
+    """
     answer = ws.query(problem, device)
     program = answer.program
     found: dict[str, Any] = {BEFORE: {"family": program.family, "config": program.config.values()}}
@@ -126,7 +130,7 @@ def search(
 
 
 def search_all(results: Path, left: list[Problem], given: argparse.Namespace) -> None:
-    """Searches problems in processes of their own, `--at-once` of them on a share of the cores each."""
+    """Searches each problem in its own process, `--at-once` of them at a time, each on a share of the cores."""
     cores = sorted(os.sched_getaffinity(0))
     each = max(1, len(cores) // given.at_once)
     shares: queue.Queue[list[int]] = queue.Queue()
@@ -160,7 +164,7 @@ def search_all(results: Path, left: list[Problem], given: argparse.Namespace) ->
 
 
 def in_turns(line: dict[str, Any], device: str) -> dict[str, Any]:
-    """The times of a problem's winners, in turns; a program that several searches found is timed once."""
+    """Times of a problem's winners, in turns. A program that several searches found is timed once."""
     problem = Problem.from_spec(*line["problem"])
     programs: dict[str, Program] = {
         name: family_named(each["family"]).program(problem, Config.of(each["config"]))
@@ -176,7 +180,7 @@ def in_turns(line: dict[str, Any], device: str) -> dict[str, Any]:
 
 
 def turns_all(results: Path, lines: list[dict[str, Any]], device: str, within: float) -> None:
-    """Adds the times in turns to the lines that have none."""
+    """Adds times in turns to the lines that have none."""
     deadline = time.monotonic() + within
 
     def timed(line: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +229,7 @@ def winners(lines: list[dict[str, Any]], location: Path) -> None:
 
 
 def table(lines: list[dict[str, Any]]) -> int:
-    """Prints the summary; the exit code."""
+    """Prints the summary and returns the exit code."""
     lines = [line for line in lines if "in_turns_ns" in line]
     limits = sorted({float(name) for line in lines for name in line["winners"] if name not in (BEFORE, REFERENCE)})
     rows, missed = [], False

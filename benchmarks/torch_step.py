@@ -1,4 +1,4 @@
-"""Times whole training steps of small networks, PyTorch's own beside the patched model, in turns, and prints a table.
+"""Times whole training steps of small networks, in PyTorch and patched, in turns, and prints a table.
 
     usage: python benchmarks/torch_step.py [--network resnet|convnext] [--channels 64] [--batch 32] [--size 56]
                                            [--autocast float16|bfloat16] [--channels-last] [--precision ieee]
@@ -6,16 +6,16 @@
 such as: python benchmarks/torch_step.py --network resnet --channels 128 --store step.db --tune 10
 
 A step is the forward pass, a cross entropy, the backward pass and SGD with momentum. Both models begin with the same
-parameters and see the same images. PyTorch computes in eager mode, with TF32 off for convolutions and matrix products
-and cuDNN's own search on, as the patched model does where no winner is stored: both are float32 throughout, but for
-what `--autocast` casts; its losses are not scaled, since times are what is compared. With `--tune`, passes of
-convolutions that nothing is stored for are searched for so many seconds each first, into `--store`. Times are those of
-a whole step with a wait for the device behind it, the median over the rounds, in ms; the two models take turns. Before
-anything is timed, the gradients of all parameters are compared with those of the same model in float64, and the largest
-error of each model is told, relative to the largest number of that gradient.
+parameters and see the same images. PyTorch runs in eager mode, with TF32 off for convolutions and matrix products and
+cuDNN's own search on. The patched model does the same where no winner is stored. So both are float32 throughout, except
+for what `--autocast` casts; losses are not scaled, because only times are compared. With `--tune`, each convolution
+pass without a stored winner is first searched for that many seconds, into `--store`. Times are for a whole step
+including a wait for the device, the median over the rounds, in ms; the two models take turns. Before anything is timed,
+the gradients of all parameters are compared with those of the same model in float64. The largest error of each model is
+printed, relative to the largest number of that gradient.
 
-Then the CPU's time for a call of a tiny layer is told, in us, PyTorch's own beside the operator's, by loops of calls
-that wait for nothing.
+Then the CPU time of a call of a tiny layer is printed, in us, for PyTorch's function and warpsmith's, from loops of
+calls that do not wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 CLASSES = 10
 WARM_UP = 5
 CALLS = 100
-"""Of a loop: as many launches fit the driver's queue several times."""
+"""Calls of one loop; the driver's queue holds several times as many launches."""
 
 
 class ResNetBlock(nn.Module):
@@ -77,7 +77,7 @@ class ConvNeXtBlock(nn.Module):
 
 
 def resnet(channels: int) -> nn.Module:
-    """A 3x3 stem, two blocks, two at half the size with twice the channels."""
+    """A 3x3 stem, two blocks, and two blocks at half the size with twice the channels."""
     return nn.Sequential(
         *(nn.Conv2d(3, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()),
         *(ResNetBlock(channels, channels), ResNetBlock(channels, channels)),
@@ -87,7 +87,7 @@ def resnet(channels: int) -> nn.Module:
 
 
 def convnext(channels: int) -> nn.Module:
-    """A stem of 4x4 patches, three blocks, a 2x2 step down to twice the channels, three blocks."""
+    """A stem of 4x4 patches, three blocks, a 2x2 downsampling to twice the channels, three blocks."""
     return nn.Sequential(
         *(nn.Conv2d(3, channels, 4, 4), nn.GroupNorm(1, channels)),
         *(ConvNeXtBlock(channels) for _ in range(3)),
@@ -98,12 +98,12 @@ def convnext(channels: int) -> nn.Module:
 
 
 NETWORKS: dict[str, tuple[Callable[[int], nn.Module], int]] = {"resnet": (resnet, 1), "convnext": (convnext, 4)}
-"""What makes each, and how many pixels of an image one of the first layer's results stands for."""
+"""Constructor of each network, and image pixels per result of its first layer, along one axis."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What a step sees."""
+    """Inputs of a training step."""
 
     images: Tensor
     labels: Tensor
@@ -111,7 +111,7 @@ class Batch:
 
     @property
     def casting(self) -> torch.autocast:
-        """In which a model sees it."""
+        """Autocast context in which a model runs."""
         return torch.autocast(self.images.device.type, dtype=self.autocast, enabled=self.autocast is not None)
 
     @classmethod
@@ -124,14 +124,14 @@ class Batch:
 
 
 def backward(model: nn.Module, batch: Batch) -> None:
-    """The forward pass, the loss and the backward pass."""
+    """Runs the forward pass, the loss and the backward pass."""
     with batch.casting:
         loss = nn.functional.cross_entropy(model(batch.images), batch.labels)
     loss.backward()  # type: ignore[no-untyped-call]
 
 
 def stepper(model: nn.Module, batch: Batch) -> Callable[[], None]:
-    """What does a whole training step."""
+    """Function that runs a whole training step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
     def step() -> None:
@@ -143,38 +143,38 @@ def stepper(model: nn.Module, batch: Batch) -> Callable[[], None]:
 
 
 def gradients(model: nn.Module, batch: Batch) -> list[Tensor]:
-    """Of all parameters."""
+    """Gradients of all parameters."""
     model.zero_grad()
     backward(model, batch)
     return [each.grad for each in model.parameters() if each.grad is not None]
 
 
 def error(found: list[Tensor], exact: list[Tensor]) -> float:
-    """The largest difference of any gradient, relative to its largest number."""
+    """Largest difference of any gradient, relative to its largest number."""
     both = zip(found, exact, strict=True)
     return max(float((one - two).abs().max() / two.abs().max()) for one, two in both)
 
 
 def problems(report: wt.PatchReport) -> list[ws.Conv2d]:
-    """What nothing is stored for of the passes that a training step needs: none needs the gradient of the images."""
+    """Passes without a stored winner that a training step needs. No step needs the gradient of the images."""
     return [each for each in report.missing if each.pass_ is not ws.Pass.DGRAD or each.input[1] > 3]
 
 
 def tune(wanted: list[ws.Conv2d], device: str, seconds: float, store: str | None) -> None:
-    """Searches for each, and tells what was found."""
+    """Searches for each problem and prints the winner."""
     for problem in wanted:
         report = ws.tune(problem, device, trials=2000, time_limit=seconds, store=store)
         print(f"{problem.key()}: {report.record.trial.family}", flush=True)
 
 
 def wait(device: torch.device) -> None:
-    """For the device."""
+    """Waits for the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def in_turns(steps: list[Callable[[], None]], device: torch.device, rounds: int) -> list[float]:
-    """The median time of each, in ms."""
+    """Median time of each step, in ms."""
     times: list[list[float]] = [[] for _ in steps]
     for number in range(WARM_UP + rounds):
         for step, own in zip(steps, times, strict=True):
@@ -188,7 +188,7 @@ def in_turns(steps: list[Callable[[], None]], device: torch.device, rounds: int)
 
 
 def overheads(device: torch.device, rounds: int) -> list[dict[str, Any]]:
-    """The CPU's time for calls of a tiny layer, in us: PyTorch's, ours by a plan, and ours left to PyTorch."""
+    """CPU time of calls of a tiny layer, in us: PyTorch's, warpsmith's by a plan, and warpsmith's left to PyTorch."""
     x, w = torch.randn(1, 8, 8, 8, device=device), torch.randn(8, 8, 3, 3, device=device)
     parameter = nn.Parameter(w)
     ways: dict[str, Callable[..., Tensor]] = {
@@ -210,14 +210,14 @@ def overheads(device: torch.device, rounds: int) -> list[dict[str, Any]]:
                 begin = time.perf_counter()
                 for _ in range(CALLS):
                     call(way)
-                if number:  # whatever happens once, happens in the first round
+                if number:  # the first round is a warm-up
                     times[name].append(1e6 * (time.perf_counter() - begin) / CALLS)
         rows.append({"call": kind, **{name: statistics.median(own) for name, own in times.items()}})
     return rows
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All figures of one network."""
+    """Measures all figures of one network."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     device = torch.device("cpu" if options.device == "host" else options.device)
@@ -229,7 +229,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     ours, batch = copy.deepcopy(theirs), Batch.of(options.batch, pixels * options.size, device, autocast)
     chosen = {"precision": options.precision, "fallback": options.fallback, "store": options.store}
     if options.store:
-        Store.open(write_location(options.store), write=True).close()  # so that there is one to look into
+        Store.open(write_location(options.store), write=True).close()  # creates the store, so that it can be searched
     with batch.casting:
         if options.tune:
             tune(problems(wt.patch(ours, batch.images, **chosen)), options.device, options.tune, options.store)
@@ -262,7 +262,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """As tables."""
+    """Prints the figures as tables."""
     told = "{network}, {channels} channels, batch {batch}, size {size}, {device}, PyTorch {torch}".format(**found)
     told += f", autocast to {found['autocast']}" if found["autocast"] else ""
     print(f"{told}{', channels last' if found['channels_last'] else ''}, precision {found['precision']}")

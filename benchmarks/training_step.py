@@ -3,13 +3,14 @@
     usage: python benchmarks/training_step.py [--device cuda:0|host] [--rounds 15] STORE SECONDS LAYER...
 such as: python benchmarks/training_step.py layers.db 20 L2 L3 L4 8,32,64,64/32,32,5,5/2
 
-A layer is one of LAYERS, or N,C,rows,columns/K,C,R,S/padding. SECONDS are those of the search of
-each pass; 0 takes what STORE has. STORE is `-` for what plans know without one.
+A layer is one of LAYERS, or N,C,rows,columns/K,C,R,S/padding. SECONDS is the time of the search of each pass; 0 uses
+the winners in STORE. STORE is `-` to use only what plans know without a store.
 
-Before anything is timed, y, dx and dw of both steps are held against PyTorch's autograd in float64, by 1e-6 in the
-Euclidean norm. On a GPU each way is one CUDA graph of fprop, dgrad and wgrad; the L2 cache is overwritten before each
-replay. The three take turns, and medians are told, in us. Beside them stand the memory of the kept spectra, and what
-`reuse=None` chooses and by which times. About 5 s a layer on an H200, without searches.
+Before anything is timed, y, dx and dw of both steps are verified against PyTorch's autograd in float64, with a bound of
+1e-6 in the Euclidean norm. On a GPU each way is one CUDA graph of fprop, dgrad and wgrad, and the L2 cache is
+overwritten before each replay. The three take turns, and medians are printed, in us. Beside them stand the memory of
+the kept spectra, and the choice of `reuse=None` with the times behind it. It takes about 5 s a layer on an H200,
+without searches.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ LAYERS = {
     "L5": "128,384,13,13/384,384,3,3/0",
     "alexnet2": "128,64,27,27/192,64,5,5/2",
 }
-"""Those of fbfft's tables 3 and 4 that are solved in the frequency domain."""
+"""Layers of fbfft's tables 3 and 4 that are solved in the frequency domain."""
 BOUND = 1e-6
-"""Of the error in the Euclidean norm, relative to the result's."""
+"""Bound of the error in the Euclidean norm, relative to the result's norm."""
 FLUSHED_BYTES = 256 << 20
-"""Written before each replay: several times the L2 cache."""
+"""Bytes written before each replay: several times the L2 cache."""
 WARM_UP = 3
 HEADER = ("layer", "shared us", "plans us", "cuDNN us", "over plans", "over cuDNN", "error", "MiB kept", "choice")
 
@@ -70,12 +71,12 @@ def tensors(layer: ws.Conv2d, where: str) -> Tensors:
 
 
 def passes(step: TrainingStep, given: Tensors) -> tuple[Any, Any, Any]:
-    """y, dx and dw."""
+    """Computes y, dx and dw."""
     return step.fprop(given["x"], given["w"]), step.dgrad(given["dy"]), step.wgrad()
 
 
 def expected(layer: ws.Conv2d, given: Tensors) -> tuple[Any, Any, Any]:
-    """The same by autograd, in float64."""
+    """Computes y, dx and dw by autograd, in float64."""
     import torch
 
     (above, below), (left, right) = layer.padding
@@ -87,7 +88,7 @@ def expected(layer: ws.Conv2d, given: Tensors) -> tuple[Any, Any, Any]:
 
 
 def errors_of(results: tuple[Any, ...], references: tuple[Any, ...]) -> list[float]:
-    """The relative error of each result, in the Euclidean norm."""
+    """Relative error of each result, in the Euclidean norm."""
     return [
         float((result.double() - reference).norm() / reference.norm())
         for result, reference in zip(results, references, strict=True)
@@ -95,7 +96,7 @@ def errors_of(results: tuple[Any, ...], references: tuple[Any, ...]) -> list[flo
 
 
 def checked(word: str, errors: list[float]) -> float:
-    """The largest of them. Raises AssertionError where one is above BOUND, or is no number."""
+    """Largest error. Raises AssertionError if one is above BOUND, or is no number."""
     if not all(each <= BOUND for each in errors):
         told = ", ".join(f"{each:.1e}" for each in errors)
         raise AssertionError(f"{word}: the errors are {told}, and the bound is {BOUND:.0e}")
@@ -118,7 +119,9 @@ def cudnn(layer: ws.Conv2d, given: Tensors, kind: DeviceKind) -> Way:
 
 
 def timed_on_gpu(ways: list[Way], rounds: int) -> list[float]:
-    """The median of each, in us: a graph each, replayed in turns, the L2 cache overwritten before."""
+    """Median of each way, in us: one graph each, replayed in turns, with the L2 cache overwritten before each
+    replay.
+    """
     import torch
 
     graphs = []
@@ -145,7 +148,7 @@ def timed_on_gpu(ways: list[Way], rounds: int) -> list[float]:
 
 
 def timed_on_host(ways: list[Way], rounds: int) -> list[float]:
-    """The median of each, in us, called in turns."""
+    """Median of each way, in us, called in turns."""
     times: list[list[float]] = [[] for _ in ways]
     for _ in range(rounds):
         for way, own in zip(ways, times, strict=True):
@@ -156,7 +159,7 @@ def timed_on_host(ways: list[Way], rounds: int) -> list[float]:
 
 
 def row(word: str, device: DeviceRef, store: str | None, rounds: int) -> tuple[str, ...]:
-    """A line of the table. Raises BadArgument where a layer's spectra cannot be kept."""
+    """A line of the table. Raises BadArgument if a layer's spectra cannot be kept."""
     layer, on_gpu = layer_of(word), device.kind is DeviceKind.CUDA
     name = f"cuda:{device.ordinal}" if on_gpu else "host"
     shared, usual = (ws.training_step(layer, name, reuse=reuse, store=store) for reuse in (True, False))

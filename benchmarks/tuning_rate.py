@@ -1,11 +1,11 @@
-"""Configurations a second beside Kernel Tuner, on the same kernels, in one run.
+"""Configurations per second beside Kernel Tuner, on the same kernels, in one run.
 
     usage: python benchmarks/tuning_rate.py [FAMILY] [CONFIGS] [PEER_CONFIGS]
 
 Both tune a 5x5 filter of a 4096x4096 image whose weights are literals or in constant memory, so that the kernels take
-two pointers and nothing else. Both start with empty caches. Kernel Tuner gets a random sample of the same space, as
-texts that it compiles with NVRTC through CuPy, and verifies nothing. warpsmith verifies every result against float64;
-its time counts from the call to the stored winner, the other libraries beside it included.
+two pointers and nothing else. Both start with empty caches. Kernel Tuner gets a random sample of the same space as
+source texts, which it compiles with NVRTC through CuPy, and verifies nothing. warpsmith verifies every result against
+float64. Its time runs from the call to the stored winner, including the timing of other libraries.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from warpsmith.tuner.run.session import tune
 
 SIZE, FILTER = 4096, 5
 CHOICES = {"path": ("global",), "weights": ("constant", "literal")}
-"""What Kernel Tuner's CuPy backend can launch: no textures."""
+"""Parameters that Kernel Tuner's CuPy backend can launch: no textures."""
 CUDA = DeviceRef(DeviceKind.CUDA)
 
 
 class Narrowed(Family):
-    """A family with fewer choices."""
+    """A family with a restricted space."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -68,7 +68,7 @@ class Narrowed(Family):
 
 
 class Timeline(SilentProgress):
-    """Notes when each tenth of the trials was done."""
+    """Records when each tenth of the trials was done."""
 
     def __init__(self) -> None:
         self.tenths: list[str] = []
@@ -79,13 +79,13 @@ class Timeline(SilentProgress):
 
 
 def problem_of() -> ws.Filter2d:
-    """The filter with random weights, none of them 0."""
+    """The filter, with random weights, none of which is 0."""
     weights = np.random.default_rng(0).standard_normal((FILTER, FILTER)).astype(np.float32)
     return ws.Filter2d(image=(SIZE, SIZE), filter=(FILTER, FILTER), weights=tuple(map(float, weights.ravel())))
 
 
 def ours(family: Family, configs: int, *, drops: bool) -> float:
-    """Tunes with an empty cache and an empty store; prints what came of it. Returns configurations a second."""
+    """Tunes with an empty cache and an empty store, and prints the result. Returns configurations per second."""
     with tempfile.TemporaryDirectory() as folder, Store.open(f"{folder}/store.db", write=True) as store:
         os.environ["WARPSMITH_CACHE_DIR"] = folder
         options, timeline = TuneOptions(trials=configs, drops=drops), Timeline()
@@ -107,12 +107,12 @@ def ours(family: Family, configs: int, *, drops: bool) -> float:
 
 
 def source_with(symbol: str, program: Program) -> str:
-    """The text; Kernel Tuner fills constant memory for every kernel, so one that has none gets some."""
+    """The source text. Kernel Tuner fills constant memory for every kernel, so a kernel without any gets some."""
     return program.source if program.launches[0].constants else f"{program.source}\n__constant__ float {symbol}[25];\n"
 
 
 def kernel_tuner(family: Family, configs: int) -> float:
-    """Tunes a random sample of as many configs; prints what came of it. Returns configurations a second."""
+    """Tunes a random sample of `configs` configs and prints the result. Returns configurations per second."""
     import kernel_tuner
 
     problem, device = problem_of(), CUDA.device()
@@ -127,7 +127,7 @@ def kernel_tuner(family: Family, configs: int) -> float:
     arrays = {"image": image, "result": np.zeros(problem.output.shape, np.float32)}
     blocks = [program.launches[0].block for program in programs]
 
-    def has_its_block(chosen: dict[str, int]) -> bool:  # no lambda: those it reads as text, and knows few words
+    def has_its_block(chosen: dict[str, int]) -> bool:  # no lambda: Kernel Tuner parses its text
         block = blocks[chosen["candidate"]]
         return (chosen["bx"], chosen["by"], chosen["bz"]) == tuple(block)
 
@@ -164,7 +164,7 @@ def kernel_tuner(family: Family, configs: int) -> float:
 
 
 def _mend_uuid() -> None:
-    """CuPy cuts a GPU's UUID at its first zero byte, which Kernel Tuner does not survive."""
+    """Restores full GPU UUIDs: CuPy cuts them at the first zero byte, which Kernel Tuner cannot handle."""
     from cupy.cuda import runtime
 
     whole = runtime.getDeviceProperties
@@ -172,7 +172,7 @@ def _mend_uuid() -> None:
 
 
 def main() -> None:
-    """Kernel Tuner in a process of its own, then warpsmith in this one."""
+    """Runs Kernel Tuner in a separate process, then warpsmith in this one."""
     if sys.argv[1] == "peer":
         print(kernel_tuner(next(each for each in FAMILIES if each.name == sys.argv[2]), int(sys.argv[3])))
         return

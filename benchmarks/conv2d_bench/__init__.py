@@ -1,1 +1,1 @@
-"""What the benchmarks of convolution layers share: which problems, how they are measured, what is kept and printed."""
+"""Shared parts of the convolution benchmarks: problems, measurement, stored rows and tables."""

@@ -1,4 +1,4 @@
-"""Tables of layers that were tuned one by one: each beside cuDNN and TF32, and by its steps."""
+"""Tables of separately tuned layers: each pass beside cuDNN and TF32, and the time of each of its steps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from warpsmith.cli.output import print_table
 from warpsmith.generator.conv2d import Pass
 
 STAGES = ("first", "second", "product", "result")
-"""Of a layer in the frequency domain: the transforms of the product's factors, the product, the way back: what the
-paper calls A, B, Cgemm and C. Its transpositions are part of the transforms here."""
+"""Stages of a layer in the frequency domain: the transforms of both factors, the product, and the inverse transform.
+The paper calls them A, B, Cgemm and C. The transforms here include the paper's transpositions.
+"""
 
 
 def print_layers(rows: Sequence[Row]) -> None:
-    """Each pass with its winner, cuDNN and the best of every family."""
+    """Prints each pass with its winner, cuDNN and the best time of every family."""
     table, ratios, over_tf32 = [], [], []
     for row in rows:
         ours, cudnn, tf32 = row["ours"]["us"], min(row["cudnn_us"].values(), default=None), _tf32(row)
@@ -43,7 +44,7 @@ def print_layers(rows: Sequence[Row]) -> None:
 
 
 def print_steps(rows: Sequence[Row]) -> None:
-    """Table 5: the steps of winners of several steps, in us, and the paper's in ms."""
+    """Table 5: steps of winners that have several, in us, and the paper's in ms."""
     order = {str(pass_): number for number, pass_ in enumerate(Pass)}
     table = []
     for row in rows:
@@ -61,7 +62,7 @@ def print_steps(rows: Sequence[Row]) -> None:
 
 
 def _tf32(row: Row) -> float | None:
-    """Of cuDNN in its better layout; rows of earlier versions have one number, or none."""
+    """cuDNN's TF32 time in its faster layout. Rows of earlier versions have one number, or none."""
     found = row["tf32_us"]
     return min(found.values(), default=None) if isinstance(found, dict) else found
 

@@ -1,4 +1,4 @@
-"""Which programs are tried for a layer, and in which order."""
+"""Chooses the programs to try for a layer, and their order."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ from warpsmith.store.record import Failure
 from warpsmith.tuner.workers.compile_job import Compiled
 
 MOST_CHANGES = 12
-"""Single changes of a default at the most."""
+"""Most single-parameter changes of a default that are tried."""
 OTHERS_SHARE = 3
-"""Families that are not expected to be the fastest have one part in so many of its starts."""
+"""Families that are not expected to be the fastest get this fraction (1/3) of the starts."""
 MODEL_ERROR = 1.3
-"""Times the least that transforms are expected to take: what is expected to take longer is not tried. Of L1 to L4 the
-expected times were within a tenth of those measured, of tiles nobody had measured any."""
+"""Factor over the shortest expected time above which a transform family is not tried. For L1 to L4 the expected times
+were within a tenth of the measured ones; no measured time of a tiled transform was known.
+"""
 DIRECT_ERROR = 3.0
-"""The same of sums over taps, whose rate differs by 1.7 between layers."""
+"""The same factor for direct sums over taps, whose rate varies by 1.7 between layers."""
 MANY_PRODUCTS, FEW_PRODUCTS = 3, 1
-"""Ways to multiply spectra that are tried of the transforms, whole or in tiles, that are expected to be the fastest,
-and of the other ones. Each costs a kernel to compile and 50 ms, the transforms being the same."""
+"""Number of product variants to try for the fastest expected kind of transform (whole or tiled), and for the other
+kind. Each variant costs a kernel to compile and 50 ms; the transforms are shared.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -47,12 +49,14 @@ class Candidate:
 
 
 def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> list[Family]:
-    """Those of a layer that may be its fastest by what is known without a measurement, the likeliest first, behind
-    those of `beside`. The simplest kernel is for nobody to beat: it is left out where anything else solves the problem.
+    """Families that may be fastest for a layer, judged without measurements, the likeliest first, after those of
+    `beside`.
+
+    The simplest kernel is never expected to win, so it is left out if any other family solves the problem.
     """
     able = [each for each in families_for(problem, device) if not is_simplest(each.name)]
     wanted = [each for each in able if each.name in beside]
-    # What calls libraries for its transforms moves every spectrum four times more (tuning notes).
+    # A family that calls libraries for its transforms moves every spectrum four more times (tuning notes).
     rest = [each for each in able if each not in wanted and (isinstance(each, Conv2dFft) or each.may_answer)]
     fourier = _fourier(problem, device, [each for each in rest if isinstance(each, Conv2dFft)])
     least_ns = min((each.expected_ns(problem) for each in fourier), default=math.inf)
@@ -65,7 +69,7 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
 
 
 def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list[Conv2dFft]:
-    """Those by transforms that may be the fastest of them: of whole planes and of tiles, the faster ones first."""
+    """Transform families that may be the fastest of all: whole planes and tiles, the faster kind first."""
     expected = {each.name: each.expected_ns(problem) for each in able}
     kinds: list[list[Conv2dFft]] = [[], []]
     for each in able:
@@ -73,7 +77,7 @@ def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list
             kinds[isinstance(each, Conv2dFftTiled)].append(each)
     found: list[Conv2dFft] = []
     for kind in sorted(filter(None, kinds), key=lambda kind: min(expected[each.name] for each in kind)):
-        # A likely product by tensor cores is twice as fast as that of the other bases, which have none.
+        # A likely product on tensor cores is twice as fast as the products of the other bases, which use none.
         quick = [each for each in kind if type(each.product) is not CgemmTiled and each.is_likely(problem, device)]
         first = [each for each in kind if each.rank == 0 and each.may_answer] if quick else kind
         ranked = sorted(first, key=lambda each: (not each.is_likely(problem, device), expected[each.name]))
@@ -84,15 +88,16 @@ def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list
 def configs(
     problem: Conv2d, device: Device, starts: int, beside: Sequence[str] = (), only: Sequence[str] = ()
 ) -> Iterator[tuple[Family, Config]]:
-    """The default of every family, then the first start of each, then the second and so on, each of them once.
+    """Yields the default of every family, then the first start of each, then the second and so on, each config once.
 
     Args:
-        problem: what is solved.
-        device: on what.
-        starts: of the likeliest family, and of those of `beside`; of others one part in OTHERS_SHARE, but one at least.
-            A family that calls libraries takes single changes of its default behind its starts, if it has any.
-        beside: families that are wanted whatever is likely.
-        only: families besides which none is tried; all where there are none.
+        problem: the problem.
+        device: the device.
+        starts: number of starts for the likeliest family, and for those of `beside`. Others get one part in
+            OTHERS_SHARE, but at least one. A family that calls libraries also gets single changes of its default after
+            its starts.
+        beside: families that are tried however unlikely they are.
+        only: the only families to try; empty for all.
     """
     lists: list[tuple[Family, list[Config]]] = []
     kinds: collections.Counter[object] = collections.Counter()
@@ -102,7 +107,7 @@ def configs(
         is_wanted = family.name in beside or all(other.name in beside for other, _ in lists)
         count = starts if is_wanted else min(starts, max(1, starts // OTHERS_SHARE))
         if not is_wanted and kinds[_kind(family)]:
-            count = 0  # its starts are those of the one before it, but for the product
+            count = 0  # its starts equal those of the family before, except for the product
         kinds[_kind(family)] += family.name not in beside
         lists.append((family, _configs(family, problem, device)[: 1 + count]))
     for number in range(max((len(found) for _, found in lists), default=0)):
@@ -110,8 +115,10 @@ def configs(
 
 
 def single_units(programs: Iterable[Program]) -> list[Program]:
-    """Every unit of some programs as a program of its own, but such as compile to the same once. Compiled before the
-    whole ones, which then find all their units in the cache: several families of a layer share their transforms.
+    """Every unit of some programs as a separate program; units with equal text only once.
+
+    They are compiled before the whole programs, which then find all their units in the cache: several families of a
+    layer share their transforms.
     """
     found: dict[str, Program] = {}
     for program in programs:
@@ -123,7 +130,7 @@ def single_units(programs: Iterable[Program]) -> list[Program]:
 
 
 def _kind(family: Family) -> object:
-    """Equal for families that transform alike."""
+    """Key that is equal for families with the same transforms."""
     return (type(family).parts, family.rank) if isinstance(family, Conv2dFft) else family.name
 
 

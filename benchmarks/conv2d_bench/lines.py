@@ -1,4 +1,6 @@
-"""Results as JSON lines: added one by one and flushed, so that a run that is stopped loses nothing and goes on."""
+"""Results as JSON lines, appended one by one and flushed, so that a run that is stopped loses nothing and can
+continue.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ Row = dict[str, Any]
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file, oldest first; none where there is no file. A last line that was cut off is passed over."""
+    """Rows of a file, oldest first; none if there is no file. An incomplete last line is skipped."""
     if not path.exists():
         return []
     rows = []
@@ -24,7 +26,7 @@ def read(path: Path) -> list[Row]:
 
 
 def latest(rows: list[Row]) -> list[Row]:
-    """The rows of measurements, the last one for each problem and kind of row, in the order of the first ones."""
+    """The last measurement row for each problem and set, in the order of the first ones."""
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         if "key" in row:
@@ -33,12 +35,12 @@ def latest(rows: list[Row]) -> list[Row]:
 
 
 def is_measured(row: Row) -> bool:
-    """Whether a row has times; else it says what failed."""
+    """True if a row has times; else it says what failed."""
     return "failed" not in row
 
 
 def add(path: Path, row: Row) -> None:
-    """Adds a row and lets it reach the disk. Begins a line anew where the last one was cut off."""
+    """Appends a row and flushes it to disk. It starts a new line if the last one is incomplete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if file.tell():

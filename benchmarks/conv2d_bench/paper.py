@@ -1,10 +1,11 @@
-"""What fbfft's authors measured on a K40m, beside cuDNN 1.0: Vasilache et al. 2014, from the sections named."""
+"""Measurements of fbfft's authors on a K40m, beside cuDNN 1.0: Vasilache et al. 2014, from the sections named."""
 
 from __future__ import annotations
 
 TOP_BY_K = {3: 1.84, 5: 5.33, 13: 23.54}
-"""Largest speed-up of their cuFFT convolution over cuDNN for each k, averaged over the three passes (section 4.1, of
-figures 1, 2 and 6). Of 7, 9 and 11 the text has no numbers, and neither has it means."""
+"""Largest speed-up of their cuFFT convolution over cuDNN for each k, averaged over the three passes (section 4.1, for
+figures 1, 2 and 6). The text has no numbers for 7, 9 and 11, and no means.
+"""
 SMALL_FILTERS = {"mean": 1.51, "deviation": 0.21, "geometric mean": 1.49, "least": 1.21}
 """Section 5.4: fbfft in place of cuFFT in their own pipeline."""
 TABLE4_MS = {
@@ -14,13 +15,14 @@ TABLE4_MS = {
     "L4": ((15.13, 4.88), (20.80, 4.71), (18.17, 4.70)),
     "L5": ((39.82, 21.35), (28.33, 20.22), (47.84, 21.26)),
 }
-"""cuDNN and cuFFT, forward, gradient of the image and of the weights. The table says 64 filters for L2; its times and
-its rate of 7.49 TRED/s are those of 128, which is L2b here."""
+"""cuDNN and cuFFT, for the forward pass, the gradient of the image and that of the weights. The table says 64 filters
+for L2; its times and its rate of 7.49 TRED/s are those of 128, which is L2b here.
+"""
 TABLE3_MS = {
     "alexnet": ((147.32, 94.34), (167.79, 96.69), (153.96, 93.20)),
     "overfeat": ((459.06, 375.65), (634.26, 460.48), (508.02, 397.85)),
 }
-"""cuDNN and cuFFT, the same passes: sums over all layers, the first one by cuDNN in both."""
+"""cuDNN and cuFFT, for the same passes: sums over all layers, with cuDNN for the first layer in both."""
 TABLE5_STEPS = ("FFT A", "trans. A", "FFT B", "trans. B", "Cgemm", "trans. C", "IFFT C")
 TABLE5_MS = {
     "L1": (
@@ -49,4 +51,4 @@ TABLE5_MS = {
         (2.40, 0.51, 2.38, 0.52, 6.18, 1.54, 7.51),
     ),
 }
-"""Steps of their convolution, by pass, without copies that pad; A and B are the product's factors."""
+"""Steps of their convolution, by pass, without copies that pad. A and B are the product's factors."""

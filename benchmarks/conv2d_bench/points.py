@@ -22,8 +22,7 @@ from warpsmith.generator.device import H200
 
 T = TypeVar("T")
 
-# Name: N, C, rows, columns, K, R, S, stride, padding, groups. L2 has 64 filters in the paper's table 5 and 128 in
-# table 4, by their times: the latter is L2b.
+# By its times, L2 has 64 filters in the paper's table 5 and 128 in table 4. The latter is L2b here.
 LAYERS = {
     "L1": (128, 3, 128, 128, 96, 11, 11, 1, 0, 1, 1),
     "L2": (128, 64, 64, 64, 64, 9, 9, 1, 0, 1, 1),
@@ -51,7 +50,7 @@ LAYERS = {
     "stem": (32, 3, 224, 224, 64, 7, 7, 2, 3, 1, 1),
     "latency": (1, 64, 64, 64, 64, 5, 5, 1, 2, 1, 1),
 }
-"""N, C, H, W, K, R, S, stride, padding, dilation, groups."""
+"""Each tuple has N, C, H, W, K, R, S, stride, padding, dilation, groups."""
 LISTS = {
     "table4": ("L1", "L2", "L2b", "L3", "L4", "L5"),
     "alexnet": tuple(f"alexnet{number}" for number in range(2, 6)),
@@ -67,23 +66,23 @@ LISTS = {
 
 BATCHES = (1, 16, 64, 128)
 PLANES = (1, 4, 16, 64, 96, 128, 256)
-"""Of the input, and of the output."""
+"""Numbers of planes of the input, and of the output."""
 TAPS = (3, 5, 7, 9, 11, 13)
 OUTPUTS = (1, 2, 4, 8, 16, 32, 64)
 """Rows and columns of a result."""
 PEAK_FLOPS = 2.0 * 128 * H200.multiprocessors * H200.clock_mhz * 1e6
-"""A second, of an H200's float32 units at their highest clock: 66.9 T."""
+"""FLOP/s of an H200's float32 units at their highest clock: 66.9 T."""
 LEAST_S = 30e-6
-"""Of direct work at that rate: what is less is a launch's time more than a computation's."""
+"""Seconds of direct work at that rate. A smaller problem measures launch overhead more than computation."""
 MOST_BYTES = 384 << 20
-"""Of all operands of a sampled problem."""
+"""Bytes of all operands of a sampled problem, at most."""
 SMALL_SIZES, SMALL_PLANES, SMALL_TAPS = (13, 16, 27, 32, 57, 64), (16, 32, 64, 128), 3
 """Section 5.4: input rows and columns; S = f = f'; rows and columns of the filter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Point:
-    """A problem and what a row calls it."""
+    """A problem and its name in a row."""
 
     name: str
     problem: Conv2d
@@ -97,25 +96,27 @@ class Point:
 
     @property
     def direct_s(self) -> float:
-        """Of the sums over taps at PEAK_FLOPS."""
+        """Seconds of the direct sums over taps at PEAK_FLOPS."""
         return self.problem.flops / PEAK_FLOPS
 
 
 def paper_reductions(problem: Conv2d) -> int:
-    """Multiply-adds in the paper's metric, S f f' k k h w, with the input's rows and columns: what its table 4 divides
-    by a time, though its text has the output's. True ones of `valid` are `flops` / 2, fewer by 1.18 (L1) to 2.56 (L4).
+    """Multiply-adds in the paper's metric, S f f' k k h w, with the input's rows and columns.
+
+    The paper's table 4 divides these by a time, although its text uses the output's rows and columns. The true count
+    for `valid` is `flops` / 2, which is smaller by a factor of 1.18 (L1) to 2.56 (L4).
     """
     batch, planes, rows, columns = problem.input
     return batch * planes * problem.weight[0] * math.prod(problem.weight[2:]) * rows * columns
 
 
 def is_layers(word: str) -> bool:
-    """Whether `layers` knows it, or would if its pass were one."""
+    """True if `layers` knows the name before the colon, whatever its pass."""
     return word.partition(":")[0] in {*LAYERS, *LISTS}
 
 
 def layers(words: Iterable[str]) -> Iterator[Point]:
-    """Those of LAYERS and LISTS, each with a pass behind a colon or with all three. Raises BadArgument for others."""
+    """Layers of LAYERS and LISTS, each with the pass after a colon or with all three. Raises BadArgument for others."""
     for word in words:
         name, _, wanted = word.partition(":")
         if not is_layers(word):
@@ -131,7 +132,7 @@ def layers(words: Iterable[str]) -> Iterator[Point]:
 
 
 def taken(points: Iterable[T]) -> list[T]:
-    """All of them; a word that means none ends the process with one line and exit code 2, as a wrong option does."""
+    """All points as a list; an unknown word ends the process with one line and exit code 2, as a wrong option does."""
     try:
         return list(points)
     except BadArgument as error:
@@ -140,10 +141,10 @@ def taken(points: Iterable[T]) -> list[T]:
 
 
 def small_filters(seed: int = 0) -> list[Point]:
-    """Section 5.4's: 3x3 filters on six sizes of images with four numbers of planes, in all passes.
+    """Layers of section 5.4: 3x3 filters on six image sizes with four numbers of planes, in all passes.
 
-    In an order drawn from `seed` in which any beginning is even over the passes and a sample of the sizes: each of them
-    once, then each once more in another pass, and so on.
+    The order is random, from `seed`, but any prefix is balanced over the passes and samples the sizes: each combination
+    of sizes comes once, then once more in another pass, and so on.
     """
     places, passes = list(itertools.product(SMALL_SIZES, SMALL_PLANES)), list(Pass)
     random.Random(f"{seed} small").shuffle(places)
@@ -161,20 +162,21 @@ def grid() -> list[tuple[int, int, int, int, int]]:
 
 
 def has_work(place: tuple[int, int, int, int, int], peak: float = PEAK_FLOPS) -> bool:
-    """Whether the direct sums of a point of the grid take more than LEAST_S at `peak` operations a second."""
+    """True if the direct sums of a grid point take more than LEAST_S at `peak` FLOP/s."""
     batch, planes, filters, taps, output = place
     return 2 * batch * planes * filters * (taps * output) ** 2 / peak > LEAST_S
 
 
 def sample(seed: int, each: int = 34, all_passes: int = 0, most_bytes: int = MOST_BYTES) -> list[Point]:
-    """Points of the grid that have work and fit, as many for each k, in an order in which any beginning is even too.
+    """Grid points with enough work that fit in memory, equally many for each k, in an order whose prefixes are balanced
+    too.
 
     Args:
-        seed: of the drawing.
-        each: points of each k, or all that there are.
-        all_passes: of those, from the first on, how many are taken in all three passes; of the others the pass is
-            drawn, so that each is as frequent.
-        most_bytes: of the operands of a point.
+        seed: random seed.
+        each: points for each k, or all if there are fewer.
+        all_passes: number of points, from the first on, that are taken in all three passes. The others get one random
+            pass each, with equal frequencies.
+        most_bytes: bytes of a point's operands, at most.
     """
     rounds: dict[int, list[Point]] = collections.defaultdict(list)
     for taps in TAPS:
@@ -192,7 +194,7 @@ def sample(seed: int, each: int = 34, all_passes: int = 0, most_bytes: int = MOS
 
 
 def of_file(path: Path) -> list[Point]:
-    """Problems of a JSON file, a list of `Conv2d.spec`s or parts of them. Raises BadArgument for one that is none."""
+    """Problems of a JSON file, a list of `Conv2d.spec`s or parts of them. Raises BadArgument for an invalid file."""
     try:
         problems = [Conv2d(**spec) for spec in json.loads(path.read_text())]
     except (OSError, TypeError, ValueError) as error:

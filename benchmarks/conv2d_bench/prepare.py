@@ -1,4 +1,4 @@
-"""What is made of a problem before its turn, by processes beside those that measure."""
+"""Prepares problems before their turn, in processes beside the measuring ones."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from warpsmith.tuner.workers.worker import Worker, WorkerDied
 T = TypeVar("T")
 
 PREPARE_S = 60.0
-"""At the most, for a problem: it takes 0.2 to 1 s."""
+"""Seconds for one problem, at most: it takes 0.2 to 1 s."""
 NICENESS = 5
-"""As compilers have: what measures comes first."""
+"""Niceness, as of the compilers: measuring has priority."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Material:
-    """A problem with what is made of it before its turn."""
+    """A problem with the programs and references prepared for it."""
 
     point: Point
     sample: Sample | None
     programs: tuple[tuple[str, Config, Program], ...]
-    """Of the candidates, in the order in which they are tried, with the names of their families."""
+    """Candidates in the order in which they are tried, with the names of their families."""
     first: tuple[Program, ...]
-    """What is compiled ahead of them: each of their units once, and the kernels that verify results."""
+    """Programs to compile before the candidates: each of their units once, and the kernels that verify results."""
     seconds: float
-    """That this took."""
+    """Seconds that the preparation took."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Prepare(Job[Material]):
-    """Writes a problem's candidates and computes the sample of its results in float64."""
+    """Generates a problem's candidates and computes a sample of its results in float64."""
 
     point: Point
     device: Device
     starts: int
     beside: tuple[str, ...]
     families: tuple[str, ...]
-    """The only ones, by name; empty for all."""
+    """The only families to try, by name; empty for all."""
     seed: int
 
     def run(self, state: WorkerState) -> Material:  # noqa: ARG002 - nothing is kept
@@ -65,7 +65,7 @@ class Prepare(Job[Material]):
         ]
         first = single_units(program for *_, program in programs)
         if self.device.kind is DeviceKind.CUDA:
-            # Into the cache, where the device's process finds it: its text has the result's size.
+            # The device's process finds it in the cache. Its text contains the result's size.
             first.insert(0, verification(problem.output, GUARD_BYTES, self.device.multiprocessors, FLOAT32_BOUND))
         is_sampled = has_sample(problem)
         known = sample(problem, random_operands(problem, self.seed), self.seed) if is_sampled else None
@@ -73,11 +73,11 @@ class Prepare(Job[Material]):
 
 
 class Preparers:
-    """Processes that prepare problems in the order in which they are asked for. To be closed.
+    """Processes that prepare problems in the order of submission. Close it after use.
 
     Args:
-        processes: how many.
-        environment: variables of theirs, beside this process's own.
+        processes: number of processes.
+        environment: additional environment variables for them.
     """
 
     def __init__(self, processes: int, environment: Mapping[str, str]) -> None:
@@ -88,9 +88,10 @@ class Preparers:
         self._threads = ThreadPoolExecutor(processes)
 
     def submit(self, job: Prepare, then: Callable[[Material], T]) -> Future[T]:
-        """Begins as soon as a process is free, and gives what `then` makes of the material as soon as it is there.
+        """Starts the job as soon as a process is free, and passes its material to `then`. The future has the result of
+        `then`.
 
-        The future raises RuntimeError where the process ended, with its last words, and what the job raises.
+        The future raises RuntimeError with the last words of a process that ended, and the errors of the job.
         """
         return self._threads.submit(self._run, job, then)
 
@@ -105,7 +106,7 @@ class Preparers:
             self._idle.put(worker)
 
     def close(self) -> None:
-        """Ends them, whatever they do."""
+        """Ends the processes, whatever they are doing."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.interrupt()
@@ -115,6 +116,8 @@ class Preparers:
 
 
 def with_folder(folder: str) -> dict[str, str]:
-    """Variables with which a process finds the modules of a folder, beside those that this one finds."""
+    """Environment variables with which a process finds the modules of a folder, in addition to those that this one
+    finds.
+    """
     elsewhere = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join((folder, *filter(None, (elsewhere,))))}

@@ -1,4 +1,4 @@
-"""What is kept of a problem that was measured."""
+"""Builds the stored row of a measured problem."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from warpsmith.store.record import COPY, Timing
 from warpsmith.tuner.evaluate.outcomes import Contender, InTurns
 
 APART, LAST = "apart", "last"
-"""Layouts of images at cuDNN: a channel's pixels side by side, or a pixel's channels."""
+"""Names of cuDNN's image layouts: NCHW (channels apart) and NHWC (channels last)."""
 
 
 def layout_of(library: str) -> str:
-    """Which of them a library's name tells."""
+    """The layout that a library's name states."""
     return LAST if library.endswith("channels last") else APART
 
 
 def row_of(problem: Conv2d, chosen: Sequence[Contender], beside: InTurns, alone_ns: Mapping[str, float]) -> Row:
-    """Times in us. What took turns stands in `in_turns_us`, the fastest of each family; `families_us` are those that
-    the fastest candidates of all families took alone, and `cudnn_us` cuDNN's by its layouts.
+    """Row of a problem, with times in us.
+
+    `in_turns_us` has the fastest candidate of each family that took turns. `families_us` has the fastest candidate of
+    every family, timed alone. `cudnn_us` has cuDNN's times by layout.
 
     Args:
-        problem: what was measured.
-        chosen: what took turns.
+        problem: the problem.
+        chosen: the candidates that took turns.
         beside: their times, and the libraries'.
-        alone_ns: of each family's fastest candidate, in ns.
+        alone_ns: time of each family's fastest candidate, in ns.
     """
     ranked = sorted(zip(chosen, beside.ours, strict=True), key=lambda each: each[1].median_ns)
     in_turns: dict[str, float] = {}

@@ -1,10 +1,9 @@
-"""Large layers held against float64 at some of their results, and against cuDNN's float32 at all of them.
+"""Verifies large layers against float64 at a sample of their results, and against cuDNN's float32 at all of them.
 
-The float64 reference of a whole layer takes seconds, for which a run over hundreds of layers has no time. Here some
-hundred results are computed in float64 term by term: all corners, the middles of edges and of the whole, and others
-that are drawn. Everywhere else a result may differ from cuDNN's by no more than a thousandth of their root mean square,
-which no wrong tile passes, where cuDNN's own result is right at those that are known; and none may be NaN, with which
-results are filled before a run.
+The float64 reference of a whole layer takes seconds, too long for a run over hundreds of layers. So some hundred
+results are computed in float64 term by term: all corners, the middles of edges and of the whole, and random ones. If
+cuDNN's own result is correct at these places, every other result must be within a thousandth of its root mean square of
+cuDNN's, which no wrong tile satisfies. No result may be NaN, the value that results are filled with before a run.
 """
 
 from __future__ import annotations
@@ -37,50 +36,50 @@ from warpsmith.tuner.operations.reference import Operands, Reference, References
 Values = NDArray[np.float64]
 
 TERMS = 1 << 25
-"""Of all results that are computed, about: a fifth of a second on one core."""
+"""Terms of all sampled results together, approximately: a fifth of a second on one core."""
 LEAST, MOST = 160, 640
-"""Results that are computed."""
+"""Number of sampled results, at least and at most."""
 LOOSE = 1e-3
-"""Of the root mean square: how far any result may be from cuDNN's."""
+"""Largest distance of any result from cuDNN's, relative to the root mean square."""
 TOLERATED = 20
-"""Times the error bound for another library, as where finalists meet."""
+"""Factor over the error bound that is allowed for another library, as in the comparison of finalists."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Some results of a layer in float64."""
+    """A sample of a layer's results in float64."""
 
     places: NDArray[np.int64]
-    """Of each among all results, counted in memory's order."""
+    """Index of each sampled result among all results, in memory order."""
     expected: Values
     magnitudes: Values
-    """The sum of each one's |terms|."""
+    """Sum of |terms| of each sampled result."""
 
     def scale(self, rms: float | Values) -> Values:
-        """What errors are relative to, given the root mean square of all results, or of each one's image."""
+        """Scale of the errors, given the root mean square of all results, or of each result's image."""
         return np.maximum(self.magnitudes, PEAK * rms)
 
     @property
     def rms(self) -> float:
-        """An estimate of that of all results."""
+        """Root mean square of the sample, an estimate for all results."""
         return math.sqrt(float(np.mean(self.expected**2)))
 
 
 def has_sample(problem: Conv2d) -> bool:
-    """Whether `sample` knows its sums, and whether it saves anything: small layers are verified whole, and under hard
-    inputs too.
+    """True if `sample` supports the problem and saves time. Small layers are verified whole, and with hard inputs
+    too.
     """
     is_plain = problem.stride == problem.dilation == (1, 1) and problem.groups == 1
     return is_plain and not (problem.bias or problem.relu) and not is_quick(problem)
 
 
 def sample(problem: Conv2d, operands: Operands, seed: int) -> Sample:
-    """Results at all corners, at the middles between them, and at places drawn from `seed`.
+    """Computes results at all corners, at the middles between them, and at random places.
 
     Args:
-        problem: of any pass, with single steps and one group.
+        problem: a problem of any pass, with stride and dilation 1 and one group.
         operands: its inputs.
-        seed: of the places.
+        seed: random seed of the places.
     """
     shape = problem.output.shape
     count = max(LEAST, min(MOST, TERMS // terms(problem)))
@@ -94,7 +93,7 @@ def sample(problem: Conv2d, operands: Operands, seed: int) -> Sample:
 
 
 def _sums(first: NDArray[Any], second: NDArray[Any]) -> tuple[float, float]:
-    """Of products, and of their magnitudes; a product of two float32 numbers is exact in float64."""
+    """Sum of products, and sum of their magnitudes. A product of two float32 numbers is exact in float64."""
     products = first.astype(np.float64) * second
     return float(products.sum()), float(np.abs(products).sum())
 
@@ -114,10 +113,10 @@ def _factors(problem: Conv2d, given: Operands, *place: int) -> tuple[NDArray[Any
 
 
 def _spans(problem: Conv2d, where: list[int]) -> Iterator[tuple[slice, slice]]:
-    """Along each axis, which elements of the first and of the second factor meet at a place of the result."""
+    """Slices of the first and of the second factor that meet at a place of the result, for each axis."""
     axes = zip(where, problem.input[2:], problem.weight[2:], problem.output_size, problem.padding, strict=True)
     for at, size, taps, results, (before, _) in axes:
-        if problem.pass_ is Pass.DGRAD:  # tap t meets the result at + before - t
+        if problem.pass_ is Pass.DGRAD:  # tap t meets the gradient at + before - t
             least, past = max(0, at + before - results + 1), min(taps, at + before + 1)
             yield slice(at + before - past + 1, at + before - least + 1), slice(least, past)
         else:  # tap or result t meets the pixel at + t - before
@@ -126,12 +125,12 @@ def _spans(problem: Conv2d, where: list[int]) -> Iterator[tuple[slice, slice]]:
 
 
 class SampledJudge(Conv2dJudge):
-    """Judges a layer by a sample of its results, or whole where there is none; cuDNN with channels apart and last.
+    """Judges a layer by a sample of its results, or whole if there is none, and times cuDNN in both layouts.
 
     Args:
-        sample: of the layer that is judged, on the inputs that are drawn for it; None to compute all results.
-        kind: of the device, on which cuDNN's result is made too.
-        lock_file: what stands for the device where other processes time on it; see `DeviceLock`.
+        sample: sample of the judged layer, for the inputs that are drawn for it; None to compute all results.
+        kind: kind of the device, on which cuDNN's result is computed too.
+        lock_file: lock file of a device that other processes use for timing; see `DeviceLock`.
     """
 
     def __init__(self, sample: Sample | None, kind: DeviceKind, lock_file: Path | None = None) -> None:
@@ -156,12 +155,12 @@ class SampledJudge(Conv2dJudge):
         return {problem.output.name: Reference(expected, scale)}
 
     def smaller(self, problem: Conv2d) -> Conv2d:
-        """The same one for all: to load a library once is enough."""
+        """One problem for all: loading a library once is enough."""
         return Conv2d(input=(1, 1, 8, 8), weight=(1, 1, 3, 3), pass_=problem.pass_)
 
     def peers(self, problem: Conv2d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
         if problem == self.smaller(problem) and "torch" in sys.modules:
-            return ()  # warm already: nothing is run outside of the lock while others time
+            return ()  # it is loaded already, and nothing must run outside the lock while others time
         return tuple(
             PeerMaker(
                 f"PyTorch, channels {'last' if is_last else 'apart'}",
@@ -172,31 +171,33 @@ class SampledJudge(Conv2dJudge):
         )
 
     def _by_library(self, problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
-        """The whole result in float32; None where it cannot be made or is wrong where it is known."""
+        """The whole result by cuDNN in float32; None if it cannot be computed, or is wrong at a sampled place."""
         assert self._sample is not None
         try:
             if self._kind is DeviceKind.CUDA:
-                torch_with_cudnn()  # seconds of imports, for which nobody need wait
+                torch_with_cudnn()  # seconds of imports, done before taking the lock
             with DeviceLock(self._lock_file):  # cuDNN's own search times its kernels
                 peer: Peer = torch_peer(problem, operands, self._kind)
                 peer.run()
                 result = peer.result()
                 del peer
                 self._give_back()
-        except (ImportError, RuntimeError, Unavailable):  # out of memory, or nothing that solves it
+        except (ImportError, RuntimeError, Unavailable):  # out of memory, or unsupported
             return None
         error = np.abs(result.reshape(-1)[self._sample.places] - self._sample.expected)
         is_right = bool(np.all(error <= TOLERATED * FLOAT32_BOUND * self._sample.scale(self._sample.rms)))
         return np.ascontiguousarray(result) if is_right else None
 
     def _give_back(self) -> None:
-        """Memory that PyTorch keeps of earlier problems and of cuDNN's searches, which other processes need."""
+        """Releases memory that PyTorch caches from earlier problems and cuDNN's searches, because other processes need
+        it.
+        """
         if self._kind is DeviceKind.CUDA:
             torch_with_cudnn().cuda.empty_cache()
 
 
 class Unjudged(Conv2dJudge):
-    """For what is timed and not verified, as a step of a program by itself: no result is computed."""
+    """Judge for programs that are timed but not verified, such as a single step of a program."""
 
     def references(self, problem: Conv2d, operands: Operands) -> References:  # noqa: ARG002 - part of the interface
         return {}

@@ -1,4 +1,4 @@
-"""A short search for a problem whose defaults and starts have times already."""
+"""A short search for a problem whose defaults and starts have been timed already."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.workers.compile_pool import CompilePool
 
 BUDGET = 400
-"""Trials by which the competition divides its rungs; the time ends it."""
+"""Number of trials from which the competition derives its rungs. The time limit ends the search earlier."""
 AHEAD = 2
-"""Candidates on their way for each compiler."""
+"""Candidates being compiled, per compiler process."""
 
 
 def search(problem: Conv2d, device: Device, pool: CompilePool, seed: int, tried: Tried, seconds: float) -> None:
-    """Tries more configs of the families that are near the fastest, for so many seconds.
+    """Tries more configs of the families whose time is near the fastest, for `seconds` seconds.
 
     Args:
-        problem: what is searched.
-        device: on what.
-        pool: compiles.
-        seed: of everything random.
-        tried: what was tried, which learns what is tried here.
-        seconds: from now on.
+        problem: the problem.
+        device: the device.
+        pool: compiler processes.
+        seed: random seed.
+        tried: results so far; the new ones are added.
+        seconds: duration of the search.
     """
     ends = time.monotonic() + seconds
     near = [name for name, ns in tried.by_family().items() if ns <= HOPELESS * tried.best_ns]

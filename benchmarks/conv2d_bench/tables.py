@@ -1,4 +1,4 @@
-"""Tables of what was measured, beside the paper's numbers."""
+"""Prints tables of measured rows, beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OURS, THEIRS = "conv2d_fft_cublas", "conv2d_cufft"
 
 
 def print_tables(rows: Sequence[Row]) -> None:
-    """A table for each set of rows, and what failed.
+    """Prints a table for each set of rows, and the failures.
 
     Args:
-        rows: one for each problem of a set.
+        rows: one row for each problem of a set.
     """
     for name, own in grouped(rows, lambda row: str(row["set"])).items():
         right = [row for row in own if is_measured(row)]
@@ -41,7 +41,7 @@ def print_tables(rows: Sequence[Row]) -> None:
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """Rows by a key, in the order in which the keys come."""
+    """Rows by a key, in the order in which the keys first appear."""
     found: dict[Key, list[Row]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -49,7 +49,7 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
 
 
 def summary(ratios: Sequence[float]) -> tuple[str, ...]:
-    """Number, geometric mean, least, largest, and the share that is 1.0 at the least, of speed-ups above 0."""
+    """Count, geometric mean, minimum, maximum, and share of at least 1.0, of positive speed-ups."""
     share = sum(ratio >= 1 for ratio in ratios) / len(ratios)
     mean = statistics.geometric_mean(ratios)
     return (str(len(ratios)), f"{mean:.2f}", f"{min(ratios):.2f}", f"{max(ratios):.2f}", f"{share:.0%}")
@@ -59,7 +59,7 @@ SUMMARY = ("points", "geometric mean", "worst", "best", "1.0 or more")
 
 
 def print_grid(rows: Sequence[Row]) -> None:
-    """Speed-ups over cuDNN by k, with the paper's, and rates in its metric and in true operations."""
+    """Speed-ups over cuDNN by k, with the paper's, and rates in the paper's metric and in true operations."""
     by_k = grouped(rows, lambda row: int(row["k"]))
     table = []
     for taps in TAPS:
@@ -80,14 +80,16 @@ def print_grid(rows: Sequence[Row]) -> None:
 
 
 def print_by(rows: Sequence[Row], name: str, key: Callable[[Row], Hashable]) -> None:
-    """Speed-ups over cuDNN by anything."""
+    """Speed-ups over cuDNN, grouped by a key."""
     print_table((name, *SUMMARY), [(str(each), *summary([row["ratio"] for row in own])) for each, own in
                                    sorted(grouped(rows, key).items(), key=lambda item: str(item[0]))])  # fmt: skip
     print()
 
 
 def print_small(rows: Sequence[Row]) -> None:
-    """Section 5.4: our transforms in the place of cuFFT and its transpositions, cuBLAS between them in both."""
+    """Section 5.4: warpsmith's transforms in place of cuFFT and its transpositions, with cuBLAS between them in
+    both.
+    """
     ratios = pipelines(rows)
     if not ratios:
         print("no point has both pipelines\n")
@@ -107,13 +109,13 @@ def print_small(rows: Sequence[Row]) -> None:
 
 
 def pipelines(rows: Iterable[Row]) -> list[float]:
-    """cuFFT's pipeline's time over ours, of rows in which both took turns."""
+    """Time of cuFFT's pipeline over that of warpsmith's, for rows in which both took turns."""
     times = (row["in_turns_us"] for row in rows)
     return [each[THEIRS] / each[OURS] for each in times if OURS in each and THEIRS in each]
 
 
 def print_layers(rows: Sequence[Row]) -> None:
-    """Each layer and pass, with the paper's times of table 4 where they are there, and sums by network for table 3."""
+    """Each layer and pass, with the paper's times of table 4 if they exist, and sums by network for table 3."""
     order = {str(pass_): number for number, pass_ in enumerate(Pass)}
     table = []
     for row in rows:
@@ -135,7 +137,9 @@ def print_layers(rows: Sequence[Row]) -> None:
 
 
 def print_network(network: str, rows: Sequence[Row]) -> None:
-    """Table 3: sums over a network's layers by pass. Without the first layer, which is strided; the paper's have it."""
+    """Table 3: sums over a network's layers by pass. They omit the first layer, which is strided; the paper's include
+    it.
+    """
     known = {str(row["name"]): row for row in rows if "ratio" in row}
     table = []
     for pass_, (cudnn_ms, cufft_ms) in zip(Pass, paper.TABLE3_MS[network], strict=True):
@@ -157,7 +161,7 @@ def _pair(row: Row) -> tuple[float, float]:
 
 
 def print_slower(rows: Sequence[Row]) -> None:
-    """Those points at which cuDNN is faster, the worst first."""
+    """Points at which cuDNN is faster, the slowest first."""
     slower = sorted((row for row in rows if row["ratio"] < 1), key=lambda row: float(row["ratio"]))
     if slower:
         print("cuDNN is faster at:\n")

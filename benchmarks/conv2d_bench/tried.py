@@ -1,4 +1,4 @@
-"""What came of a problem's candidates."""
+"""Evaluates a problem's candidates and collects the results."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.run.screen import Screen
 
 COMPILING_S = 6.0
-"""How long a problem waits for compilers, which began while the ones before were measured; then it goes without, if
-something is right. A compiler's own deadline ends the wait for the first."""
+"""Seconds that a problem waits for its compilers, which began while earlier problems were measured. It then continues
+without the rest if a candidate is correct. Before the first correct one, only the compiler's own deadline ends the
+wait.
+"""
 HOPELESS = 1.6
-"""Times the best: a family's other configs are passed over where those that ran take so much longer."""
+"""Factor over the best time: a family's other configs are skipped if its measured ones are slower than this."""
 NEAR, MOST_CONTENDERS = 1.03, 3
-"""Candidates within so much of the fastest, and so many at most, take turns with cuDNN."""
+"""Factor over the fastest time, and number, of the candidates that take turns with cuDNN."""
 
 
 class Tried:
-    """Evaluates candidates and remembers what came of them.
+    """Evaluates candidates and collects the results.
 
     Args:
-        problem: what they compute.
-        device: on what.
-        families: that they may be of, by name.
-        beside: names of families that are wanted whatever they take.
-        bench: on which they are evaluated.
+        problem: the problem.
+        device: the device.
+        families: families of the candidates, by name.
+        beside: names of families that are tried however slow they are.
+        bench: evaluates a candidate.
     """
 
     def __init__(
@@ -42,16 +44,18 @@ class Tried:
         self._beside, self._bench = beside, bench
         self._screen = Screen(problem, device, families, {}, drops=True)
         self.right: list[Contender] = []
-        """Those that are right, in the order of their evaluation."""
+        """Correct candidates, in the order of their evaluation."""
         self.times: list[tuple[Candidate, float | None]] = []
-        """In ns; None for what failed."""
+        """Nanoseconds of each candidate; None for a failure."""
         self.failures: dict[str, int] = {}
-        """How many, by kind."""
+        """Number of failures, by kind."""
         self.first_failure = ""
         self.best_ns = math.inf
 
     def evaluate_all(self, candidates: Sequence[Candidate]) -> None:
-        """Each as soon as it is compiled, but for those of families that are far behind, and of slow compilers."""
+        """Evaluates each candidate as soon as it is compiled. It skips families that are far behind, and slow
+        compilations.
+        """
         until = time.monotonic() + COMPILING_S
         left = {each.compiling for each in candidates}
         while left and (not self.right or time.monotonic() < until):
@@ -67,7 +71,7 @@ class Tried:
             self._fail("compilers too slow", len(left))
 
     def evaluate(self, candidate: Candidate) -> float | None:
-        """The time in ns of one that is compiled; None where it is wrong, or cannot win and is passed over."""
+        """Nanoseconds of a compiled candidate; None if it is wrong, or cannot win and is skipped."""
         family = candidate.family.name
         if family not in self._beside and self._is_hopeless(candidate):
             self._fail("passed over")
@@ -87,14 +91,14 @@ class Tried:
         return time_ns
 
     def by_family(self) -> dict[str, float]:
-        """The shortest time of each, in ns, alone."""
+        """Shortest time of each family alone, in ns."""
         found: dict[str, float] = {}
         for each in sorted(self.right, key=_ns):
             found.setdefault(each.program.family, _ns(each))
         return found
 
     def chosen(self) -> list[Contender]:
-        """The fastest, those near it, and the fastest of each family of `beside`; the fastest first."""
+        """The fastest candidate, those near it, and the fastest of each family of `beside`; the fastest first."""
         ranked = sorted(self.right, key=_ns)
         found = [each for each in ranked[:MOST_CONTENDERS] if _ns(each) <= NEAR * self.best_ns]
         for name in self._beside:

@@ -1,9 +1,9 @@
-"""Layers measured one after the other: our candidates verified and timed, then the best of them and cuDNN in turns.
+"""Measures layers one after the other: verifies and times candidates, then times the best of them and cuDNN in turns.
 
-A few processes, the lanes, have the device in turns for a whole run, so that it is opened and PyTorch imported once in
-each: while one times, under a lock, another one draws its inputs, makes what they are held against, and compares
-results on the CPU. Meanwhile the next problems' programs are written and compiled and their samples computed by other
-processes. What crashes or hangs costs its candidate or its problem, and its process begins anew.
+A few processes, the lanes, share the device during a whole run, so that it is opened and PyTorch imported once in each.
+While one lane times, under a lock, another one draws its inputs, computes the references, and compares results on the
+CPU. Meanwhile other processes generate and compile the next problems' programs and compute their samples. A crash or a
+hang costs its candidate or its problem, and the process is started again.
 """
 
 from __future__ import annotations
@@ -42,57 +42,64 @@ from warpsmith.tuner.workers.worker import Worker
 
 FOLDER = Path(__file__).parents[1]
 AHEAD = 4
-"""Problems that are made ready while others are measured. One has some 25 kernels, for which 16 cores take 0.6 s."""
+"""Problems that are prepared while others are measured. One has about 25 kernels, for which 16 cores take 0.6 s."""
 PREPARERS = 2
-"""Processes that do so. A problem takes one of them 0.4 s, beside 1 s of the device at the least."""
+"""Processes that prepare. A problem takes one of them 0.4 s, and the device at least 1 s."""
 DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8 + 2 * PATIENCE_S, setup_s=90)
 SLOW_FLOPS_A_NS = 20_000.0
-"""Of cuDNN in float32 where it is slow, to guess how long turns will take (OverFeat's dgrad 5 on an H200: 31,000)."""
+"""FLOP/ns of cuDNN in float32 where it is slow, to estimate how long turns take (OverFeat's dgrad 5 on an H200:
+31,000).
+"""
 LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_NS = 6, 20, 20e6
-"""Of a candidate on a GPU: 20 samples with the usual spread of 1% tell which of a few is the fastest to 0.3%."""
+"""Samples of a candidate on a GPU, at least and at most, and their total in ns. With the usual spread of 1%, 20 samples
+find the fastest of a few to 0.3%.
+"""
 TURNS_NS = 0.5e9
-"""Of all turns of a problem, about, at the most."""
+"""Nanoseconds of all turns of a problem, approximately, at most."""
 FAR_NS = 0.2e9
-"""Of those of a library that is far behind."""
+"""Nanoseconds of all samples of a library that is far behind."""
 USUAL_FACTOR, SHORT_FACTOR = 5, 1
-"""Samples in turns for each that a search takes at the least; the latter where they would take longer than TURNS_NS."""
+"""Samples in turns, as a multiple of a search's minimum. The second value is used if the turns would take longer than
+TURNS_NS.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How problems are measured."""
+    """Settings of a measurement."""
 
     device: DeviceRef
     seconds: float = 0.0
-    """Of searching for each problem, on top of the defaults and starts."""
+    """Seconds of searching for each problem, in addition to the defaults and starts."""
     starts: int = 3
-    """Configs of each likely family beside its default."""
+    """Configs of each likely family in addition to its default."""
     beside: tuple[str, ...] = ()
-    """Families whose best config takes turns with the others however slow it is."""
+    """Families whose best config takes turns with the others, however slow it is."""
     seed: int = 0
-    """Of data and searches."""
+    """Random seed of data and searches."""
     lanes: int = 1
-    """Processes that measure, one problem each at a time. One waits for another no longer than `PATIENCE_S`, and
-    cuDNN's search takes up to 40 s: with more than one, times of large problems are disturbed."""
+    """Processes that measure, one problem each at a time. One waits for another at most `PATIENCE_S`, but cuDNN's
+    search takes up to 40 s. So with more than one lane, times of large problems are disturbed.
+    """
     families: tuple[str, ...] = ()
-    """The only ones that are tried; empty for all."""
+    """The only families to try; empty for all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A problem with what is made of it before its turn."""
+    """A prepared problem whose candidates are being compiled."""
 
     material: Material
     candidates: tuple[Candidate, ...]
 
 
 class Measuring:
-    """Measures problems; see the module. To be closed.
+    """Measures problems; see the module. Close it after use.
 
     Args:
-        settings: how.
+        settings: the settings.
 
-    Raises DeviceError where the device is not there, CompileError where the compiler is not.
+    Raises DeviceError if the device does not exist, CompileError if the compiler is missing.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -101,7 +108,7 @@ class Measuring:
         self._compiler = settings.device.compiler()
         with contextlib.ExitStack() as opened:
             self._lock_file = opened.enter_context(shared_device(settings.device))
-            # On the host, where nothing keeps their times apart, there is one.
+            # The host has no lock that separates timings, so it gets one lane.
             count = 1 if self._lock_file is None else settings.lanes
             self._lanes: queue.SimpleQueue[Worker] = queue.SimpleQueue()
             for _ in range(count):
@@ -111,17 +118,18 @@ class Measuring:
             self._threads = ThreadPoolExecutor(count)
             self._count = count
             self._ahead = opened.enter_context(contextlib.closing(Preparers(PREPARERS, with_folder(str(FOLDER)))))
-            # Those of searches are apart: they do not wait for the programs of the problems that come next.
+            # Searches have a pool of their own, so that they do not wait for the programs of the next problems.
             pools = [CompilePool(self._compiler, DEADLINES) for _ in range(2 if settings.seconds else 1)]
             self._pools = [opened.enter_context(contextlib.closing(pool)) for pool in pools]
             self._opened = opened.pop_all()
 
     def rows(self, points: Iterable[Point], ends: float = math.inf) -> Iterator[Row]:
-        """One row for each point, as soon as it is measured: with its times, or with `failed` and why.
+        """Yields one row for each point, as soon as it is measured: with its times, or with `failed` and the reason.
 
         Args:
-            points: what is measured, begun in this order.
-            ends: of time.monotonic(); no further point is begun then, and those that are begun are finished.
+            points: points to measure, started in this order.
+            ends: value of time.monotonic() after which no further point is started. Points that are started are
+                finished.
         """
         ready: collections.deque[tuple[Point, Future[Prepared]]] = collections.deque()
         running: set[Future[Row]] = set()
@@ -140,7 +148,7 @@ class Measuring:
                 yield each.result()
 
     def environment(self) -> dict[str, str]:
-        """What is known of the device and its software; opens it."""
+        """Facts about the device and its software. It opens the device."""
         problem = Conv2d((1, 1, 8, 8), (1, 1, 3, 3))
         with self._lane() as lane, contextlib.closing(self._bench(problem, None, USUAL_FACTOR, lane)) as bench:
             return {"device": self._device.name, "compiler": self._compiler.identity, **bench.opened.environment}
@@ -179,7 +187,7 @@ class Measuring:
             prepared = preparing.result()
             with self._lane() as lane:
                 row = self._measured(prepared, lane)
-        except Exception as error:  # it is told, and the next one's turn
+        except Exception as error:  # the row reports it, and the run continues
             row = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         named = {"name": point.name, "key": problem.key(), "problem": problem.spec(), **point.axes}
         return {**named, "pass": str(problem.pass_), **row, "took_s": round(time.monotonic() - start, 2)}
@@ -243,6 +251,8 @@ def _policy(kind: DeviceKind) -> TimingPolicy:
 
 
 def _factor(problem: Conv2d) -> int:
-    """Samples in turns, as a `TimingPolicy`'s final factor, so that a slow library does not take the run's time."""
+    """Final factor of the `TimingPolicy`: samples in turns, reduced so that a slow library does not take too much
+    time.
+    """
     samples = USUAL_FACTOR * _policy(DeviceKind.CUDA).min_samples
     return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_A_NS > TURNS_NS else USUAL_FACTOR

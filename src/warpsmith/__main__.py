@@ -1,4 +1,4 @@
-"""`python -m warpsmith` is the command line."""
+"""Runs the command line as `python -m warpsmith`."""
 
 from warpsmith.cli import main
 

@@ -1,4 +1,4 @@
-"""Errors that users meet. The message is one line that names the remedy; each class has an exit code."""
+"""Errors for users. The message is one line that names the remedy; each class has an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 def one_line(told: object) -> str:
-    """The text of an error or a warning of somebody else's, with single blanks in place of its line breaks."""
+    """Text of another library's error or warning in one line, with single blanks in place of line breaks."""
     return " ".join(str(told).split())
 
 
@@ -20,7 +20,7 @@ class BadArgument(WarpsmithError, ValueError):
     """A shape, type or option that cannot be used. Exit code 2.
 
     Args:
-        message: what it is, and how it was given, such as an array that NumPy shows in several lines; it becomes one.
+        message: the value and what is wrong with it. Several lines, as NumPy prints an array, are joined to one.
     """
 
     exit_code = 2
@@ -60,7 +60,7 @@ class OutOfMemory(DeviceError):
 
 
 class MissingExtra(WarpsmithError):
-    """Something that an extra of the package brings and that is not installed; the message names the extra."""
+    """A missing package that an extra would install; the message names the extra."""
 
 
 class BundleError(WarpsmithError):

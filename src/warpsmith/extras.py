@@ -1,4 +1,4 @@
-"""The extras that warpsmith is installed with, and how to get one that is missing."""
+"""The optional extras of warpsmith, and the command that installs a missing one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Extra(enum.StrEnum):
     """An extra of the package, as pip names it."""
 
     TUNE = "tune"
-    """Searching, and writing to stores."""
+    """Searching for kernels, and writing to stores."""
     POSTGRES = "postgres"
     """Stores on a PostgreSQL server."""
     CUDA = "cuda"
-    """NVIDIA GPUs: wheels alone, beside the driver."""
+    """NVIDIA GPUs: only wheels, in addition to the driver."""
     PEERS = "peers"
-    """The libraries that winners are measured beside."""
+    """Libraries that winners are compared with."""
     PYCUDA = "pycuda"
-    """PyCUDA, as a compiler and for memory and events; built on installation, which needs the CUDA toolkit."""
+    """PyCUDA, as a compiler and for memory and events. It is built on installation, which needs the CUDA toolkit."""
 
 
 _MODULES = {
@@ -30,7 +30,7 @@ _MODULES = {
     Extra.PEERS: ("torch", "cupy"),
     Extra.PYCUDA: ("pycuda",),
 }
-"""What each brings that is imported."""
+"""Modules of each extra that are imported."""
 
 
 def install(extra: Extra) -> str:
@@ -39,12 +39,12 @@ def install(extra: Extra) -> str:
 
 
 def missing(extra: Extra) -> str | None:
-    """The first module of an extra that is not installed; None where all are. Imports none of them."""
+    """The first module of an extra that is not installed; None if all are. It imports none of them."""
     return next((module for module in _MODULES[extra] if not _is_installed(module)), None)
 
 
 def require(extra: Extra, doing: str) -> None:
-    """Raises MissingExtra where an extra is not installed. `doing` begins the sentence "... needs optuna"."""
+    """Raises MissingExtra if an extra is not installed. `doing` begins the sentence "... needs optuna"."""
     if (module := missing(extra)) is not None:
         raise MissingExtra(f"{doing} needs {module}: {install(extra)}")
 
@@ -52,5 +52,5 @@ def require(extra: Extra, doing: str) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # the package that it lies in is missing
+    except ImportError:  # its parent package is missing
         return False

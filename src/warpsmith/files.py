@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes a whole file or none: no reader sees a part, and what was there stays where the disk is full.
+    """Writes a whole file or none: no reader sees a part, and an earlier file stays if the disk is full.
 
     Args:
-        path: in a folder that is there.
-        content: all of it.
-        mode: the rights of the file.
+        path: a file in an existing folder.
+        content: all of its bytes.
+        mode: its permissions.
 
     Raises OSError.
     """
@@ -22,7 +22,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
             target.write(content)
             target.flush()
             Path(target.name).chmod(mode)
-            os.replace(target.name, path)  # noqa: PTH105 - os.replace says what it does: atomic on one file system
+            os.replace(target.name, path)  # noqa: PTH105 - it is atomic on one file system
         except BaseException:
             Path(target.name).unlink(missing_ok=True)
             raise

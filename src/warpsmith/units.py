@@ -10,11 +10,11 @@ def format_time(ns: float) -> str:
 
 def format_rate(nbytes: float, ns: float) -> str:
     """`nbytes` bytes in `ns` nanoseconds as text, in decimal GB/s."""
-    return f"{_digits(nbytes / ns)} GB/s"  # a byte a nanosecond is 10^9 bytes a second
+    return f"{_digits(nbytes / ns)} GB/s"  # a byte per nanosecond is 10^9 bytes per second
 
 
 def format_share(copy_ns: float, ns: float) -> str:
-    """How near a time comes to that of a plain copy of as many bytes, as text: `91.2%`."""
+    """Fraction of the speed of a plain copy of as many bytes, as text: `91.2%`."""
     return f"{copy_ns / ns:.1%}"
 
 
@@ -26,6 +26,6 @@ def format_duration(seconds: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits at least, and never an exponent."""
+    """At least three significant digits, and never an exponent."""
     decimals = 3 if value < 1 else 2 if value < 10 else 1
     return f"{value:.{decimals}f}"

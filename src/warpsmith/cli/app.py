@@ -1,4 +1,4 @@
-"""Puts the commands together and turns every expected error into one line and its exit code."""
+"""Assembles the commands, and turns every expected error into one line and its exit code."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from warpsmith.extras import Extra, missing, require
 from warpsmith.tuner.run.interrupt import ending_in_order
 
 COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")
-"""In the order of the help text. Each is a module of this package with a `register`."""
+"""Commands in the order of the help text. Each is a module of this package with a `register`."""
 
 NEEDING_TUNE = ("tune", "explain", "db")
 """Commands that search, or that read more of a store than its winners."""
 
 INTERRUPTED = 1
-"""Exit code where Ctrl-C left nothing to keep; a tuning run that has a winner stores it and ends with 0."""
+"""Exit code if Ctrl-C left nothing to keep. A tuning run that has a winner stores it and ends with 0."""
 
 NO_COMMAND = "name one of the commands above"
-"""The error where a group was named alone: its help text, printed already, is all that typer says."""
+"""Error for a group without a command. typer has printed its help text, but gives no message."""
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """The command line that `arguments` need: one command's module, or all of them for the help text.
+    """The command line for `arguments`: one command's module, or all of them for the help text.
 
-    Optuna alone takes a second to import, and `query` does without it.
+    Importing Optuna alone takes a second, and `query` does not need it.
     """
     app = typer.Typer(
         name="warpsmith",
@@ -56,7 +56,7 @@ def build(arguments: list[str]) -> typer.Typer:
 
 
 def _register_refusal(app: typer.Typer, name: str) -> None:
-    """A command that refuses whatever it is given, since what its module imports is not installed."""
+    """Registers a command that refuses every call, because the packages that its module imports are not installed."""
 
     def refuse() -> None:
         require(Extra.TUNE, f"warpsmith {name}")
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
         code = _run(arguments)
         try:
             sys.stdout.flush()
-        except BrokenPipeError:  # the reader of our output has seen enough
+        except BrokenPipeError:  # the reader has closed the pipe
             give_up_output()
         except OutputLost as error:
             give_up_output()
@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> int:
         return _fail(str(error), error.exit_code, arguments)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, arguments)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         return 0
     except MemoryError:
         return _fail("out of memory", 1, arguments)
@@ -115,13 +115,13 @@ def _run(arguments: list[str]) -> int:
         if "can't start new thread" not in str(error):
             raise
         return _fail("the system starts no more threads: end some programs, or raise `ulimit -u`", 1, arguments)
-    except OSError as error:  # of the system, where nothing knew better: a file that cannot be read, no process left
+    except OSError as error:  # an error of the system that no other code explains
         at = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         return _fail(f"{at}{error.strerror or error}", 1, arguments)
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Invokes the command. A call of it would turn Ctrl-C and a closed pipe into exit codes without a word."""
+    """Invokes the command. Calling it instead would turn Ctrl-C and a closed pipe into exit codes without a message."""
     command = typer.main.get_command(build(arguments))
     with command.make_context("warpsmith", list(arguments)) as context:
         code: int = command.invoke(context)
@@ -130,7 +130,7 @@ def _invoke(arguments: list[str]) -> int:
 
 @contextlib.contextmanager
 def _short_warnings() -> Iterator[None]:
-    """A warning is a line for the user, without the place in our source that it comes from."""
+    """Prints a warning as one line, without the position in the source."""
     earlier = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"warning: {one_line(message)}\n"
     try:
@@ -143,6 +143,6 @@ def _fail(message: str, code: int, arguments: list[str]) -> int:
     line = " ".join(message.split())
     print_error(line)
     if "--json" in arguments:
-        with contextlib.suppress(OutputLost, BrokenPipeError):  # the line above says what is wrong
+        with contextlib.suppress(OutputLost, BrokenPipeError):  # the line above states the error
             print_json({"error": line, "exit_code": code})
     return code

@@ -21,7 +21,9 @@ BENCHES: Mapping[str, Callable[..., int]] = {
     Conv2d.operation: bench_conv2d,
     Cgemm.operation: bench_cgemm,
 }
-"""By operation its command. One line each, apart from the registry: measuring imports far more than a query needs."""
+"""Command of each operation. It is separate from the registry, because measuring imports far more than a query
+needs.
+"""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""What the commands of `warpsmith bench` share: measuring rows, showing them as a table, JSON and a plot."""
+"""Shared parts of the commands of `warpsmith bench`: measuring rows, and showing them as a table, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Subject:
 
     problem: Problem
     labels: Mapping[str, str]
-    """What tells it from the other rows: the first columns of the table, its size before others."""
+    """First columns of the table, which distinguish the row from others. The size comes first."""
     own: Mapping[str, Program] = dataclasses.field(default_factory=dict)
-    """Further programs of ours to time beside the answer, by name."""
+    """Further programs of this package to time beside the answer, by name."""
 
     @property
     def size(self) -> str:
-        """In words."""
+        """Size as text."""
         return next(iter(self.labels.values()))
 
 
@@ -72,33 +72,33 @@ class Row:
 
     @property
     def ours(self) -> float:
-        """ns."""
+        """Nanoseconds, median."""
         return self.comparison.ours.median_ns
 
     @property
     def times(self) -> dict[str, float]:
-        """The baselines' times in ns, by name."""
+        """Nanoseconds of each baseline, by name."""
         return {baseline.name: baseline.timing.median_ns for baseline in self.comparison.baselines}
 
     @property
     def rivals(self) -> dict[str, float]:
-        """The other libraries' times in ns, by name."""
+        """Nanoseconds of each other library, by name."""
         return {name: ns for name, ns in self.times.items() if name != COPY and name not in self.subject.own}
 
     @property
     def verdicts(self) -> tuple[BaselineVerdict, ...]:
-        """What the copy and the other libraries say."""
+        """Comparisons with the copy and the other libraries."""
         beside = [each for each in self.comparison.baselines if each.name not in self.subject.own]
         return tuple(verdict_of(self.comparison.ours, each, self.subject.problem, self.device) for each in beside)
 
     @property
     def speed_up(self) -> float | None:
-        """Over the fastest of the other libraries that were timed as ours was; None where there was none."""
+        """Speed-up over the fastest other library that was timed under the same conditions; None if there is none."""
         fastest = fastest_library(self.verdicts)
         return None if fastest is None else fastest.speed_up
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """JSON values."""
         return {
             "problem": self.subject.problem.spec(),
             "problem_key": self.subject.problem.key(),
@@ -114,7 +114,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table: its header and what it says of a row."""
+    """A column of the table: its header and the text of its cell for a row."""
 
     header: str
     cell: Callable[[Row], str]
@@ -133,7 +133,7 @@ SUSTAINED = Column("sustained", lambda row: _sustained(row.comparison.sustained)
 
 
 def _sustained(sustained: Sustained | None) -> str:
-    """`205.1 us at 1755 MHz`, the lowest clock seen."""
+    """Text such as `205.1 us at 1755 MHz`, with the lowest clock seen."""
     if sustained is None:
         return "-"
     clock = "" if sustained.clock_mhz is None else f" at {sustained.clock_mhz[0]} MHz"
@@ -141,7 +141,7 @@ def _sustained(sustained: Sustained | None) -> str:
 
 
 def peer_column(name: str) -> Column:
-    """The times of one of the other libraries."""
+    """Column with the times of one other library."""
     return Column(name, lambda row: format_time(row.times[name]) if name in row.times else "-")
 
 
@@ -151,7 +151,7 @@ class Results:
 
     device: Device
     workload: str
-    """What the rows have in common, in words."""
+    """Description of what the rows have in common."""
     rows: tuple[Row, ...]
 
     @property
@@ -160,7 +160,7 @@ class Results:
         return list(dict.fromkeys(name for row in self.rows for name in row.rivals))
 
     def print_comparison(self, columns: Sequence[Column]) -> None:
-        """Prints where and what was measured, and a Markdown table, ready for BENCHMARKS.md."""
+        """Prints the device, the conditions and a Markdown table, ready for BENCHMARKS.md."""
         facts = ", ".join(f"{name} {value}" for name, value in self.rows[0].comparison.environment.items())
         print(f"{self.device.name}, {facts}")
         conditions = dict.fromkeys(conditions_key(row.comparison.ours.policy) for row in self.rows)
@@ -177,7 +177,7 @@ class Results:
             print_facts(left_out_facts(left_out))
 
     def plot(self, x_label: str, image: ImageFormat) -> bytes:
-        """A plot of times over sizes."""
+        """Plot of times over sizes."""
         own = dict.fromkeys(name for row in self.rows for name in row.subject.own)
         lines = [Line("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
         lines += [self._line(name) for name in (*self.peers, *own)]
@@ -191,7 +191,7 @@ class Results:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Output:
-    """Where results go. Raises WarpsmithError where a file cannot be made, before minutes of measuring."""
+    """Destinations of the results. Raises WarpsmithError if a file cannot be written, before minutes of measuring."""
 
     save: Path | None
     plot: Path | None
@@ -226,9 +226,9 @@ def _format_of(plot: Path) -> ImageFormat:
 def measure(
     subjects: Sequence[Subject], ref: DeviceRef, store: str | None, seed: int, sustained: str | None = None
 ) -> tuple[Row, ...]:
-    """Times the stored answer of each. All are looked up first, so that one without any ends the run at once.
+    """Times the stored answer of each subject. All are looked up first, so that a missing one ends the run at once.
 
-    `sustained` is how long each then runs alone, such as `30s`. Raises BadArgument where that is no time.
+    `sustained` is how long each then runs alone, such as `30s`. Raises BadArgument if it is no duration.
     """
     device, longer = ref.device(), None if sustained is None else seconds(sustained)
     matches = [look_up(subject.problem, device, store) for subject in subjects]

@@ -1,4 +1,4 @@
-"""What `db check --times` noted of a winner, in words."""
+"""Text for the result of `db check --times` on a winner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = {
 
 
 def checked_facts(record: Record) -> list[tuple[str, str]]:
-    """The note of a record as a line, as `record_facts` gives them; empty where it was never looked at again."""
+    """The latest check of a record as a line for `record_facts`; empty if it was never checked."""
     checked = checked_of(record)
     if checked is None or checked.verdict not in _WORDS:
         return []

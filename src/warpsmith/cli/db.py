@@ -24,16 +24,16 @@ from warpsmith.store.location import write_location
 from warpsmith.store.store import MergeReport, Store
 
 COMMANDS = ("ls", "show", "check", "prune", "merge", "import", "export")
-"""In the order of the help text."""
+"""Commands in the order of the help text."""
 
 
 class Format(enum.StrEnum):
-    """What `db export` writes."""
+    """Output format of `db export`."""
 
     LINES = "lines"
     """JSON lines: the whole store, for `db import`."""
     T4 = "t4"
-    """Trials of one problem on one device, as Kernel Tuner and others exchange them, and their metadata."""
+    """Trials of one problem on one device, in the exchange format of Kernel Tuner and others, and their metadata."""
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def _import(
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise BadArgument(f"cannot read {file}: {reason}") from None
-    # Into memory first: a bad line then leaves no new, empty store behind.
+    # The lines go into memory first: a bad line then leaves no new, empty store behind.
     with Store.open(":memory:", write=True) as whole:
         import_lines(whole, lines, source=str(file))
         with Store.open(write_location(store), write=True) as own:
@@ -124,7 +124,7 @@ def _export_t4(out: Path, words: list[str], device_key: str | None, store: str |
         problem, device = _only(own, words, device_key)
         trials = own.dated_trials(problem, device)
         winner = own.winner(problem.key(), device.key())
-    if winner is not None:  # readers expect one time for each config: those under the winner's conditions
+    if winner is not None:  # readers expect one time per config: those under the winner's conditions
         trials = tuple((at, trial) for at, trial in trials if trial.is_under(winner.conditions))
     if not trials:
         raise NothingStored(f"{own.location} has the winner of {problem.key()}, but none of its trials")
@@ -142,7 +142,7 @@ def _export_t4(out: Path, words: list[str], device_key: str | None, store: str |
 
 
 def _only(store: Store, words: list[str], device_key: str | None) -> tuple[Problem, Device]:
-    """The one problem and device that the words name. Raises NothingStored, or BadArgument where there are several."""
+    """The one problem and device that the words match. Raises NothingStored, or BadArgument if there are several."""
     found = subjects_with(store, words, device_key)
     if not found:
         raise NothingStored("no stored problem has these words; `warpsmith db ls` lists all")

@@ -1,4 +1,4 @@
-"""`warpsmith db check`: damage in stores, and whether the stored times still hold on this device."""
+"""`warpsmith db check`: finds damage in stores, and stored times that no longer hold on this device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from warpsmith.tuner.finals.recheck import Rechecked
 
 SAMPLE = 10
-"""Winners that --times looks at, where --sample says nothing: with the other libraries beside each, minutes."""
+"""Winners that --times checks without --sample. With the other libraries beside each, this takes minutes."""
 
 
 def register(group: typer.Typer) -> None:
@@ -84,11 +84,11 @@ class _Seen:
     location: str
     rechecked: Rechecked
     is_noted: bool
-    """Whether the store says so from here on."""
+    """True if the store now contains this result."""
 
 
 class _Times:
-    """Looks at winners again, and tells of each as it is done."""
+    """Checks winners again and prints each result at once."""
 
     def __init__(self, stores: StoreChain[Store], named: str | None, ref: DeviceRef, seed: int, quiet: bool) -> None:
         self._named, self._ref, self._seed, self._quiet = named, ref, seed, quiet
@@ -97,12 +97,12 @@ class _Times:
         for each in stores.stores:
             for record in each.records():
                 if record.device.key() == self._device.key():
-                    # As a look-up does: the first store's.
+                    # The first store wins, as in a look-up.
                     served.setdefault((record.problem.key(), record.conditions), (each, record))
         self._winners = list(served.values())
 
     def of(self, count: int) -> list[_Seen]:
-        """Looks at `count` winners, or all where there are fewer. Raises NothingStored where there is none."""
+        """Checks `count` winners, or all if there are fewer. Raises NothingStored if there is none."""
         if not self._winners:
             raise NothingStored(f"no winner is stored for {self._device.key()}; run `warpsmith tune` first")
         shuffled = random.Random(self._seed).sample(self._winners, len(self._winners))
@@ -123,13 +123,15 @@ class _Times:
         return seen
 
     def _note(self, store: Store, rechecked: Rechecked) -> bool:
-        """Notes it in the record, where that lies in the store that `tune` would write to and says something."""
+        """Stores the result in the record, if the record lies in the store that `tune` would write to. Returns True if
+        it did.
+        """
         is_ours = named_location(self._named) is not None or store.location == str(own_store() or "")
         if not is_ours or rechecked.checked.verdict is Verdict.UNCHECKED:
-            return False  # where only the shipped store is, none of the user's own is made for a note
+            return False  # no store is created only for a check of a shipped winner
         with contextlib.suppress(StoreError), Store.open(write_location(self._named), write=True) as own:
             return own.renew(marked(rechecked.record, rechecked.checked))
-        return False  # such as a file that may only be read: what was seen is told all the same
+        return False  # a read-only file, for example; the result is printed anyway
 
     def document(self, seen: list[_Seen]) -> dict[str, Any]:
         looked = [_document(each) for each in seen]

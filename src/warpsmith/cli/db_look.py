@@ -1,4 +1,4 @@
-"""`warpsmith db ls` and `db show`: what stores hold."""
+"""`warpsmith db ls` and `db show`: print the contents of stores."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from warpsmith.store.store import Store
 from warpsmith.units import format_duration, format_time
 
 LISTED = 10
-"""Runs and poisoned programs that `db show` prints of each; --json has all."""
+"""Runs and poisoned programs that `db show` prints, of each at most; --json prints all."""
 
 WORDS = "words"
-"""The hidden command that `db show` is without an operation's shape."""
+"""Hidden command for `db show` without the options of an operation's shape."""
 
 
 def register(group: typer.Typer) -> None:
@@ -53,7 +53,9 @@ def register(group: typer.Typer) -> None:
 
 
 class _ShowGroup(TyperGroup):
-    """`db show filter2d filter=3x3` names words; `db show filter2d --image ...` names a problem by its shape."""
+    """Group for which `db show filter2d filter=3x3` gives words and `db show filter2d --image ...` a problem's
+    shape.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = {argument.partition("=")[0] for argument in args if argument.startswith("--")}
@@ -108,7 +110,7 @@ def _winner_document(location: str, record: Record) -> dict[str, Any]:
 
 
 def _format_winner(record: Record) -> str:
-    """Time, the fastest other library's over ours, the day, conditions, problem and device: what is long comes last."""
+    """Time, speed-up over the fastest other library, day, conditions, problem and device. Long items come last."""
     ours, checked = record.timing.median_ns, checked_of(record)
     ratio, timed = short(record.verdicts), conditions_words(record)
     note = "" if checked is None or checked.verdict.is_good else f"  ({checked.verdict} on {checked.at[:10]})"
@@ -160,20 +162,20 @@ def _show_problem(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _View:
-    """All that one store knows of a problem on a device."""
+    """Everything that one store knows of a problem on a device."""
 
     location: str
     problem: Problem
     device: Device
     record: Record | None
-    """Its winner under the usual conditions, or the first under others."""
+    """Its winner under the preferred conditions, or the first under others."""
     others: tuple[Record, ...]
     """Its further winners, under other conditions."""
     trials: int
     failures: dict[str, int]
     runs: tuple[Run, ...]
     poisoned: dict[str, Failure]
-    """Of the device, whatever they compute."""
+    """Poisoned programs of the device, whatever they compute."""
 
     def document(self) -> dict[str, Any]:
         subject: dict[str, Any] = {
@@ -243,13 +245,13 @@ def _view(store: Store, problem: Problem, device: Device) -> _View:
 
 
 def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
-    """The newest runs, the newest last, and what their stages cost."""
+    """The newest runs, the newest last, with the costs of their stages."""
     left_out = [("", f"and {len(runs) - LISTED} older runs")] if len(runs) > LISTED else []
     return [("run", _format_run(run)) for run in runs[-LISTED:]] + left_out
 
 
 def _format_run(run: Run) -> str:
-    """What other versions leave out of a run is left out here."""
+    """Text of a run. Values that the run's version did not store are left out."""
     from warpsmith.tuner.costs import Stage
 
     told, spec = [run.created_at[:19]], run.spec

@@ -1,4 +1,4 @@
-"""`warpsmith db prune`: removes from a store what is no longer of use."""
+"""`warpsmith db prune`: removes rows that a store no longer needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PoisonedOption = Annotated[
         help="Remove programs from the poison list, so that they are tried again, such as after a driver update.",
     ),
 ]
-# A dry run unless told otherwise, as `git clean`: what is gone took hours on a GPU, and nothing can bring it back.
+# A dry run is the default, as in `git clean`: the rows took hours on a GPU, and nothing can restore them.
 YesOption = Annotated[
     bool,
     typer.Option(
@@ -99,7 +99,7 @@ def _still_generated(problem: Problem, device: Device, family: str, config: Conf
 
 
 class _Progress:
-    """Tells on standard error how far a long look has come."""
+    """Prints the progress of a long check on standard error."""
 
     def __init__(self, total: int) -> None:
         self._total, self._told = total, time.monotonic()

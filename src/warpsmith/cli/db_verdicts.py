@@ -1,4 +1,4 @@
-"""`warpsmith db check --verdicts`: which winners were set beside a library under other conditions."""
+"""`warpsmith db check --verdicts`: finds winners that were compared with a library under other conditions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VerdictsOption = Annotated[
 
 
 def unfair_winners(stores: StoreChain[Store], *, quiet: bool) -> list[dict[str, Any]]:
-    """The winners whose comparison with a library must be made again, as JSON values; prints a line for each."""
+    """Winners whose comparison with a library must be repeated, as JSON values. It prints a line for each."""
     found = [(each.location, record) for each in stores.stores for record in each.records() if must_be_measured(record)]
     if not quiet:
         print_facts([("unfair", f"{record.problem.key()}: {summary(record.verdicts)}") for _, record in found])

@@ -1,4 +1,4 @@
-"""`warpsmith doctor`: what this machine can do, and what to install for the rest."""
+"""`warpsmith doctor`: checks what this machine can do, and says what to install for the rest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from warpsmith.store.location import open_for_reading, write_location
 from warpsmith.store.shown import shown
 
 TRIAL_ARCH = "sm_80"
-"""What GPU compilers are tried for where no GPU says what is wanted: CUDA 11 to 13 know it."""
+"""Architecture for which GPU compilers are tested if there is no GPU: CUDA 11 to 13 support it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Finding:
-    """One thing looked at."""
+    """Result of one check."""
 
     name: str
     good: bool
@@ -95,7 +95,7 @@ def _look(name: str, look: Callable[[], str]) -> _Finding:
 
 
 def _calls() -> str:
-    """How calls of plans are done."""
+    """How calls of plans run."""
     if native() is None:
         raise DeviceError("in Python, 2 us slower each: install warpsmith where there is a C compiler")
     return "compiled"

@@ -1,4 +1,4 @@
-"""`warpsmith explain`: why this answer, what was tried, and the CUDA text itself."""
+"""`warpsmith explain`: shows the reasons for an answer, the configs that were tried, and the CUDA text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warpsmith.tuner.finals.choose import fastest_first
 from warpsmith.units import format_time
 
 COUNTED = 20_000
-"""Configs up to which a space is counted, in about half a second."""
+"""Largest space whose configurations are counted; that takes about half a second."""
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`warpsmith export`: tuned kernels as a folder that runs without the tuner."""
+"""`warpsmith export`: writes tuned kernels to a folder that runs without the tuner."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _export_one(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> int:
-    # Options may stand on either side of the operation's name.
+    # Options may stand before or after the operation's name.
     before = context.obj
     return _write(
         [problem], out or before["out"], arch or before["arch"], store or before["store"], json or before["json"]

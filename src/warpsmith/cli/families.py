@@ -1,4 +1,4 @@
-"""The families of a problem side by side: the fastest that stores have of each."""
+"""Compares the families of a problem by the fastest stored candidate of each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
 
 IN_TURNS = "in turns"
-"""How `Timing.policy` tells of a time that was taken sample by sample in turns with others."""
+"""Word of `Timing.policy` for a time that was taken sample by sample in turns with others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing:
-    """The fastest of a family, beside the winner."""
+    """The fastest candidate of a family, compared with the winner."""
 
     record: Record
     winner: Record
@@ -30,7 +30,7 @@ class Standing:
 
     @property
     def timed(self) -> str:
-        """How its time was taken, in words."""
+        """How its time was taken, as text."""
         if self.record is self.winner:
             told = "the winner"
         elif IN_TURNS not in self.record.timing.policy.split(", "):
@@ -42,7 +42,7 @@ class Standing:
         return told if regenerate(self.record) is not None else f"{told}; of an earlier kernel text"
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values, times in ns."""
+        """JSON values, with times in ns."""
         trial = self.record.trial
         return {
             "family": trial.family,
@@ -57,8 +57,9 @@ class Standing:
 
 
 def standings(record: Record, stores: StoreChain[Winners]) -> tuple[Standing, ...]:
-    """The families of the problem, device and conditions of `record`, which is stored: the winner first, then the
-    fastest first. Of one family the first store's.
+    """The fastest candidate of each family for the problem, device and conditions of a stored `record`.
+
+    The winner comes first, then the fastest first. For each family the first store's candidate is used.
     """
     subject = record.problem.key(), record.device.key()
     alike = [
@@ -74,7 +75,7 @@ def standings(record: Record, stores: StoreChain[Winners]) -> tuple[Standing, ..
 
 
 def standings_table(found: tuple[Standing, ...]) -> str:
-    """One line a family, as a Markdown table."""
+    """Markdown table with one line per family."""
     header = ("family", "time", "of the winner's", "config", "timed")
     return table(
         header,

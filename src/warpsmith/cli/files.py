@@ -1,4 +1,4 @@
-"""Files that commands write where the user says: whole or not at all."""
+"""Writes files of commands at paths that the user names: whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsmith.files import write_whole
 
 
 def check_writable(file: Path) -> None:
-    """Looks whether `file` can be written, before work that would be lost. Raises WarpsmithError."""
+    """Raises WarpsmithError if `file` cannot be written. It is called before work that would be lost."""
     try:
         if file.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -25,7 +25,7 @@ def check_writable(file: Path) -> None:
 
 
 def same(file: Path, other: str) -> bool:
-    """Whether both name one file that is there."""
+    """True if both name the same existing file."""
     try:
         return file.samefile(other)
     except OSError:
@@ -33,7 +33,7 @@ def same(file: Path, other: str) -> bool:
 
 
 def save(file: Path, content: str | bytes) -> None:
-    """Writes `content` to `file`; an earlier file stays where the disk is full. Raises WarpsmithError."""
+    """Writes `content` to `file`; an earlier file stays if the disk is full. Raises WarpsmithError."""
     data = content.encode() if isinstance(content, str) else content
     try:
         if file.exists() and not file.is_file() and not file.is_dir():  # such as /dev/stdout

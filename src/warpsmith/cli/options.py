@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their words become values."""
+"""Options that several commands share, and parsers for their values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SamplerOption = Annotated[
 
 
 def extent(text: str, name: str) -> tuple[int, int]:
-    """`512x640` as (512, 640). Raises BadArgument."""
+    """Rows and columns of a text such as `512x640`, which is (512, 640). Raises BadArgument."""
     match = re.fullmatch(r"(\d+)x(\d+)", text.strip().lower())
     if match is None:
         raise BadArgument(f"{name} must be ROWSxCOLUMNS, such as 512x512; got {text!r}")
@@ -73,7 +73,7 @@ def extent(text: str, name: str) -> tuple[int, int]:
 
 
 def sizes(text: str, name: str) -> tuple[int, ...]:
-    """`256` as (256,), `32x32` as (32, 32). Raises BadArgument."""
+    """Sizes of a text: `256` is (256,), `32x32` is (32, 32). Raises BadArgument."""
     match = re.fullmatch(r"(\d+)(?:x(\d+))?", text.strip().lower())
     if match is None:
         raise BadArgument(f"{name} must be N or ROWSxCOLUMNS, such as 256 or 32x32; got {text!r}")
@@ -81,7 +81,7 @@ def sizes(text: str, name: str) -> tuple[int, ...]:
 
 
 def pair(text: str, name: str) -> tuple[int, int]:
-    """`1,-2` as (1, -2). Raises BadArgument."""
+    """Two integers of a text such as `1,-2`, which is (1, -2). Raises BadArgument."""
     match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)
     if match is None:
         raise BadArgument(f"{name} must be ROW,COLUMN, such as 1,0; got {text!r}")
@@ -89,7 +89,7 @@ def pair(text: str, name: str) -> tuple[int, int]:
 
 
 def seconds(text: str) -> float:
-    """`90`, `90s`, `5m` or `2h` in seconds. Raises BadArgument."""
+    """Seconds for a text such as `90`, `90s`, `5m` or `2h`. Raises BadArgument."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
     if match is None:
         raise BadArgument(f"a time limit must be a number of seconds, or like 90s, 5m or 2h; got {text!r}")
@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
 
 
 def join(operation: Callable[..., Problem], verb: Callable[..., Any]) -> Callable[..., Any]:
-    """One command from an operation, whose options make the problem, and a verb, which takes it first."""
+    """Makes a command from an operation, whose options make the problem, and a verb, which takes the problem first."""
     shape = inspect.signature(operation, eval_str=True).parameters
     _, *own = inspect.signature(verb, eval_str=True).parameters.values()
     parameters: Iterable[inspect.Parameter] = (

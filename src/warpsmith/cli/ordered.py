@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 
 def ordered_group(names: tuple[str, ...]) -> type[TyperGroup]:
-    """A class of groups whose help lists its commands in the order of `names`, which names every one of them."""
+    """A group class whose help lists its commands in the order of `names`, which must name all of them."""
 
     class OrderedGroup(TyperGroup):
         def list_commands(self, ctx: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""How results are printed: one JSON document, or a few aligned lines."""
+"""Prints results: one JSON document, or a few aligned lines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def record_facts(record: Record) -> list[tuple[str, str]]:
-    """A stored winner as lines: what it is, how fast, beside what, how sure."""
+    """Lines for a stored winner: problem, device, kernel, time, baselines and accuracy."""
     measurement = record.trial.outcome
     if not isinstance(measurement, Measurement):
         raise TypeError("a winner has a measurement")
@@ -79,7 +79,7 @@ def match_document(match: Match) -> dict[str, Any]:
 
 
 def winner_document(record: Record | None) -> dict[str, Any]:
-    """The times that people look for first, in ns, and the whole record behind them."""
+    """JSON values of a winner: the most important times first, in ns, then the whole record."""
     if record is None:
         return {
             "time_ns": None,

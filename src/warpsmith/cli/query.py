@@ -1,4 +1,4 @@
-"""`warpsmith query`: what is stored for a problem, and how it was found."""
+"""`warpsmith query`: shows the stored answer for a problem, and how it was found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _query(
     method: MethodOption = AUTO,
     json: JsonOption = False,
 ) -> int:
-    # Opened once for both questions, so that a damaged store is told of once.
+    # One opening for both queries, so that a damaged store causes one warning.
     with open_for_look_up(store) as stores:
         match = find(problem, DeviceRef.parse(device).device(), stores, method)
         if match.record is None:

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed, full or gone: one line says so, and no result in a store depends on it."""
+"""Handles standard streams that are closed, full or lost: one line reports it, and no stored result depends on it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from warpsmith.errors import WarpsmithError
 
 
 class OutputLost(WarpsmithError):
-    """Standard output takes no more: its disk is full, or it failed."""
+    """Standard output accepts no more text: its disk is full, or it failed."""
 
 
 class _Stream:
-    """A stream in the place of another, which does all but what a class here says."""
+    """Base of stream wrappers: it forwards every attribute to the wrapped stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -27,7 +27,7 @@ class _Stream:
 
 
 class _Results(_Stream):
-    """Standard output. A closed pipe is BrokenPipeError, as always; any other failure is an OutputLost."""
+    """Standard output. A closed pipe raises BrokenPipeError, as usual; any other failure raises OutputLost."""
 
     def write(self, text: str) -> int:
         with self._lost():
@@ -48,10 +48,10 @@ class _Results(_Stream):
 
 
 class _Messages(_Stream):
-    """Standard error. What it does not take is dropped: there is no other place to say so."""
+    """Standard error. Text that it does not accept is dropped, because there is no other place to report that."""
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
             self._stream.write(text)
         return len(text)
 
@@ -61,23 +61,23 @@ class _Messages(_Stream):
 
 
 def fill_closed_descriptors() -> None:
-    """Opens /dev/null in the place of closed standard descriptors, before any file gets one of their numbers.
+    """Opens /dev/null for closed standard descriptors, before any other file gets one of their numbers.
 
-    A store that is opened as number 2 would take what a library or a compiler writes to standard error.
+    A store that is opened as number 2 would receive everything that a library or a compiler writes to standard error.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
 
 
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
-    """While it lasts, standard output raises OutputLost where it fails, and standard error never fails.
+    """Inside this context standard output raises OutputLost if it fails, and standard error never fails.
 
-    A closed stream, which Python has as None, is one that nobody reads. Characters that the encoding of standard output
-    lacks are written as escapes.
+    A closed stream, which Python represents as None, is replaced by one that nobody reads. Characters that the encoding
+    of standard output lacks are written as escapes.
     """
     earlier = sys.stdout, sys.stderr
     with contextlib.ExitStack() as opened:
@@ -95,7 +95,7 @@ def guarded_streams() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _escaping(stream: TextIO) -> Iterator[None]:
-    # Python's own choice is `strict`, and in the C locales `surrogateescape`, which writes what is no text at all.
+    # Python's default is `strict`, and in the C locales `surrogateescape`, which writes invalid text.
     if not isinstance(stream, io.TextIOWrapper) or stream.errors not in ("strict", "surrogateescape"):
         yield
         return
@@ -109,8 +109,9 @@ def _escaping(stream: TextIO) -> Iterator[None]:
 
 
 def give_up_output() -> None:
-    """Sends what is left in standard output's buffer to /dev/null: Python would try to write it once more at its end,
-    and fail.
+    """Redirects standard output to /dev/null, and with it the rest of its buffer.
+
+    Python would otherwise try to write that rest once more at its end, and fail.
     """
     with contextlib.suppress(OSError, ValueError):  # a stream that is no file
         null = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""Which of what is stored a command is about: options, and how they choose."""
+"""Options that select stored problems and devices, and the selection itself."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DeviceKeyOption = Annotated[
 
 
 def scope_of(operation: str | None, device_key: str | None) -> Scope:
-    """The part of a store that is asked for. Raises BadArgument for an operation that there is none of."""
+    """The requested part of a store. Raises BadArgument for an unknown operation."""
     if operation is not None and operation not in OPERATIONS:
         raise BadArgument(f"unknown operation {operation!r}; choose one of {', '.join(OPERATIONS)}")
     return Scope(operation, device_key)
 
 
 def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
-    """Raises NothingStored where the stores hold nothing of a scope that was asked for."""
+    """Raises NothingStored if the stores hold nothing of a requested scope."""
     asked = tuple(stores)
     if scope == Scope():
         return
@@ -53,7 +53,7 @@ def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
 def subjects_with(
     store: Store, words: Iterable[str] | None, device_key: str | None
 ) -> tuple[tuple[Problem, Device], ...]:
-    """Problems whose key has all the words, on the device: words may come one by one, or as a whole key in quotes."""
+    """Problems whose key has all the words, on the device. Words may come one by one, or as a whole key in quotes."""
     wanted = {word for given in words or () for word in given.split()}
     return tuple(
         (problem, device)

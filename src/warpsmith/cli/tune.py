@@ -1,4 +1,4 @@
-"""`warpsmith tune`: search, verify, time, store."""
+"""`warpsmith tune`: searches, verifies, times and stores."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
 
 
 def _before(winner: Trial, before: Trial) -> str:
-    """How the winner compares with the answer before the search, both timed in turns."""
+    """Compares the winner with the answer before the search; both were timed in turns."""
     now_ns, then_ns = winner.median_ns or 0.0, before.median_ns or 0.0
     if (winner.family, winner.config) == (before.family, before.config):
         return "the same kernel: the search found nothing faster"
@@ -149,14 +149,14 @@ def _before(winner: Trial, before: Trial) -> str:
 
 
 def _overall(best: Trial, winner: Trial) -> str:
-    """How the best of the family that alone was searched compares with the winner of another one."""
+    """Compares the best of the only family that was searched with the winner, which is of another family."""
     ratio = (best.median_ns or 0.0) / (winner.median_ns or 1.0)
     took = f"{format_time(winner.median_ns or 0.0)}, {ratio:.2f}x faster"
     return f"{winner.family} {winner.config} stays the winner: {took}"
 
 
 def _standing(standing: Standing) -> str:
-    """`NAME: 64 tried, best 35.2 us`, and why it left where it did."""
+    """Text such as `NAME: 64 tried, best 35.2 us`, and the reason why the family was given up."""
     best = "none correct" if standing.best_ns is None else f"best {format_time(standing.best_ns)}"
     after = standing.left_after
     left = "" if after is None else f"; given up after {after} trials of all families: {standing.why}"
@@ -164,7 +164,7 @@ def _standing(standing: Standing) -> str:
 
 
 def format_costs(report: TuneReport) -> str:
-    """`ask 0.2 s, ...`: what each stage of a run cost, and how many candidates a second came of it."""
+    """Text such as `ask 0.2 s, ...`: the cost of each stage of a run, and its trials per second."""
     costs = report.costs
     told = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in costs.seconds.items())
     twins = f"; {costs.twins} not timed again, their machine code was the same" if costs.twins else ""

@@ -1,4 +1,4 @@
-"""What was measured beside a winner, in words: how much faster it is, or why that cannot be said."""
+"""Text for the comparison of a winner with its baselines: how much faster it is, or why that cannot be said."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ NOBODY = "no other library was there to be measured beside it"
 
 
 def speed_up_words(speed_up: float, name: str) -> str:
-    """`3.06x faster than NPP`; below 1 `1.20x slower than NPP`. `speed_up` is the other's median over ours."""
+    """Text such as `3.06x faster than NPP`; below 1 `1.20x slower than NPP`. `speed_up` is the other's median over
+    the winner's.
+    """
     return f"{speed_up:.2f}x faster than {name}" if speed_up >= 1 else f"{1 / speed_up:.2f}x slower than {name}"
 
 
 def words_of(verdict: BaselineVerdict) -> str:
-    """What one baseline says of the winner."""
+    """Comparison of one baseline with the winner, as text."""
     name = verdict.baseline.name
     if verdict.speed_up is None:
         return f"no verdict against {name}: {verdict.why_not}"
@@ -26,7 +28,7 @@ def words_of(verdict: BaselineVerdict) -> str:
 
 
 def summary(verdicts: Sequence[BaselineVerdict]) -> str:
-    """Whether a winner beats the other libraries, in one line."""
+    """Says in one line whether a winner beats the other libraries."""
     fastest = fastest_library(verdicts)
     if fastest is not None and fastest.speed_up is not None:
         told = f"{words_of(fastest)}, the fastest library beside it"
@@ -36,7 +38,7 @@ def summary(verdicts: Sequence[BaselineVerdict]) -> str:
 
 
 def short(verdicts: Sequence[BaselineVerdict]) -> str:
-    """`3.06x` over the fastest of the other libraries, `unfair` where none was timed as the winner was, or `-`."""
+    """`3.06x` over the fastest other library, `unfair` if none was timed under the winner's conditions, or `-`."""
     fastest = fastest_library(verdicts)
     if fastest is not None:
         return f"{fastest.speed_up:.2f}x"
@@ -44,7 +46,7 @@ def short(verdicts: Sequence[BaselineVerdict]) -> str:
 
 
 def peer_cell(verdicts: Sequence[BaselineVerdict]) -> str:
-    """The fastest of the other libraries in the cell of a table: `3.06x faster than NPP`, its time, or `-`."""
+    """Table cell for the fastest other library: `3.06x faster than NPP`, its time without a verdict, or `-`."""
     fastest = fastest_library(verdicts)
     if fastest is not None:
         return words_of(fastest)
@@ -56,13 +58,15 @@ def peer_cell(verdicts: Sequence[BaselineVerdict]) -> str:
 
 
 def copy_share(verdicts: Sequence[BaselineVerdict]) -> str | None:
-    """How near a winner comes to the device's own copy, as `91.2%`; None where no copy was timed as it was."""
+    """Fraction of the speed of the device's own copy, as `91.2%`; None if no copy was timed under the same
+    conditions.
+    """
     share = next((each.speed_up for each in verdicts if each.baseline.name == COPY), None)
     return None if share is None else f"{share:.1%}"
 
 
 def beside_facts(record: Record) -> list[tuple[str, str]]:
-    """What was measured beside a winner, and what was left out and why."""
+    """Lines for the baselines measured beside a winner, and for those left out, with the reason."""
     facts = []
     for verdict in record.verdicts:
         name = verdict.baseline.name
@@ -76,17 +80,19 @@ def beside_facts(record: Record) -> list[tuple[str, str]]:
 
 
 def left_out_facts(left_out: Iterable[LeftOut]) -> list[tuple[str, str]]:
-    """The libraries that were not measured, and why not."""
+    """Lines for the libraries that were not measured, with the reason."""
     return [("left out", f"{each.name}: {each.reason}") for each in left_out]
 
 
 def conditions_words(record: Record) -> str:
-    """The conditions of a winner's time."""
+    """Conditions of a winner's time, as text."""
     return f"{record.conditions}{', throttled' if is_throttled(record.timing.policy) else ''}"
 
 
 def _is_told(record: Record, verdict: BaselineVerdict) -> bool:
-    """Earlier versions kept the family that came last as a baseline; it says something where it is the simplest."""
+    """True if a baseline is worth printing. Earlier versions stored the last family as a baseline; only the simplest
+    one is.
+    """
     simplest = simplest_family(record.problem.operation)
     if verdict.is_library or verdict.baseline.name == COPY:
         return True
@@ -98,6 +104,6 @@ def _time(verdict: BaselineVerdict) -> float:
 
 
 def format_timing(timing: Timing) -> str:
-    """`12.3 us (12.1 to 12.6 us, n=30)`: the median, the 20th and 80th percentile, the number of samples."""
+    """Text such as `12.3 us (12.1 to 12.6 us, n=30)`: median, 20th and 80th percentile, number of samples."""
     spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
     return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"

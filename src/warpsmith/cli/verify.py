@@ -1,4 +1,4 @@
-"""`warpsmith verify`: the stored answer once more against float64, on fresh data."""
+"""`warpsmith verify`: checks the stored answer once more against float64, on fresh data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Callers' arrays as addresses: NumPy, PyTorch, CuPy, PyCUDA, and whatever else speaks their protocols.
+"""Converts callers' arrays to addresses: NumPy, PyTorch, CuPy, PyCUDA, and any library with the same protocols.
 
-No array library but NumPy is imported here: an array of PyTorch's exists only where PyTorch is loaded already.
+This module imports NumPy only. A PyTorch array can exist only if PyTorch is loaded already.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import DType, Operand
 
 ALIGNMENT = 16
-"""Bytes. Kernels load up to a float4 at once, at addresses counted from the first element."""
+"""Bytes. Kernels load up to a float4 at once, at offsets from the first element."""
 LEGACY_DEFAULT_STREAM = 1
-"""CUDA's handle of the default stream, which is 0 here: CuPy's, and in `__cuda_array_interface__` and `__dlpack__`."""
+"""Handle of the default stream in CuPy, `__cuda_array_interface__` and `__dlpack__`. It is 0 in this package."""
 
 _DLPACK_CPU = 1
 _DLPACK_GPU = (2, 13)  # kDLCUDA, kDLCUDAManaged
@@ -37,30 +37,30 @@ _DLPACK_GPU = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArrayView:
-    """An array checked against its operand: where it lies, and what keeps it alive."""
+    """An array that matches its operand: its address, and the object that keeps it alive."""
 
     address: int
     keepalive: object = dataclasses.field(repr=False)  # printing an array would fetch it
     stream: int | None = None
-    """Handle of the stream on which the array's owner orders its work; None where it does not say."""
+    """Handle of the stream on which the array's owner orders its work; None if the owner does not say."""
     is_copy: bool = False
-    """Whether it is a copy, made on `stream`, that nobody but the view holds."""
+    """True for a copy that was made on `stream` and that only this view keeps alive."""
 
     def used_on(self, stream: int | None) -> None:
-        """To be called when the work on `stream` that uses the array is queued, before the view is let go of."""
+        """Tells PyTorch that `stream` uses the copy. Call it when that work is queued, before dropping the view."""
         if self.is_copy and self.stream is not None and self.stream != (stream or 0):
             record_use(torch_of(self.keepalive), self.keepalive, stream or 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Array:
-    """What every protocol tells of an array."""
+    """Facts that every array protocol tells."""
 
     address: int
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int, ...] | None
-    """In bytes; None where elements lie in row order without gaps."""
+    """Bytes; None if elements lie in row order without gaps."""
     readonly: bool
     keepalive: object
     stream: int | None = None
@@ -69,18 +69,18 @@ class _Array:
 def device_view(
     x: Any, operand: Operand, writable: bool = False, stream: int | None = None, ordinal: int | None = None
 ) -> ArrayView:
-    """A GPU array's address, without waiting, and without a copy but of a conjugated or negated view of PyTorch's.
+    """Address of a GPU array. It does not wait, and copies only PyTorch's conjugated and negated views.
 
     Args:
         x: anything with `__cuda_array_interface__` or `__dlpack__` on a GPU.
-        operand: what it must be: shape, dtype and strides; its start aligned to 16 bytes.
+        operand: required shape, dtype and strides. The array must start at a multiple of 16 bytes.
         writable: whether the array is written to.
-        stream: handle of the stream that will use it; None for the default stream. `__dlpack__` asks for it, to order
-            its owner's work before; for the other protocols the view names the owner's stream.
-        ordinal: the GPU that will use it; None where that is not to be checked.
+        stream: handle of the stream that will use it; None for the default stream. `__dlpack__` receives it, so that
+            the owner orders its work before. For the other protocols the view names the owner's stream.
+        ordinal: the GPU that will use it; None to skip this check.
 
     Raises:
-        BadArgument: the array is not that, or is on another GPU; the message names the operand.
+        BadArgument: the array does not match, or is on another GPU; the message names the operand.
     """
     if torch := torch_of(x):
         if not x.is_cuda:
@@ -101,15 +101,15 @@ def device_view(
 
 
 def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
-    """A host array's address, without a copy but of a conjugated or negated view of PyTorch's.
+    """Address of a host array. It copies only PyTorch's conjugated and negated views.
 
     Args:
         x: a NumPy array, a CPU tensor of PyTorch, or anything with `__array_interface__` or `__dlpack__` on the CPU.
-        operand: what it must be: shape, dtype and strides; its start aligned to 16 bytes.
+        operand: required shape, dtype and strides. The array must start at a multiple of 16 bytes.
         writable: whether the array is written to.
 
     Raises:
-        BadArgument: the array is not that; the message names the operand.
+        BadArgument: the array does not match; the message names the operand.
     """
     if torch := torch_of(x):
         if x.device.type != "cpu":
@@ -129,7 +129,7 @@ def host_view(x: Any, operand: Operand, writable: bool = False) -> ArrayView:
 def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
     """An uninitialised array of the operand's shape, dtype and strides, of `x`'s library and on its device.
 
-    Where the library is not known that is a NumPy array on the host and a `DeviceArray` on a GPU.
+    If the library is not known, it is a NumPy array on the host and a `DeviceArray` on a GPU.
     """
     if torch := torch_of(x):
         return empty_tensor(torch, operand, x.device)
@@ -147,13 +147,13 @@ def empty_like_caller(x: Any, operand: Operand, runtime: Runtime) -> Any:
 
 
 def stream_handle(stream: object) -> int | None:
-    """The driver's handle of a stream of any library; None where none is given.
+    """Driver handle of a stream of any library; None for None.
 
     Args:
         stream: None, a handle, or a stream of PyTorch, CuPy, PyCUDA or anything with `__cuda_stream__`.
 
     Raises:
-        BadArgument: it is none of them.
+        BadArgument: any other type.
     """
     if stream is None or isinstance(stream, int):
         return stream
@@ -178,7 +178,9 @@ def _no_array(x: object, operand: Operand, expected: str) -> BadArgument:
 
 
 def _ordinal_of(x: Any) -> int | None:
-    """Which GPU an array of a library other than PyTorch is on; None where it does not say, or is on none or on all."""
+    """Ordinal of the GPU of an array that is not PyTorch's; None if it does not say, or is on no GPU or in managed
+    memory.
+    """
     if hasattr(x, "__dlpack_device__"):
         kind, ordinal = x.__dlpack_device__()
         return int(ordinal) if kind == _DLPACK_GPU[0] else None
@@ -209,7 +211,7 @@ def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
 
 
 def _check_strides(array: _Array, operand: Operand) -> None:
-    """Raises BadArgument unless the array lies in memory as the operand does, whose shape it has."""
+    """Raises BadArgument unless the array's strides match the operand's. Their shapes are equal."""
     if array.strides == operand.strides:
         return
     expected, dense = operand.strides, dataclasses.replace(operand, strides=()).strides
@@ -257,7 +259,9 @@ def _of_cuda_interface(x: object, interface: dict[str, Any]) -> _Array:
 
 
 def _dtype_name(x: object, typestr: str) -> str:
-    """By NumPy's name. A bfloat16 has no type string of its own: it is one of two bytes, and its array says which."""
+    """NumPy's name of the dtype. A bfloat16 has no type string of its own: it has that of two raw bytes, so its array's
+    `dtype` decides.
+    """
     name = str(getattr(x, "dtype", "")) if typestr.lstrip("<|=") == "V2" else ""
     return name if name == DType.BFLOAT16.value else str(np.dtype(typestr))
 
@@ -271,7 +275,7 @@ def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
         address=view.ptr,
         shape=tuple(view.shape),
         dtype=str(view.dtype),
-        strides=strides,  # those of DLPack count elements
+        strides=strides,  # DLPack's strides count elements
         readonly=view.readonly,
         keepalive=view,
     )
@@ -280,7 +284,7 @@ def _of_dlpack_on_gpu(x: object, stream: int | None) -> _Array:
 def _numpy_over_dlpack(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = np.from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # such as a bfloat16, which NumPy does not know
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # such as bfloat16, unknown to NumPy
         told = f"cannot be read by NumPy over DLPack ({str(error).splitlines()[0]})"
         raise BadArgument(f"{operand.name}: {told}; give an array of NumPy or PyTorch") from None
     return array

@@ -1,4 +1,4 @@
-"""What every device offers: a compiler, memory, launches, a clock."""
+"""Abstract classes that every device implements: compiler, memory, launches, clock."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ Given = TypeVar("Given")
 
 
 class Compiler(abc.ABC):
-    """Turns units into binaries. Subclasses are frozen dataclasses, cheap to pickle: they cross process borders."""
+    """Compiles units to binaries. Subclasses are frozen dataclasses, cheap to pickle, because they are sent to other
+    processes.
+    """
 
     @property
     @abc.abstractmethod
     def identity(self) -> str:
-        """Everything beside the unit that decides the binary: name, version, architecture, options.
+        """Everything beside the unit that determines the binary: name, version, architecture, options.
 
-        Raises CompileError where the compiler is missing, naming what to install.
+        Raises CompileError if the compiler is missing, naming what to install.
         """
 
     @abc.abstractmethod
@@ -56,11 +58,11 @@ class Compiler(abc.ABC):
         """Compiles one unit. Raises CompileError with the compiler's first error line."""
 
     def text_of(self, unit: Compilation) -> str:
-        """What of a unit decides its binary, beside `identity`: equal texts have equal binaries."""
+        """The part of a unit that determines its binary, beside `identity`: equal texts give equal binaries."""
         return unit.source
 
-    def cached(self, unit: Compilation) -> Binary | None:  # noqa: ARG002 - for those that remember
-        """What `compile` would give, where it is known without compiling."""
+    def cached(self, unit: Compilation) -> Binary | None:  # noqa: ARG002 - for compilers with a cache
+        """The result of `compile` if it is known without compiling, else None."""
         return None
 
     def compile_program(self, program: Program) -> dict[str, Binary]:
@@ -68,7 +70,7 @@ class Compiler(abc.ABC):
         return {name: self.compile(unit) for name, unit in program.compilations().items()}
 
     def cached_program(self, program: Program) -> dict[str, Binary] | None:
-        """What `compile_program` would give, where all of it is known without compiling."""
+        """The result of `compile_program` if all of it is known without compiling, else None."""
         found = {name: self.cached(unit) for name, unit in program.compilations().items()}
         known = {name: binary for name, binary in found.items() if binary is not None}
         return known if len(known) == len(found) else None
@@ -83,8 +85,9 @@ class Allocation:
 
 
 BoundLaunch = Callable[[int | None], None]
-"""Launches and calls of libraries with their arguments fixed. Takes a stream handle (None: the default stream) and does
-not wait."""
+"""Launches and library calls with their arguments fixed. It takes a stream handle (None: the default stream) and does
+not wait.
+"""
 
 
 class Module(abc.ABC):
@@ -92,16 +95,16 @@ class Module(abc.ABC):
 
     @abc.abstractmethod
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
-        """Fixes a launch's arguments. The memory that they point to is not kept alive by it.
+        """Fixes a launch's arguments. It does not keep the memory alive that they point to.
 
         Args:
-            launch: which kernel, and its geometry.
+            launch: kernel and launch geometry.
             addresses: device address of every operand and workspace that the launch points to or reads through a
                 texture.
             values: bytes of every operand that the launch takes by value or in a `__constant__` variable.
 
         Raises:
-            LaunchError: no such kernel or variable, or a geometry or a texture that the device refuses.
+            LaunchError: there is no such kernel or variable, or the device refuses the geometry or a texture.
         """
 
     @abc.abstractmethod
@@ -110,19 +113,19 @@ class Module(abc.ABC):
 
 
 class Graph(abc.ABC):
-    """Launches captured once, to be launched again as a whole."""
+    """Launches that were captured once and can be launched again as a whole."""
 
     @abc.abstractmethod
     def launch(self) -> None:
-        """Launches it on the default stream and does not wait."""
+        """Launches the graph on the default stream and does not wait."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Gives it back."""
+        """Destroys the graph."""
 
 
 def given(launch: Launch, name: str, among: Mapping[str, Given]) -> Given:
-    """What a launch is bound to under `name`. Raises LaunchError where it is bound to nothing of that name."""
+    """The address or bytes under `name`. Raises LaunchError if there are none."""
     try:
         return among[name]
     except KeyError:
@@ -137,8 +140,15 @@ def argument_bytes(
     textures: Mapping[Texture, int],
     map_bytes: Callable[[TensorMap, int], bytes],
 ) -> bytes:
-    """What a kernel takes for `argument`; `textures` has the handle of each, and `map_bytes` makes what the device
-    takes for a map of the images at an address. Raises LaunchError as `given` does.
+    """Bytes of one kernel argument. Raises LaunchError as `given` does.
+
+    Args:
+        launch: kernel, for messages.
+        argument: the argument.
+        addresses: device addresses by name of operand or workspace.
+        values: bytes by name of operand.
+        textures: handle of each texture.
+        map_bytes: makes the tensor map of the images at an address.
     """
     match argument:
         case ByValue(operand):
@@ -154,7 +164,7 @@ def argument_bytes(
 
 
 def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
-    import numpy as np  # half of what a compiler's process, which needs none of it, would import
+    import numpy as np  # else half of the imports of a compiler's process, which needs none of it
 
     factors = np.array(matrix)
     rows = np.frombuffer(values, np.float32).reshape(-1, factors.shape[1])
@@ -162,104 +172,115 @@ def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
 
 
 def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:
-    """Raises LaunchError unless a `__constant__` variable takes just as many bytes as it is given."""
+    """Raises LaunchError unless the size of a `__constant__` variable equals that of its content."""
     if offered != declared:
         told = f"__constant__ {constant.symbol} takes {declared} bytes; {constant.operand} has {offered}"
         raise LaunchError(f"kernel {launch.entry}: {told}")
 
 
 class StreamIdentity(NamedTuple):
-    """What tells the order of work: work of one identity is done in the order in which it was queued."""
+    """Identifies an ordered queue of work: work with equal identities runs in the order in which it was queued."""
 
     stream: int = -1
-    """Of no other stream of the process, gone ones included: their handles are given away again. -1: the default."""
+    """Unique number of a stream in this process; 0 for captured work. -1: the default stream.
+
+    The driver reuses handles of destroyed streams, but not this number.
+    """
     capture: int | None = None
-    """Of the capture whose graph takes the work; None where it runs now."""
+    """Unique number of the capture whose graph takes the work; None if the work runs now."""
 
 
 class Runtime(abc.ABC):
-    """One open device; one a process is the rule.
+    """One open device. A process normally has one.
 
-    What was loaded on it may be bound and launched by several threads at a time. All else is for one thread.
+    Several threads may bind and launch loaded binaries at the same time. Everything else is for one thread.
     """
 
     device: Device
     ordinal: int = 0
-    """Which GPU, as `DeviceRef` has it; 0 for the host."""
+    """GPU number, as in `DeviceRef`; 0 for the host."""
 
     def check_process(self) -> None:
-        """Raises DeviceError in a forked child of the process that opened the device, where it does not work there."""
+        """Raises DeviceError in a forked child of the process that opened the device, if the device does not work
+        there.
+        """
         return
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device this thread's current one meanwhile, where there is such a thing."""
+        """Makes the device this thread's current one inside the context. It does nothing if the device has no such
+        notion.
+        """
         return contextlib.nullcontext()
 
     @abc.abstractmethod
     def environment(self) -> dict[str, str]:
-        """Soft facts about this machine that a record keeps: driver, toolkit, operating system."""
+        """Facts about this machine that a record stores and that may differ: driver, toolkit, operating system."""
 
-    def soft_facts(self, binaries: Binaries) -> dict[str, str]:  # noqa: ARG002 - whose compiler may tell one
-        """Those of `environment` whose change may move times, for a program that was compiled here; quickly."""
+    def soft_facts(self, binaries: Binaries) -> dict[str, str]:  # noqa: ARG002 - some read the compiler
+        """The facts of `environment` that may change times, for a program compiled here. It is fast."""
         return self.environment()
 
     @abc.abstractmethod
     def load(self, binary: Binary) -> Module:
-        """Loads a binary. Raises LaunchError where it does not fit this device."""
+        """Loads a binary. Raises LaunchError if it does not fit this device."""
 
     def prepared(
         self,
-        program: Program,  # noqa: ARG002 - for those that have such launches
+        program: Program,  # noqa: ARG002 - for devices with such launches
         modules: Mapping[str, Module],  # noqa: ARG002
         brought: Brought,  # noqa: ARG002
         memory: Workspaces,  # noqa: ARG002
     ) -> Launches | None:
-        """A program's launches with everything laid out but what a call brings, which is then written in place.
+        """Prepares a program's launches so that a call only writes its own addresses and values into them.
 
         Args:
-            program: one without calls of libraries.
-            modules: its units, loaded here, by name.
-            brought: what a call brings, and what is there already.
+            program: a program without library calls.
+            modules: its units by name, loaded on this device.
+            brought: operands that a call brings, and buffers with fixed addresses.
             memory: the program's workspaces.
 
-        Returns: None where the device or the program allows no such thing; `Module.bind` then fixes each call's
-            arguments.
+        Returns: None if the device or the program does not allow it; each call then fixes its arguments with
+        `Module.bind`.
         """
         return None
 
     def library(self, library: Library) -> DeviceLibrary:
-        """What carries out calls of a library here.
+        """The implementation of a library on this device.
 
-        Raises LaunchError where it is missing, naming what to install; it is for devices that have any.
+        Raises LaunchError if it is missing, naming what to install. Devices with libraries override this.
         """
         raise LaunchError(f"{self.device.name} has no {library}")
 
-    def identify(self, stream: int | None) -> StreamIdentity:  # noqa: ARG002 - for those that have streams
-        """Which stream a handle is of, None being the default one, and whether it is being captured.
+    def identify(self, stream: int | None) -> StreamIdentity:  # noqa: ARG002 - for devices with streams
+        """Identity of the stream of a handle, and whether it is being captured. None is the default stream.
 
-        Raises DeviceError where it is no stream of this device.
+        Raises DeviceError if the handle is no stream of this device.
         """
         return StreamIdentity()
 
     def is_being_captured(self) -> bool:
-        """Whether the caller's current stream is captured in a graph now; only for devices that have graphs."""
+        """True if the caller's current stream is being captured into a graph. Only devices with graphs override
+        this.
+        """
         return False
 
     @abc.abstractmethod
     def free_bytes(self) -> int | None:
-        """Bytes of memory that can be allocated now; None where the device does not tell."""
+        """Bytes of memory that can be allocated now; None if the device does not tell."""
 
     @abc.abstractmethod
     def work_beside(self) -> AbstractContextManager[Work]:
-        """Work of our own, beside all streams of the caller; its memory is given back at the end of the context."""
+        """Work on a stream of its own, independent of all the caller's streams. Its memory is freed at the end of the
+        context.
+        """
 
     @abc.abstractmethod
     def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:
-        """Work of our own behind what is queued on a stream, which must not be captured."""
+        """Work that runs after everything queued on a stream. The stream must not be captured."""
 
     @abc.abstractmethod
     def allocate(self, nbytes: int) -> Allocation:
-        """Takes memory, aligned to 256 bytes. Raises OutOfMemory."""
+        """Allocates memory, aligned to 256 bytes. Raises OutOfMemory."""
 
     @abc.abstractmethod
     def free(self, allocation: Allocation) -> None:
@@ -283,35 +304,37 @@ class Runtime(abc.ABC):
 
     @abc.abstractmethod
     def synchronize(self) -> None:
-        """Waits for all work. Raises DeviceError where some of it failed."""
+        """Waits for all work. Raises DeviceError if some of it failed."""
 
     @abc.abstractmethod
     def elapsed_ns(self, work: Callable[[], None]) -> float:
-        """Runs `work`, which launches on the default stream, and returns the device's time for it in ns."""
+        """Nanoseconds that the device takes for `work`, which launches on the default stream."""
 
     @property
     def queues_work(self) -> bool:
-        """Whether `elapsed_ns` starts only when all the work is queued, so that launching it costs no time."""
+        """True if `elapsed_ns` starts the work only when all of it is queued, so that launch overhead is not
+        measured.
+        """
         return False
 
     def captured(self, work: Callable[[int], None], *, rehearse: bool = False) -> Graph:  # noqa: ARG002 - see below
-        """What `work` launches on the stream that it is given, as a graph.
+        """Captures the launches of `work` on the stream that it receives into a graph.
 
-        With `rehearse` the work is done once on that stream first: libraries make handles and take memory by the
-        stream that asks, which they may not while it is captured. It is for those that have graphs.
+        If `rehearse` is set, the work first runs once on that stream: libraries create handles and allocate memory at
+        the first use of a stream, which is not allowed during a capture. Devices with graphs override this.
 
-        Raises DeviceError where the device has no graphs, or cannot capture what `work` does.
+        Raises DeviceError if the device has no graphs, or cannot capture this work.
         """
         raise DeviceError(f"{self.device.name} has no graphs")
 
     def throttled(self) -> bool:
-        """Whether power or temperature holds the clocks down right now; False where that cannot be read."""
+        """True if a power or temperature limit is reducing the clocks now; False if that cannot be read."""
         return False
 
     @abc.abstractmethod
     def clock_mhz(self) -> int | None:
-        """The multiprocessor clock right now; None where it cannot be read."""
+        """MHz of the SM clock now; None if it cannot be read."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Gives the device back."""
+        """Closes the device."""

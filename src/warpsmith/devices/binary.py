@@ -1,4 +1,4 @@
-"""Compiled units, and what their kernels take of a device."""
+"""Compiled units, and the registers and memory that their kernels use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 
 class BinaryKind(enum.StrEnum):
-    """What a compiled unit is."""
+    """Format of a compiled unit."""
 
     CUBIN = "cubin"
     """Machine code of one GPU architecture."""
@@ -18,18 +18,18 @@ class BinaryKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """What a kernel takes, in registers and bytes; None where the compiler does not tell."""
+    """Resources of a kernel; None for values that the compiler does not report."""
 
     registers: int | None = None
-    """A thread."""
+    """Registers per thread."""
     spill_bytes: int | None = None
-    """Stack frame a thread: spilled registers and local arrays, both of which live in local memory."""
+    """Bytes of stack frame per thread: spilled registers and local arrays, both of which live in local memory."""
     shared_bytes: int | None = None
-    """Static shared memory a block."""
+    """Bytes of static shared memory per block."""
 
 
 NOT_TOLD = Usage()
-"""Of a kernel that the compiler says nothing of."""
+"""Usage of a kernel for which the compiler reports nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,24 +42,23 @@ class Binary:
     compiler: str
     """The compiler's name and version, such as `nvrtc 13.0` or `g++ 12.2.0`."""
     kernels: Mapping[str, Usage] = dataclasses.field(default_factory=dict, hash=False)
-    """What each kernel takes, by its entry; those of which the compiler tells."""
+    """Usage of each kernel for which the compiler reports one, by entry name."""
 
     def usage(self, entry: str) -> Usage:
-        """What a kernel takes."""
         return self.kernels.get(entry, NOT_TOLD)
 
     @property
     def most(self) -> Usage:
-        """The most that any of its kernels takes of each."""
+        """Maximum of each resource over this unit's kernels."""
         return most_of(self.kernels.values())
 
 
 Binaries = Mapping[str, Binary]
-"""A compiled program: the binary of each of its units, by the unit's name."""
+"""A compiled program: the binary of each unit, by the unit's name."""
 
 
 def most_of(usages: Iterable[Usage]) -> Usage:
-    """The most of each of several usages; None where none of them tells."""
+    """Maximum of each resource over several usages; None if no usage reports it."""
     listed = list(usages)
     return Usage(
         _most(each.registers for each in listed),
@@ -69,7 +68,7 @@ def most_of(usages: Iterable[Usage]) -> Usage:
 
 
 def most_used(binaries: Binaries) -> Usage:
-    """The most that any kernel of a program takes of each: what a record keeps."""
+    """Maximum of each resource over a program's kernels. A record stores it."""
     return most_of(binary.most for binary in binaries.values())
 
 

@@ -1,4 +1,4 @@
-"""Compiled units, kept on disk by what they were compiled from."""
+"""Disk cache of compiled units, keyed by everything that determines a binary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.generator.steps import Compilation
 
 _FORMAT = 3
-"""Raised whenever the files change their meaning: older ones are then never found."""
+"""Version of the file format. Increment it when files change their meaning; older files are then never found."""
 
 
 def cache_folder() -> Path:
@@ -25,12 +25,12 @@ def cache_folder() -> Path:
 
 
 def locks_folder() -> Path:
-    """Beside it, the files by which processes take turns on a device."""
+    """Folder of lock files, beside the binaries. Processes use them to take turns on a device."""
     return _user_folder() / "turns"
 
 
 def _user_folder() -> Path:
-    """The user's cache folder; for a user without a home folder one of the user's number beside temporary files."""
+    """The user's cache folder. A user without a home folder gets one in the temporary folder, named by user number."""
     import platformdirs
 
     if named := os.environ.get("WARPSMITH_CACHE_DIR"):
@@ -39,22 +39,23 @@ def _user_folder() -> Path:
         folder = Path(platformdirs.user_cache_dir("warpsmith"))
     except RuntimeError:
         folder = Path()
-    # Older platformdirs return `~` as it is. Whoever makes the folder first owns it: `PrivateFolder` looks.
+    # Older platformdirs return `~` unexpanded. Another user may have made the folder first; `PrivateFolder` checks its
+    # owner.
     return folder if folder.is_absolute() else Path(tempfile.gettempdir()) / f"warpsmith-{os.geteuid()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CachedCompiler(Compiler):
-    """A compiler that remembers, across processes and runs.
+    """A compiler with a disk cache that is shared by processes and runs.
 
-    A file is named after what of the unit decides its binary and the compiler's identity, so it never goes stale; it
-    carries a checksum, so a damaged one is compiled anew. A folder that cannot be written to costs only the memory, and
-    so does one that another user owns or may write (`PrivateFolder`), with a warning: its programs would run with this
-    user's rights.
+    The file name is a hash of the unit's text and the compiler's identity, so a file never goes stale. Each file
+    carries a checksum, and a damaged one is compiled again. If the folder cannot be written to, nothing is cached. The
+    same holds, with a warning, for a folder that another user owns or may write (`PrivateFolder`), because its programs
+    would run with this user's rights.
 
     Args:
-        compiler: the one that does the work.
-        folder: where binaries are kept; it is made when first needed.
+        compiler: compiles units that are not in the cache.
+        folder: folder of the binaries, created when first needed.
     """
 
     compiler: Compiler
@@ -80,13 +81,13 @@ class CachedCompiler(Compiler):
         return binary
 
     def file_name(self, unit: Compilation) -> str:
-        """The file of a unit's binary in the folder. Raises CompileError as `identity` does."""
+        """File name of a unit's binary. Raises CompileError as `identity` does."""
         text = json.dumps([_FORMAT, self.identity, self.compiler.text_of(unit)])
         return f"{hashlib.sha256(text.encode()).hexdigest()}.bin"
 
 
 def binary_in(folder: Path, name: str) -> Binary | None:
-    """The binary in a file of a cache; None where there is none, or where it is damaged or not to be trusted."""
+    """The binary in a file of a cache; None if the file is missing, damaged or not to be trusted."""
     try:
         content = PrivateFolder(folder).read(name)
         return None if content is None else _binary_of(name, content)
@@ -95,7 +96,7 @@ def binary_in(folder: Path, name: str) -> Binary | None:
 
 
 def _binary_of(name: str, content: bytes) -> Binary | None:
-    """The binary that `_content` wrote; None where its checksum is another. Raises as a damaged header makes it."""
+    """Parses what `_content` wrote; None if the checksum does not match. Raises various errors for a damaged header."""
     header, _, image = content.partition(b"\n")
     fields = json.loads(header)
     if fields.pop("sha256") != _checksum(name, fields, image):
@@ -112,7 +113,9 @@ def _content(name: str, binary: Binary) -> bytes:
 
 
 def _checksum(name: str, fields: dict[str, object], image: bytes) -> str:
-    """Over the header too: a wrong register count would mislead as much as a wrong image. And over the file's name:
-    the binary of one unit is no binary of another's.
+    """Checksum over image, header and file name.
+
+    The header counts because a wrong register count misleads as much as a wrong image. The file name counts because the
+    binary of one unit is wrong for another.
     """
     return hashlib.sha256(json.dumps([name, fields], sort_keys=True).encode() + b"\n" + image).hexdigest()

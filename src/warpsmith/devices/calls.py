@@ -1,4 +1,4 @@
-"""A call's arrays as what a launch takes: of any library, each looked at with care."""
+"""Reads the arrays of a call, of any library, and makes every check."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
 
 QuickCalls = Callable[[tuple[Any, ...], Any, object, Allocation | None], Any | None]
-"""Does a call whose arrays are all as most are, by comparisons alone. Its arguments are the inputs, out and stream of
-`Plan.__call__`, and the call's scratch memory, which is known to be apart from them; None for memory of the plan's own.
+"""Fast path of a call. It accepts a call whose arrays are of the common kind, by comparisons alone.
 
-The result's array; None for anything unusual, which `AnyCalls` then takes or refuses, and nothing was changed. Raises
-BadArgument for weights, and for a stream, that are none; and as `Launches.launch`.
+Its arguments are the inputs, out and stream of `Plan.__call__`, and the call's workspace, which must not overlap them;
+None for the plan's own workspace. It returns the result's array, or None for anything unusual. It has then changed
+nothing, and `AnyCalls` accepts or refuses the call. Raises BadArgument for an argument that is no weights or no stream,
+and the errors of `Launches.launch`.
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadCall:
-    """A call whose arrays have been checked."""
+    """A call whose arrays have passed all checks."""
 
     target: Any
     """The result's array, or a tuple of several."""
@@ -34,10 +35,10 @@ class ReadCall:
     values: tuple[bytes, ...]
     stream: int | None
     views: tuple[ArrayView, ...]
-    """What keeps the arrays alive; to be told when the work is queued."""
+    """Views of the arrays, which keep them alive. They must be notified when the work is queued."""
 
     def queued(self) -> None:
-        """To be called when the work is queued."""
+        """Notifies the views. Call it when the work is queued."""
         for view in self.views:
             view.used_on(self.stream)
 
@@ -51,10 +52,10 @@ class AnyCalls:
         self._on_host = runtime.device.kind is DeviceKind.HOST
         pointed = (each.operand for each in signature.pointed)
         self._copied = {each.name: CopiedWeights(runtime, each) for each in pointed if each.name in signature.copied}
-        """Inputs that may lie in host memory."""
+        """Copies on the device of weights that may lie in host memory, by operand name."""
 
     def read(self, inputs: tuple[Any, ...], out: Any, stream: object) -> ReadCall:
-        """What to launch on. The arguments are those of `Plan.__call__`, and so are the errors."""
+        """Checks a call's arrays. Its arguments and errors are those of `Plan.__call__`."""
         signature = self._signature
         signature.check_count(len(inputs))
         requested = stream_handle(stream)
@@ -79,7 +80,7 @@ class AnyCalls:
         return ReadCall(result, addresses, values, self._stream(requested, views), views)
 
     def _targets(self, inputs: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
-        """The results' arrays: what the caller gives, or new ones of the first input's library."""
+        """Arrays for the results: the caller's, or new ones of the first input's library."""
         outputs = self._signature.outputs
         if out is None:
             return tuple(empty_like_caller(inputs[0], each, self._runtime) for each in outputs)
@@ -91,7 +92,7 @@ class AnyCalls:
         return tuple(out)
 
     def scratch(self, workspace: Any, nbytes: int, call: ReadCall) -> Allocation:
-        """The caller's own scratch memory for a call. Raises BadArgument where it is no such array, or in use."""
+        """The caller's own workspace for a call. Raises BadArgument if it does not fit or overlaps another array."""
         if not nbytes:
             raise BadArgument("workspace: this plan needs none")
         operand = Operand("workspace", Role.OUTPUT, (nbytes,), DType.UINT8)
@@ -121,15 +122,15 @@ class AnyCalls:
 
 
 def copied(array: Any, operand: Operand, runtime: Runtime, stream: object) -> Any:
-    """A copy of an array, of its own library, made in stream order.
+    """Copies an array in stream order, into a new array of the same library.
 
     Args:
-        array: as a call of a plan takes it.
-        operand: what it must be.
+        array: an array as a call of a plan takes it.
+        operand: required shape, dtype and strides.
         runtime: the device.
         stream: as for `Plan.__call__`.
 
-    Raises BadArgument where it is not that.
+    Raises BadArgument if the array does not match.
     """
     target = dataclasses.replace(operand, role=Role.OUTPUT)
     signature = Signature(

@@ -1,4 +1,4 @@
-"""What the compilers of this machine can do: each is found, asked for its version and tried on a kernel."""
+"""Tests the compilers of this machine: finds each one, asks for its version and compiles a kernel."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from warpsmith.errors import CompileError, one_line
 from warpsmith.extras import Extra, missing
 
 TRIAL_S = 60.0
-"""How long one trial may take: nvcc takes 2 s, and ten times that on a busy machine."""
+"""Seconds that one trial may take: nvcc takes 2 s, and ten times that on a busy machine."""
 
 
 class Condition(enum.StrEnum):
-    """What came of trying a compiler."""
+    """Result of testing a compiler."""
 
     OK = "ok"
-    """It made machine code of a kernel."""
+    """It compiled a kernel to machine code."""
     MISSING = "missing"
-    """It is not there; the remedy is told."""
+    """It is not installed; the report names the remedy."""
     BROKEN = "broken"
-    """It is there, and does not do its work; the first line of its error is told."""
+    """It is installed but does not work; the report has the first line of its error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CompilerReport:
-    """One compiler: what came of trying it, in one line."""
+    """Result of testing one compiler, in one line."""
 
     condition: Condition
     told: str
 
 
 def report_on_host_compiler(timeout_s: float = TRIAL_S) -> CompilerReport:
-    """The C++ compiler that the host device would use. `timeout_s` bounds each of its runs, in seconds."""
+    """Tests the C++ compiler that the host device would use. `timeout_s` bounds each of its runs, in seconds."""
     try:
         path = find_compiler()
     except CompileError as error:
@@ -56,7 +56,7 @@ def report_on_host_compiler(timeout_s: float = TRIAL_S) -> CompilerReport:
 
 
 def report_on_nvcc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
-    """The nvcc that would be used, tried for an architecture such as `sm_90`. No GPU is needed."""
+    """Tests the nvcc that would be used, for an architecture such as `sm_90`. No GPU is needed."""
     home, on_path = os.environ.get("CUDA_HOME"), shutil.which("nvcc")
     try:
         path = find_nvcc()
@@ -79,20 +79,20 @@ def report_on_nvcc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
 
 
 def report_on_nvrtc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
-    """NVRTC, tried for an architecture such as `sm_90` in a process of its own. No GPU is needed."""
+    """Tests NVRTC for an architecture such as `sm_90`, in a separate process. No GPU is needed."""
     return _tried_apart("NVRTC", "warpsmith.devices.cuda.nvrtc_trial", arch, timeout_s)
 
 
 def report_on_pycuda(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport | None:
-    """PyCUDA's compiler, tried for an architecture such as `sm_90` in a process of its own; None without PyCUDA."""
+    """Tests PyCUDA's compiler for an architecture such as `sm_90`, in a separate process; None without PyCUDA."""
     if missing(Extra.PYCUDA) is not None:
         return None
     return _tried_apart("PyCUDA", "warpsmith.devices.cuda.pycuda_trial", arch, timeout_s)
 
 
 def _tried_apart(name: str, module: str, arch: str, timeout_s: float) -> CompilerReport:
-    """What a module says that tries the compiler `name` in another process."""
-    # -P: a folder of the user's with a module named like one of ours must not come first.
+    """Runs a module that tests the compiler `name` in another process, and reads its report."""
+    # -P keeps a user's folder with a module of the same name from being imported first.
     command = [sys.executable, "-P", "-m", module, arch]
     try:
         status, output, errors = run_compiler(command, "", timeout_s)

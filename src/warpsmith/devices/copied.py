@@ -1,4 +1,4 @@
-"""Weights that a caller has in host memory and kernels read from the device's: copied once for each contents."""
+"""Copies weights from the caller's host memory to the device, once for each distinct content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpsmith.generator.problem import Operand
 from warpsmith.generator.steps import Lifetime, Workspace
 
 _MOST_CONTENTS = 8
-"""Copies of one operand that are kept, but for those that graphs read."""
+"""Copies of one operand that stay cached, not counting those that graphs read."""
 _DLPACK_CPU = 1
 
 
@@ -34,7 +34,7 @@ def is_in_host_memory(x: Any) -> bool:
 
 
 def converted_view(x: Any, operand: Operand) -> ArrayView:
-    """Weights for the host device: where they lie, or a copy of the operand's type. Raises BadArgument."""
+    """Weights for the host device: a view of them, or a copy converted to the operand's type. Raises BadArgument."""
     try:
         return host_view(x, operand)
     except BadArgument:
@@ -45,7 +45,8 @@ def converted_view(x: Any, operand: Operand) -> ArrayView:
 
 
 class CopiedWeights:
-    """Copies of one operand on a device, by their contents. None is written to again: calls of any stream read them.
+    """Cached device copies of one operand, by content. A copy is never written to again, so calls on any stream may
+    read it.
 
     Args:
         runtime: the device.
@@ -57,15 +58,15 @@ class CopiedWeights:
         self._memory = Workspaces(runtime, (Workspace(operand.name, operand.nbytes, Lifetime.KEPT),))
         self._lock = ForkLock()
         self._copies: dict[bytes, Kept] = {}
-        """The latest used last."""
+        """Copies by content. The most recently used is last."""
         self._captured: set[bytes] = set()
-        """Contents that some graph reads, which may run at any time."""
+        """Contents that a captured graph reads. The graph may run at any time."""
 
     def view(self, x: Any, stream: int | None) -> ArrayView:
-        """A copy of weights for a call on a stream, done when this returns.
+        """A device copy of weights for a call on a stream. The copy is complete when this returns.
 
         Raises:
-            BadArgument: they are none.
+            BadArgument: `x` is no such weights.
             OutOfMemory: the copy does not fit.
         """
         content = weights_bytes(x, self._operand)

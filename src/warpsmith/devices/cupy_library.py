@@ -1,4 +1,5 @@
-"""Calls with CuPy's arrays, read by their attributes: their interface would make a dictionary for each array.
+"""Fast calls with CuPy's arrays, read by their attributes: `__cuda_array_interface__` would make a dictionary per
+array.
 
 CuPy is never imported here.
 """
@@ -17,11 +18,11 @@ from warpsmith.generator.problem import Operand
 
 
 def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
-    """How arrays on one GPU are read and made.
+    """Reads and allocates CuPy's arrays on one GPU.
 
     Args:
         cupy: the module.
-        signature: of the program.
+        signature: signature of the program.
         ordinal: the GPU that the arrays must be on.
     """
     get_current_stream = cupy.cuda.get_current_stream

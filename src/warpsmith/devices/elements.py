@@ -1,4 +1,4 @@
-"""Element types as NumPy's."""
+"""Converts element types to NumPy's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsmith.generator.problem import DType
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """NumPy's dtype. That of bfloat16 is of the package ml_dtypes, which gives NumPy the name when it is loaded."""
+    """NumPy's dtype. The package ml_dtypes registers bfloat16 with NumPy when it is loaded."""
     if dtype is DType.BFLOAT16:
         importlib.import_module("ml_dtypes")
     return np.dtype(dtype.value)

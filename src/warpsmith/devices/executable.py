@@ -1,4 +1,4 @@
-"""Programs loaded on a device: their units, the calls of libraries, and all steps bound to memory as one call."""
+"""Programs loaded on a device: their units and library calls, and all steps bound to memory as one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Launch, LibraryCall, Lifetime, Step, Workspace
 
 _SCRATCH = "library scratch"
-"""The name of what libraries need; no program's own, since those are identifiers."""
+"""Name of the libraries' workspace. No program's own workspace has it, because those names are identifiers."""
 
 
 class Executable:
@@ -32,22 +32,23 @@ class Executable:
         most = max((each.workspace_bytes for each in calls.values()), default=0)
         scratch = (Workspace(_SCRATCH, most),) if most else ()
         self.workspaces: tuple[Workspace, ...] = (*program.workspaces, *scratch)
-        """Those of the program, and what its libraries need beside, which they use one after the other: how much that
-        is only the device's library says."""
+        """The program's workspaces, and one that its libraries use one after the other. Only the device's library knows
+        its size.
+        """
 
     @classmethod
     def load(cls, runtime: Runtime, program: Program, binaries: Binaries) -> Executable:
-        """Loads each unit by itself, and prepares each call of a library.
+        """Loads each unit separately, and prepares each library call.
 
         Args:
             runtime: the device.
-            program: what is to run.
-            binaries: of each of its units, by name.
+            program: the program to load.
+            binaries: binary of each unit, by unit name.
 
         Raises:
             LaunchError: a unit without a binary, one that does not fit the device, or a library that is missing or
                 refuses its call.
-            OutOfMemory: what a library keeps on the device does not fit.
+            OutOfMemory: the device memory of a library does not fit.
         """
         if missing := [unit.name for unit in program.units if unit.name not in binaries]:
             raise LaunchError(f"a program of {program.family} has no binary of its unit {missing[0]!r}")
@@ -63,7 +64,9 @@ class Executable:
             return cls(program, modules, calls, opened.pop_all())
 
     def part(self, program: Program) -> Executable:
-        """A program of some of this one's steps, on what is loaded here, which stays open as long as this one does."""
+        """A program of some of this one's steps, on the modules and library calls loaded here. They stay open as long
+        as this executable does.
+        """
         calls = {
             place: self._calls[self.program.steps.index(step)]
             for place, step in enumerate(program.steps)
@@ -74,35 +77,34 @@ class Executable:
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that one call needs for its CALL workspaces, in one block (`workspaces.Block`)."""
+        """Bytes that one call needs for its CALL workspaces, in one block (`workspaces.Block`)."""
         return Block.of(self.workspaces, Lifetime.CALL).nbytes
 
     def bind(
         self, addresses: Mapping[str, int], values: Mapping[str, bytes], workspaces: Mapping[str, int]
     ) -> BoundLaunch:
-        """All steps with their arguments fixed, to be called on a stream. The memory is not kept alive by it.
+        """Fixes the arguments of all steps, to be called on a stream. It does not keep the memory alive.
 
         Args:
             addresses: device address of every operand that some step points to.
             values: bytes of every operand that some launch takes by value or in a `__constant__` variable.
-            workspaces: device address of each of `workspaces`. Those that are KEPT belong to this call alone.
+            workspaces: device address of each of `workspaces`. KEPT ones must not be shared with other calls.
 
         Returns:
-            What queues the steps, in order, on the stream that it is given (None: the default one), and does not wait.
+            A function that queues the steps, in order, on the stream that it receives (None: the default one), and does
+            not wait.
 
         Raises:
-            LaunchError: something that was not given, no such kernel or variable, or a geometry that the device
-                refuses.
+            LaunchError: a missing buffer, kernel or variable, or a geometry that the device refuses.
         """
         memory = {**addresses, **workspaces}
         bound = [self._bound(place, step, memory, values) for place, step in enumerate(self.program.steps)]
         return bound[0] if len(bound) == 1 else _InOrder(tuple(bound))
 
     def prepared(self, runtime: Runtime, brought: Brought) -> Launches | None:
-        """All launches with everything laid out but what a call brings; see `Runtime.prepared`.
+        """Prepares all launches so that a call only writes its own arguments; see `Runtime.prepared`.
 
-        None for programs with calls of libraries, or with KEPT workspaces of their own, which `bind` fixes for each
-        call.
+        None for programs with library calls, or with KEPT workspaces of their own, which `bind` fixes for each call.
         """
         own = [each for each in self.workspaces if each.lifetime is Lifetime.KEPT and each.name not in brought.kept]
         if own or self._calls:
@@ -115,12 +117,12 @@ class Executable:
         return self._calls[place].bind(addresses, addresses.get(_SCRATCH, 0))
 
     def close(self) -> None:
-        """Unloads it. What was bound may no longer be called."""
+        """Unloads it. Bound launches must no longer be called."""
         self._opened.close()
 
 
 class _InOrder:
-    """Several steps as one."""
+    """Several steps as one call."""
 
     __slots__ = ("_steps",)
 

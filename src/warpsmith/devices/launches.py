@@ -1,4 +1,4 @@
-"""What a plan calls: a program's steps on the arguments that each call brings."""
+"""Interface of a program's launches, and the description of the arguments that each call brings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Brought:
-    """What a call of a program brings, and what lies ready for all of its calls."""
+    """Arguments of a program's call, and buffers whose addresses are the same for all calls."""
 
     buffers: tuple[str, ...]
     """Names of the operands whose addresses a call brings, in order."""
     operands: tuple[str, ...]
     """Names of the operands whose bytes a call brings, in order."""
     kept: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Addresses of the KEPT workspaces that all calls share, since none writes to them."""
+    """Addresses of the KEPT workspaces that all calls share, because none writes to them."""
 
 
 class Launches(Protocol):
-    """All launches of one program, in order, on what each call brings."""
+    """All launches of one program, in order, with the arguments of each call."""
 
     def launch(
         self,
@@ -35,26 +35,26 @@ class Launches(Protocol):
         stream: int | None,
         workspace: Allocation | None = None,
     ) -> None:
-        """Queues them and does not wait. Threads may call it at the same time.
+        """Queues the launches and does not wait. Threads may call it at the same time.
 
         Args:
-            addresses: of the operands, in the order that was agreed on when this was made.
-            values: bytes of the operands that are taken by value, likewise.
+            addresses: addresses of the operands, in the order of `Brought.buffers`.
+            values: bytes of the operands that are taken by value, in the order of `Brought.operands`.
             stream: handle; None for the default stream.
-            workspace: the caller's own scratch memory for this call; None for what was made for its stream.
+            workspace: the caller's own workspace for this call; None for the one that is cached for its stream.
 
         Raises:
             BadArgument: the workspace is too small, or not aligned.
-            LaunchError: as `Module.bind`, where these arguments or this geometry do not fit.
+            LaunchError: as `Module.bind`, if the arguments or the geometry do not fit.
             DeviceError: the device failed.
         """
 
     def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
-        """The same as `launch`, for compiled calls. To be asked for after a launch.
+        """A compiled version of `launch`. Request it only after a launch has succeeded.
 
         Args:
-            values: what was launched on.
+            values: the values of that launch.
             compiled: the module `native_calls`.
 
-        Returns: None where there is no such thing.
+        Returns: None if these launches have no compiled version.
         """

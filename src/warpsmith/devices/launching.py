@@ -1,4 +1,4 @@
-"""From a loaded program to its steps on the arguments of one call after another."""
+"""Runs a loaded program's steps with the arguments of one call after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpsmith.devices.native_calls import KernelLauncher
 
 MOST_BOUND = 16
-"""Calls whose bound steps are remembered."""
+"""Calls whose bound steps are cached."""
 
 
 def launches_of(
@@ -27,14 +27,14 @@ def launches_of(
     operands: tuple[str, ...],
     kept: Kept | None = None,
 ) -> Launches:
-    """The program's steps by the quickest way that the device has.
+    """The program's steps in the fastest way that the device offers.
 
     Args:
         executable: the loaded program.
         runtime: the device.
         buffers: names of the operands whose addresses a call brings, in order.
         operands: names of the operands whose bytes it brings, in order.
-        kept: KEPT workspaces that all calls share, since none writes to them.
+        kept: KEPT workspaces that all calls share, because none writes to them.
     """
     brought = Brought(buffers, operands, {} if kept is None else kept.addresses)
     prepared = executable.prepared(runtime, brought)
@@ -48,9 +48,10 @@ class _Bound:
 
 
 class BoundLaunches:
-    """Steps that are bound for each call, and remembered for the latest ones. It keeps no array alive.
+    """Steps that are bound for each call, and cached for the latest ones. It keeps no array alive.
 
-    Their workspaces are one for each stream, unless a call brings its own. The arguments are those of `launches_of`.
+    There is one set of workspaces for each stream, unless a call brings its own. The arguments are those of
+    `launches_of`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class BoundLaunches:
         self._workspaces = Workspaces(runtime, executable.workspaces)
         self._buffers = buffers
         self._operands = operands
-        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _Bound] = {}  # the latest used last
+        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _Bound] = {}  # the most recently used is last
         self._binding = ForkLock()
 
     def launch(
@@ -76,16 +77,16 @@ class BoundLaunches:
         stream: int | None,
         workspace: Allocation | None = None,
     ) -> None:
-        """As `Launches.launch`."""
+        """See `Launches.launch`."""
         with self._workspaces.lent(stream, workspace) as scratch:
             self._on(addresses, values, scratch)(stream)
 
     def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:  # noqa: ARG002
-        """There is none: what is bound needs more than kernels."""
+        """None, because bound steps may need more than kernels."""
         return None
 
     def _on(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> BoundLaunch:
-        """The steps on these arguments, from an earlier call where there was one."""
+        """The steps bound to these arguments, from the cache if an earlier call had the same ones."""
         key = ((*addresses, *scratch.values()), values)
         with self._binding:
             bound = self._bound.pop(key, None)

@@ -1,4 +1,4 @@
-"""What a vendor's library is to a device: calls that are carried out in stream order."""
+"""Interface of a vendor's library on a device. Its calls run in stream order."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from warpsmith.generator.steps import LibraryCall
 
 
 class LoadedCall(abc.ABC):
-    """A call of a library whose preparations are done: calls of it create and allocate nothing."""
+    """A prepared library call. Running it creates and allocates nothing."""
 
     @property
     @abc.abstractmethod
     def workspace_bytes(self) -> int:
-        """Scratch memory of one call, aligned to 256 bytes; calls that overlap may not share it."""
+        """Bytes of workspace for one call, aligned to 256 bytes; calls that overlap must not share it."""
 
     @abc.abstractmethod
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
-        """Fixes the memory that it works on. Nothing is kept alive by it.
+        """Fixes the memory that the call works on. It keeps nothing alive.
 
         Args:
             addresses: device address of every buffer that the call points to.
             workspace: address of `workspace_bytes` bytes.
 
         Raises:
-            LaunchError: a buffer that was not given.
+            LaunchError: a buffer is missing.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Gives back what was prepared. Calls bound from it may no longer be made."""
+        """Releases the prepared resources. Calls bound from it must no longer be made."""
 
 
 class DeviceLibrary(abc.ABC):
-    """A library that is there, on an open device."""
+    """An installed library on an open device."""
 
     @abc.abstractmethod
     def load(self, call: LibraryCall) -> LoadedCall:
@@ -44,12 +44,12 @@ class DeviceLibrary(abc.ABC):
 
         Raises:
             LaunchError: the library refuses it, such as a size that it cannot transform.
-            OutOfMemory: what it keeps on the device does not fit.
+            OutOfMemory: the library's device memory does not fit.
         """
 
 
 def addresses_of(call: LibraryCall, addresses: Mapping[str, int]) -> tuple[int, ...]:
-    """Where the arguments of a call lie. Raises LaunchError where one of them was not given."""
+    """Addresses of a call's arguments. Raises LaunchError if one of them is missing."""
     try:
         return tuple(addresses[each.buffer] + each.offset for each in call.arguments)
     except KeyError as missing:

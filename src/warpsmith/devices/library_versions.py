@@ -1,4 +1,4 @@
-"""Versions of vendors' libraries, which decide the results and the times of programs that call them."""
+"""Versions of vendors' libraries, on which the results and times of programs that call them depend."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from warpsmith.generator.library import Library
 
 @functools.cache
 def library_version(kind: DeviceKind, library: Library) -> str:
-    """A library's name and version on devices of a kind, such as `cufft 12.0.0`; `cufft missing` where it is not there.
+    """Name and version of a library on a kind of device, such as `cufft 12.0.0`; `cufft missing` if it is not
+    installed.
 
-    It enters the identity of what was measured. No device is opened for it.
+    It becomes part of the identity of measurements. No device is opened for it.
     """
     match kind, library:
         case DeviceKind.CUDA, Library.CUFFT:
@@ -37,7 +38,7 @@ def library_version(kind: DeviceKind, library: Library) -> str:
 
 
 def installed_version(library: Library) -> str:
-    """A library's name and version for GPUs. Raises LaunchError with the remedy where it is missing."""
+    """Name and version of a library for GPUs. Raises LaunchError with the remedy if it is missing."""
     from warpsmith.devices.cuda import cublas, cufft
 
     version = library_version(DeviceKind.CUDA, library)
@@ -50,20 +51,20 @@ _BETWEEN = "; "
 
 
 def identity_with_libraries(compiler: str, libraries: Iterable[Library], kind: DeviceKind) -> str:
-    """What decides a program's machine code: the compiler's identity, and the version of each library that it calls.
+    """Identity of a program's machine code: the compiler's identity, and the version of each library that it calls.
 
-    Such as `nvrtc 13.0 -std=c++17; cufft 12.0.0`. Of a program that calls none it is the compiler's own.
+    An example is `nvrtc 13.0 -std=c++17; cufft 12.0.0`. For a program that calls no library it is the compiler's own.
     """
     return _BETWEEN.join([compiler, *(library_version(kind, library) for library in libraries)])
 
 
 def versions_in(identity: str) -> tuple[str, ...]:
-    """The versions of libraries in what `identity_with_libraries` wrote."""
+    """The library versions in an identity that `identity_with_libraries` made."""
     return tuple(identity.split(_BETWEEN)[1:])
 
 
 def is_of_today(identity: str, compiler: str, kind: DeviceKind) -> bool:
-    """Whether what `identity_with_libraries` wrote for some program is of this compiler and of today's libraries."""
+    """True if an identity that `identity_with_libraries` made has this compiler and the installed library versions."""
     told = versions_in(identity)
     named = (library for library in Library if any(version.startswith(f"{library} ") for version in told))
     known = {library_version(kind, library) for library in named}

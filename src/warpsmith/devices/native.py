@@ -1,4 +1,4 @@
-"""The compiled part of calls, where it was built with the package, and what it is told of kernels."""
+"""Loads the compiled fast path of calls, if it was built with the package, and describes kernels for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 @cache
 def native() -> ModuleType | None:
-    """The module `native_calls`; None where the package was installed without a C compiler."""
+    """The module `native_calls`; None if the package was installed without a C compiler."""
     try:
         from warpsmith.devices import native_calls
     except ImportError:
@@ -19,34 +19,33 @@ def native() -> ModuleType | None:
 
 
 class ArgumentKind(enum.IntEnum):
-    """What a kernel's argument is made of at each call; `native_calls.pyx` has the same numbers."""
+    """Source of a kernel argument at each call; `native_calls.pyx` has the same numbers."""
 
     BYTES = 0
     ADDRESS = 1
     MAP = 2
-    """128 bytes that the driver made of a map of images, in which it replaces the address."""
+    """A 128-byte tensor map, in which the driver replaces the address at each call."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedArgument:
-    """Where a kernel's argument is found at each call."""
+    """Position of a kernel argument among those of a call."""
 
     kind: ArgumentKind
     place: int
-    """Its number among the addresses of a call, behind which is that of its scratch memory, or among what kernels take
-    as bytes."""
+    """Index into the addresses of a call, whose last one is its workspace, or into its byte arguments."""
     offset: int = 0
     """Bytes from that address on."""
     map: bytes = b""
-    """Of a map: what the driver made of it for any address."""
+    """For MAP: the tensor map as the driver encoded it for an arbitrary address."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NativeKernel:
-    """One launch, ready but for what a call brings."""
+    """One launch, complete except for the arguments of a call."""
 
     function: int
-    """The driver's handle."""
+    """The driver's function handle."""
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Quick calls, compiled: the steps of `quick_library.py`, without what Python and its calls into PyTorch cost.
+"""The fast path of calls, compiled: the steps of `quick_library.py` without the overhead of Python and PyTorch calls.
 
-Tensors are read by DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI` in dlpack.h), which PyTorch has since 2.10,
-and kernels are launched by the driver's `cuLaunchKernelEx` on arguments that lie on this thread's stack.
+Tensors are read through DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI` in dlpack.h), which PyTorch has since
+2.10. Kernels are launched by the driver's `cuLaunchKernelEx`, with arguments on this thread's stack.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -28,9 +28,9 @@ cdef enum:
     OF_MAP = 2
 
 MOST_ARGUMENTS = MOST
-"""Of a kernel, and arrays of a call."""
+"""Maximum number of arguments of a kernel, and of arrays of a call."""
 MOST_MAPS = MOST_MAPS_
-"""Of a kernel."""
+"""Maximum number of tensor maps of a kernel."""
 
 cdef struct DLDevice:
     int32_t kind
@@ -86,7 +86,7 @@ cdef struct Kernel:
 
 
 cdef class ExchangeApi:
-    """What an array library offers to C: the table in `__dlpack_c_exchange_api__` of its array type."""
+    """C functions of an array library: the table in `__dlpack_c_exchange_api__` of its array type."""
 
     cdef ExchangeTable* _table
 
@@ -99,16 +99,16 @@ cdef class ExchangeApi:
             raise ValueError("a library without the exchange API of DLPack 1")
 
     def reader_of(self, kind, ordinal, dtype, shape, strides, alignment, methods):
-        """As `TensorReader`."""
+        """Makes a `TensorReader`."""
         return TensorReader(self, kind, ordinal, dtype, shape, strides, alignment, methods)
 
     def stream_of(self, ordinal):
-        """As `CurrentStream`."""
+        """Makes a `CurrentStream`."""
         return CurrentStream(self, ordinal)
 
 
 cdef class TensorReader:
-    """Reads the address of tensors that are just what is expected."""
+    """Reads the address of a tensor that matches the expected type, device, dtype, shape and strides; else 0."""
 
     cdef ExchangeApi _api
     cdef object _kind
@@ -142,7 +142,7 @@ cdef class TensorReader:
         if type(x) is not self._kind:
             return 0
         if self._api._table.tensor_from_object(<void*>x, &told) != 0:
-            PyErr_Clear()  # without memory of its own, or of a kind that DLPack does not have
+            PyErr_Clear()  # no memory of its own, or a kind that DLPack lacks
             return 0
         if not self._is_expected(&told):
             return 0
@@ -189,7 +189,7 @@ cdef class CurrentStream:
 
 
 cdef class ArrayValues:
-    """Reads the one operand that kernels take by value, from NumPy's arrays that are just what is expected."""
+    """Reads the only by-value operand from a NumPy array of the expected dtype and shape; else calls `otherwise`."""
 
     cdef Py_ssize_t _place
     cdef object _kind, _dtype, _otherwise
@@ -204,19 +204,19 @@ cdef class ArrayValues:
     cdef tuple read(self, tuple inputs):
         x = inputs[self._place]
         if type(x) is self._kind and x.dtype is self._dtype and x.shape == self._shape:
-            return (x.tobytes(),)  # a copy: only it sees an array that was changed in place
+            return (x.tobytes(),)  # without a copy, a change in place would go unnoticed
         return (self._otherwise(x),)
 
 
 cdef class KernelLauncher:
-    """Launches the kernels of one program, in order, on what each call brings.
+    """Launches the kernels of one program, in order, with the arguments of each call.
 
     Args:
-        address: of the driver's `cuLaunchKernelEx`.
-        kernels: as `NativeKernel`.
-        contents_of: what kernels take as bytes, of a call's values.
-        scratch_bytes: of memory that each call brings behind its arrays; 0 for none.
-        replace: address of the driver's `cuTensorMapReplaceAddress`; 0 where no kernel takes maps.
+        address: address of the driver's `cuLaunchKernelEx`.
+        kernels: a `NativeKernel` for each launch.
+        contents_of: makes the byte arguments of kernels from a call's values.
+        scratch_bytes: bytes of workspace that each call brings after its arrays; 0 for none.
+        replace: address of the driver's `cuTensorMapReplaceAddress`; 0 if no kernel takes tensor maps.
     """
 
     cdef LaunchKernel _launch_kernel
@@ -224,7 +224,7 @@ cdef class KernelLauncher:
     cdef Kernel* _kernels
     cdef int _count
     cdef object _contents_of
-    cdef tuple _last  # of the latest call: its values, and what kernels take of them
+    cdef tuple _last  # values of the latest call, and the byte arguments made from them
     cdef uint64_t scratch_bytes
 
     def __cinit__(self, address, kernels, contents_of, scratch_bytes, replace):
@@ -261,7 +261,7 @@ cdef class KernelLauncher:
                 maps += 1
 
     cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
-        """The driver's first status that is no success; 0 where all were queued."""
+        """Queues all kernels. Returns the first status of the driver that is no success, else 0."""
         cdef LaunchConfig config
         cdef void* arguments[MOST]
         cdef uint64_t words[MOST]
@@ -270,7 +270,7 @@ cdef class KernelLauncher:
         cdef unsigned char* moved
         cdef Kernel* kernel
         cdef int status, number, place
-        cdef tuple contents, last = self._last  # one tuple: another thread may put its own there
+        cdef tuple contents, last = self._last  # a single read: another thread may replace the tuple
         if last[0] == values:
             contents = last[1]
         else:
@@ -293,7 +293,7 @@ cdef class KernelLauncher:
                     if status != 0:
                         return status
                     arguments[place] = moved
-            with nogil:  # the driver waits where its queue is full, perhaps for a host function that is Python's
+            with nogil:  # the driver waits if its queue is full, perhaps for a host function that runs Python
                 status = self._launch_kernel(&config, kernel.function, arguments, NULL)
             if status != 0:
                 return status
@@ -316,7 +316,7 @@ cdef class NativeCalls:
     cdef KernelLauncher _launcher
 
     def __cinit__(self, library, count, pointed, result, launcher, launch):
-        if len(pointed) + 2 > MOST:  # a result and scratch memory beside them
+        if len(pointed) + 2 > MOST:  # plus a result and a workspace
             raise ValueError(f"{len(pointed)} arrays")
         self._count, self._pointers = count, len(pointed)
         for number, (place, _, span) in enumerate(pointed):
@@ -328,7 +328,7 @@ cdef class NativeCalls:
         self._launcher, self._launch = launcher, launch
 
     def call(self, tuple inputs, out, stream, scratch=None):
-        """As `QuickCalls`."""
+        """See `QuickCalls`."""
         cdef uint64_t addresses[MOST]
         cdef uint64_t source, target = 0, end = 0
         cdef Py_ssize_t number
@@ -367,7 +367,7 @@ cdef class NativeCalls:
         except RuntimeError:
             return None
         addresses[self._pointers] = target
-        # A launch that was refused is tried again in the program's own context, or refused in words, by the other way.
+        # The Python path retries a refused launch in the program's own context, or raises the error.
         if not self._finds_scratch(addresses, scratch) or self._launcher.launch(addresses, values, handle) != 0:
             if chosen is None and type(self._current_stream) is CurrentStream:
                 chosen = <uintptr_t>handle
@@ -375,14 +375,14 @@ cdef class NativeCalls:
         return out
 
     cdef bint _finds_scratch(self, uint64_t* addresses, scratch) except -1:
-        """Sets the address of a call's scratch memory, if it needs any; whether the launcher has all that it needs."""
+        """Sets the address of the call's workspace, if any. Returns True if the launcher has all that it needs."""
         cdef uint64_t given
         if self._launcher is None:
             return False
         if self._launcher.scratch_bytes == 0:
             return True
         if scratch is None:
-            return False  # memory of the plan's own is given out by the other way
+            return False  # the Python path provides the plan's own workspace
         given = scratch.address
         addresses[self._pointers + 1] = given
         return given % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes

@@ -1,4 +1,4 @@
-"""Folders of which nobody else can have written the files: what is loaded from them runs with our rights."""
+"""Folders that only this process's user can write, because files loaded from them run with this user's rights."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ REMEDY = "set WARPSMITH_CACHE_DIR to a folder of your own"
 
 
 class UntrustedCache(UserWarning):
-    """A cache of compiled programs that another user owns or may write: it is left alone, and programs are compiled."""
+    """Warning about a cache of compiled programs that another user owns or may write. It is not used; programs are
+    compiled.
+    """
 
 
 class PrivateFolder:
-    """A folder of files that belong to this process's user alone. Neither reads nor writes where they do not.
+    """A folder of files that belong to this process's user alone. It is neither read nor written if they do not.
 
-    The owner must be the effective user, root's own files included, and nobody else may have the right to write, since
-    whoever may write a compiled program may run one. Whether others may read does not matter.
+    The owner must be the effective user, so even root's files are refused. Nobody else may have write permission,
+    because whoever may write a compiled program may run one. Read permission of others does not matter.
 
     Args:
-        path: the folder; `write` makes it, and the folders above it, with mode 0700.
-        without: what follows where it is not private, for the warning.
+        path: the folder; `write` creates it, and the folders above it, with mode 0700.
+        without: consequence if the folder is not private, for the warning.
     """
 
     def __init__(self, path: Path, without: str = "programs are compiled anew each time") -> None:
         self.path, self._without = path, without
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none that can be trusted. Raises OSError.
+        """The content of a file; None if there is no file that can be trusted. Raises OSError.
 
-        Warns once of a folder, and once of files in it, that are not this user's alone.
+        It warns once about a folder, and once about files in it, that are not this user's alone.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -43,7 +45,7 @@ class PrivateFolder:
         try:
             if not self._is_private(os.fstat(folder)):
                 return None
-            # By the folder that was looked at, so that none can be put in its place; and never through a link.
+            # Opened relative to the checked folder, so that no other can be put in its place; links are never followed.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -55,14 +57,16 @@ class PrivateFolder:
             os.close(folder)
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file of mode 0600 whole or not at all; nothing where the folder is not private. Raises OSError."""
+        """Writes a file of mode 0600 whole or not at all; writes nothing if the folder is not private. Raises
+        OSError.
+        """
         if self._make():
             write_whole(self.path / name, content, mode=0o600)
 
     def touch(self, name: str) -> Path | None:
-        """The path of a file of mode 0600, made where there is none; None where the folder is not private.
+        """The path of a file of mode 0600, created if it does not exist; None if the folder is not private.
 
-        Raises OSError, also where there is a link of that name.
+        Raises OSError, also if there is a link of that name.
         """
         if not self._make():
             return None
@@ -71,7 +75,7 @@ class PrivateFolder:
         return path
 
     def _make(self) -> bool:
-        """Makes the folder; whether it is private."""
+        """Creates the folder. Returns True if it is private."""
         for missing in reversed([each for each in (self.path, *self.path.parents) if not each.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)
         return self._is_private(self.path.stat())
@@ -85,7 +89,7 @@ class PrivateFolder:
 
 
 def _others(status: os.stat_result) -> str | None:
-    """Who else may have written a file or a folder; None where nobody."""
+    """Message that says who else may have written a file or a folder; None if nobody."""
     if status.st_uid != os.geteuid():
         return f"belongs to another user (number {status.st_uid}; this process is {os.geteuid()})"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -95,5 +99,7 @@ def _others(status: os.stat_result) -> str | None:
 
 @functools.cache
 def _warn_once(text: str) -> None:
-    """A search asks the cache thousands of times, and filters of warnings may be set to tell each."""
+    """Warns once per text: a search reads the cache thousands of times, and warning filters may show every
+    repetition.
+    """
     warnings.warn(text, UntrustedCache, stacklevel=2)

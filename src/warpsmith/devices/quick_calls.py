@@ -1,4 +1,4 @@
-"""Which array libraries have quick calls, told by the type of a call's first array."""
+"""Selects the fast path of calls, by the type of a call's first array."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from warpsmith.generator.device import DeviceKind
 def quick_calls(
     array: object, signature: Signature, runtime: Runtime, launches: Launches, values: tuple[bytes, ...]
 ) -> QuickCalls | None:
-    """What does the calls of a program on a device quickly, with arrays of the type that `array` is of.
+    """Makes the fast path of a program's calls, for arrays of the type of `array`.
 
     Args:
-        array: one of a call that was done.
-        signature: of the program.
+        array: an array of a finished call.
+        signature: signature of the program.
         runtime: the device.
-        launches: the program's, on that device.
-        values: of that call, as `Launches.launch`.
+        launches: the program's launches on that device.
+        values: the values of that call, as in `Launches.launch`.
 
-    Returns: None where nothing is quicker than `AnyCalls`.
+    Returns: None if nothing is faster than `AnyCalls`.
     """
     if not signature.is_usual:
         return None
@@ -41,7 +41,7 @@ def quick_calls(
 def calls_of(
     library: Library, signature: Signature, launches: Launches, values: tuple[bytes, ...], compiled: ModuleType | None
 ) -> QuickCalls:
-    """Calls with arrays of one library. The arguments are those of `quick_calls`.
+    """Fast calls with arrays of one library. The arguments are those of `quick_calls`.
 
     Args:
         compiled: the module `native_calls`; None for calls in Python.

@@ -1,4 +1,4 @@
-"""Weights as most callers give them, as bytes, by comparisons alone."""
+"""Fast conversion of weights to bytes for the usual array types, by comparisons alone."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from warpsmith.devices.weights import weights_bytes
 from warpsmith.generator.problem import Operand
 
 Values = Callable[[tuple[Any, ...]], tuple[bytes, ...]]
-"""The bytes of every operand that kernels take by value, of a call's arrays. Raises BadArgument as `weights_bytes`."""
+"""Bytes of every operand that kernels take by value, from a call's arrays. Raises BadArgument as `weights_bytes`
+does.
+"""
 
 
 def quick_values(by_value: tuple[Given | Known, ...], torch: Any = None, compiled: ModuleType | None = None) -> Values:
-    """Reads operands that kernels take by value.
+    """Makes the reader of operands that kernels take by value.
 
-    NumPy arrays of just the operand's dtype and shape, and such tensors of PyTorch on the CPU, are copied as they
-    are: a copy of 225 weights takes 0.1 us, and only it sees an array that was changed in place. Whatever else goes
-    through `weights_bytes`.
+    NumPy arrays of exactly the operand's dtype and shape, and such PyTorch tensors on the CPU, are copied directly. A
+    copy of 225 weights takes 0.1 us, and without a copy an array that was changed in place would go unnoticed.
+    Everything else goes through `weights_bytes`.
 
     Args:
         by_value: the operands, in order.
-        torch: the module, where the calls are PyTorch's; None otherwise.
+        torch: the module, if the calls are PyTorch's; None otherwise.
         compiled: the module `native_calls`; None to read them in Python.
     """
     known = tuple(each.content for each in by_value if isinstance(each, Known))
@@ -71,7 +73,7 @@ def _bytes_of(operand: Operand, torch: Any) -> Callable[[Any], bytes]:
         ):
             try:
                 content = x.numpy().tobytes()
-            except (RuntimeError, TypeError):  # without memory of its own, or not dense
+            except (RuntimeError, TypeError):  # no memory of its own, or not dense
                 return weights_bytes(x, operand)
             return content
         return weights_bytes(x, operand)

@@ -1,4 +1,4 @@
-"""Errors of results beside the rounding to their type, element by element."""
+"""Errors of results beyond the rounding to their type, element by element."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from warpsmith.generator.problem import DType
 def scaled_error(
     got: NDArray[Any], expected: NDArray[np.float64], scale: NDArray[np.float64], dtype: DType
 ) -> NDArray[np.float64]:
-    """Errors over their scales: what rounding to `dtype` does not explain. Infinite where a result is not a number."""
-    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Nothing is asked where the scale
-    # is NaN, or neither it nor the expected result is finite. And a wrong kernel may have written a signalling NaN.
+    """Errors divided by their scales, without the part that rounding to `dtype` explains. Infinite if a result is no
+    number.
+    """
+    # A sum without terms (a filter of zeros) has scale 0: then only equality is right. Nothing is checked if the scale
+    # is NaN, or if neither the scale nor the expected result is finite. A wrong kernel may have written a signalling
+    # NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
@@ -26,7 +29,7 @@ def scaled_error(
 
 
 def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:
-    """What rounding to `dtype` does not explain."""
+    """Part of the error that rounding to `dtype` does not explain."""
     if dtype is DType.FLOAT32:
         return np.abs(got.astype(np.float64) - expected)
     pattern = got.view(np.uint8 if dtype is DType.UINT8 else np.uint16)
@@ -37,16 +40,16 @@ def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> ND
 
 @functools.cache
 def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Limits of each bit pattern: the least and the largest number that round to it, at a tie for both neighbours."""
+    """Smallest and largest number that round to each bit pattern; a tie belongs to both neighbours."""
     if dtype is DType.UINT8:
         value = np.arange(256.0)
         return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
     kind = numpy_dtype(dtype)
     halves = np.arange(65536, dtype=np.uint16).view(kind)
     lowest, highest = (np.asarray(end, kind) for end in (-np.inf, np.inf))
-    # IEEE 754: overflow begins halfway from the largest, such as 65504, to this power of 2, which would be the next.
+    # IEEE 754: overflow begins halfway between the largest number, such as 65504, and the next power of 2.
     beyond = 2.0 ** (128 if dtype is DType.BFLOAT16 else 16)
-    with np.errstate(all="ignore"):  # the neighbours of the largest half and of a signalling NaN are told of
+    with np.errstate(all="ignore"):  # numpy warns about the neighbours of the largest half and of a signalling NaN
         neighbours = (np.nextafter(halves, lowest), halves, np.nextafter(halves, highest))
         below, value, above = (np.clip(each.astype(np.float64), -beyond, beyond) for each in neighbours)
         low, high = (below + value) / 2, (value + above) / 2

@@ -14,34 +14,36 @@ from warpsmith.generator.device import Device, DeviceKind
 
 
 class CompilerChoice(enum.StrEnum):
-    """Which compiler makes binaries."""
+    """The compiler that makes binaries."""
 
     AUTO = "auto"
-    """NVRTC for GPUs, else nvcc; the C++ compiler for the host. Never PyCUDA, which runs an nvcc itself."""
+    """NVRTC for GPUs, else nvcc; the C++ compiler for the host. PyCUDA is never chosen, because it runs an nvcc
+    itself.
+    """
     NVRTC = "nvrtc"
-    """NVIDIA's compiler library: the fastest, and no toolkit is needed."""
+    """NVIDIA's compiler library: the fastest, and it needs no toolkit."""
     NVCC = "nvcc"
     """NVIDIA's compiler of the toolkit."""
     PYCUDA = "pycuda"
-    """The same by PyCUDA, which needs the extra `pycuda` and an NVIDIA driver beside the toolkit."""
+    """nvcc run by PyCUDA, which needs the extra `pycuda` and an NVIDIA driver beside the toolkit."""
     HOST = "host"
     """The machine's C++ compiler."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviceRef:
-    """Which device is meant. Cheap to pickle; nothing is opened before `open`."""
+    """Names a device. It is cheap to pickle, and nothing is opened before `open`."""
 
     kind: DeviceKind
     ordinal: int = 0
-    """Which GPU, as CUDA_VISIBLE_DEVICES numbers them; 0 for the host."""
+    """GPU number, as CUDA_VISIBLE_DEVICES numbers them; 0 for the host."""
 
     @classmethod
     def parse(cls, text: str) -> DeviceRef:
         """The device that `auto`, `cuda`, `cuda:I` or `host` names.
 
-        `auto` is cuda:0 where the driver, a GPU and the extra `cuda` are there, else the host. Whether any other is
-        there is found out when it is used.
+        `auto` is cuda:0 if the driver, a GPU and the extra `cuda` are there, else the host. Any other device is looked
+        for only when it is used.
 
         Raises:
             BadArgument: any other text.
@@ -58,11 +60,11 @@ class DeviceRef:
 
     @classmethod
     def parse_all(cls, text: str) -> tuple[DeviceRef, ...]:
-        """The devices that `text` names: every GPU of this machine for `all`, else the one that `parse` says.
+        """The devices that `text` names: every GPU of this machine for `all`, else the one of `parse`.
 
         Raises:
             BadArgument: any other text.
-            DeviceError: `all`, and there is no GPU; it names the remedy.
+            DeviceError: `all`, and there is no GPU; the message names the remedy.
         """
         if text != "all":
             return (cls.parse(text),)
@@ -74,7 +76,7 @@ class DeviceRef:
         return f"cuda:{self.ordinal}" if self.kind is DeviceKind.CUDA else "host"
 
     def device(self) -> Device:
-        """What the generator may know of it. Raises DeviceError where it is not there, naming the remedy."""
+        """Facts about the device for the generator. Raises DeviceError if it does not exist, naming the remedy."""
         if self.kind is DeviceKind.HOST:
             from warpsmith.devices.host.machine import host_device
 
@@ -84,9 +86,9 @@ class DeviceRef:
         return cuda_device(self.ordinal)
 
     def bus_id(self) -> str | None:
-        """The PCI address, which names the GPU to every process of the machine; None for the host.
+        """PCI address, which names the GPU to every process of the machine; None for the host.
 
-        Raises DeviceError where it is not there, naming the remedy.
+        Raises DeviceError if the GPU does not exist, naming the remedy.
         """
         if self.kind is DeviceKind.HOST:
             return None
@@ -95,7 +97,7 @@ class DeviceRef:
         return cuda_bus_id(self.ordinal)
 
     def open(self) -> Runtime:
-        """Opens it; the caller closes. Raises DeviceError where it is not there, naming the remedy."""
+        """Opens the device; the caller closes it. Raises DeviceError if it does not exist, naming the remedy."""
         if self.kind is DeviceKind.HOST:
             from warpsmith.devices.host.runtime import HostRuntime
 
@@ -105,15 +107,15 @@ class DeviceRef:
         return CudaRuntime(self.ordinal)
 
     def compiler(self, choice: CompilerChoice = CompilerChoice.AUTO, sanitize: bool = False) -> Compiler:
-        """A compiler for it, with a cache on disk.
+        """A compiler for the device, with a disk cache.
 
         Args:
-            choice: which one.
+            choice: the compiler.
             sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer; on the host only.
 
         Raises:
             BadArgument: a compiler that does not compile for this device, or sanitizers on a GPU.
-            DeviceError: the GPU is not there, so its architecture is not known.
+            DeviceError: the GPU does not exist, so its architecture is not known.
         """
         if self.kind is DeviceKind.HOST:
             return host_compiler(choice, sanitize)
@@ -125,8 +127,8 @@ class DeviceRef:
 def cuda_compiler(arch: str, choice: CompilerChoice = CompilerChoice.AUTO) -> Compiler:
     """A compiler for GPUs of an architecture such as `sm_90`, which need not be on this machine.
 
-    Where the one that is chosen is missing, its own errors say so when it is used; for AUTO they are those of NVRTC
-    where nvcc is missing too.
+    If the chosen compiler is missing, it raises its own errors when it is used. For AUTO those are NVRTC's if nvcc is
+    missing too.
 
     Raises:
         BadArgument: an architecture of another form, or the host's compiler.
@@ -158,7 +160,7 @@ def _first_there(*compilers: Compiler) -> Compiler:
 
 
 def host_compiler(choice: CompilerChoice = CompilerChoice.AUTO, sanitize: bool = False) -> Compiler:
-    """The compiler for the host. Raises BadArgument for one that makes GPU code only."""
+    """The compiler for the host. Raises BadArgument for a compiler that only makes GPU code."""
     from warpsmith.devices.host.compiler import HostCompiler
 
     if choice not in (CompilerChoice.AUTO, CompilerChoice.HOST):

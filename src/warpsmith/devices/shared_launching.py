@@ -1,4 +1,4 @@
-"""Several programs on one memory: what one of them leaves in kept workspaces the others read, stream by stream."""
+"""Several programs that share workspaces: one program writes kept workspaces and the others read them, per stream."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.steps import Lifetime, Workspace
 
 SCRATCH = "scratch"
-"""The memory of a call, whichever of the programs it is of."""
+"""Name of the workspace for one call of any of the programs."""
 
 
 class Lent(NamedTuple):
-    """The memory of a stream."""
+    """The workspaces of one stream."""
 
     kept: Mapping[str, int]
-    """The address of each kept workspace, by name."""
+    """Address of each kept workspace, by name."""
     scratch: int
-    """The address of what belongs to the call alone."""
+    """Address of the memory that belongs to one call."""
     made: set[str]
-    """Names of the kept workspaces whose contents are good."""
+    """Names of the kept workspaces whose contents are valid."""
 
 
 class SharedWorkspaces:
-    """The workspaces of several programs: of those that are KEPT one of each name, and room for one call beside them.
+    """The workspaces of several programs: one KEPT workspace for each name, and one block for a call's own memory.
 
-    Each stream has its own, and so has each capture of a graph, as `Workspaces` has them: none needs to wait.
+    Each stream and each capture of a graph has its own copy, as in `Workspaces`, so that none needs to wait.
 
     Args:
         runtime: the device.
-        executables: the programs, loaded.
+        executables: the loaded programs.
     """
 
     def __init__(self, runtime: Runtime, executables: tuple[Executable, ...]) -> None:
@@ -47,17 +47,17 @@ class SharedWorkspaces:
         scratch = max(executable.workspace_bytes for executable in executables)
         self._memory = Workspaces(runtime, (*shared, Workspace(SCRATCH, scratch)))
         self.nbytes = Block.of(shared, Lifetime.CALL).nbytes + scratch
-        """What a stream takes."""
+        """Bytes that one stream takes."""
 
     @contextlib.contextmanager
     def lent(self, stream: int | None) -> Iterator[Lent]:
-        """The memory for steps that are queued on `stream` within this context. Raises OutOfMemory."""
+        """Lends the workspaces to steps that are queued on `stream` inside this context. Raises OutOfMemory."""
         with self._memory.shared(stream) as (addresses, made):
             kept = dict(addresses)
             yield Lent(kept, kept.pop(SCRATCH), made)
 
     def close(self) -> None:
-        """Gives everything back, once the device has done what was queued."""
+        """Frees everything, once the device has finished the queued work."""
         self._memory.close()
 
 
@@ -69,10 +69,10 @@ class SharedLaunches(BoundLaunches):
         runtime: the device.
         buffers: names of the operands whose addresses a call brings, in order.
         operands: names of the operands whose bytes it brings, in order.
-        memory: of all the programs.
-        needs: kept workspaces that others must have made, each with the line that says so.
-        makes: those that this program makes.
-        outdates: those that are no longer good once it runs.
+        memory: workspaces of all the programs.
+        needs: kept workspaces that other programs must have written, each with the error message if they have not.
+        makes: kept workspaces that this program writes.
+        outdates: kept workspaces that are no longer valid once it runs.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class SharedLaunches(BoundLaunches):
         stream: int | None,
         workspace: Allocation | None = None,
     ) -> None:
-        """As `Launches.launch`. Raises BadArgument where something that is needed was not made on this stream."""
+        """See `Launches.launch`. Raises BadArgument if a needed workspace was not written on this stream."""
         if workspace is not None:
             raise BadArgument("workspace: these programs share memory of their own")
         with self._memory.lent(stream) as lent:
             for name, told in self._needs.items():
                 if name not in lent.made:
                     raise BadArgument(told)
-            # While they are written, and where a launch fails, their contents are no good.
+            # The contents are invalid while they are written, and stay so if a launch fails.
             lent.made.difference_update(self._makes, self._outdates)
             self._on(addresses, values, {**lent.kept, **self._own.at(lent.scratch)})(stream)
             lent.made.update(self._makes)

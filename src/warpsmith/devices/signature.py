@@ -1,4 +1,4 @@
-"""What all calls of one program have in common: which arrays are given, and how the kernels take them."""
+"""Facts that all calls of one program share: the arrays that a caller gives, and how kernels take them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.generator.program import Program, Texture
 
 TEXTURE_ALIGNMENT = 512
-"""Bytes. CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of every GPU so far; on the host a texture starts anywhere."""
+"""Bytes: CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT of every GPU so far. On the host a texture may start anywhere."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Given:
-    """One of the arrays that a caller gives."""
+    """An array that the caller gives."""
 
     place: int
-    """Its number among them."""
+    """Index among the caller's arrays."""
     operand: Operand
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """An operand whose values the problem knows by itself."""
+    """An operand whose values the problem itself fixes."""
 
     operand: Operand
     content: bytes
@@ -34,32 +34,32 @@ class Known:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Signature:
-    """A program's operands by the way that they are taken, each in the order of `Problem.inputs`."""
+    """A program's operands by how kernels take them, each in the order of `Problem.inputs`."""
 
     operation: str
     asked: tuple[str, ...]
-    """Names of the arrays that a caller gives, in order."""
+    """Names of the arrays that the caller gives, in order."""
     known: tuple[str, ...]
-    """Names of the inputs that a caller does not give."""
+    """Names of the inputs that the caller does not give."""
     by_value: tuple[Given | Known, ...]
-    """The inputs whose bytes kernels take."""
+    """Inputs that kernels take by value."""
     pointed: tuple[Given, ...]
-    """The inputs whose addresses kernels take."""
+    """Inputs that kernels take by address."""
     outputs: tuple[Operand, ...]
-    """What a call returns, in order."""
+    """Results of a call, in order."""
     textured: frozenset[str]
-    """Names of the operands that are read through a texture."""
+    """Names of the operands that kernels read through a texture."""
     copied: frozenset[str] = frozenset()
-    """Names of the inputs that are copied where a caller has them in host memory."""
+    """Names of the inputs that are copied to the device if the caller has them in host memory."""
 
     @classmethod
     def of(cls, problem: Problem, program: Program, held: Mapping[str, bytes] | None = None) -> Signature:
-        """The signature of a program for a problem. Raises BadArgument where the problem's own values do not fit it.
+        """Signature of a program for a problem. Raises BadArgument if the values that the problem fixes do not fit.
 
         Args:
-            problem: what is computed.
-            program: by which.
-            held: inputs that no call gives any more, with their bytes.
+            problem: the problem.
+            program: the program that computes it.
+            held: bytes of inputs that are fixed for all calls, by name.
         """
         contents = {name: functools.partial(weights_bytes, values) for name, values in problem.known.items()}
         contents |= {name: functools.partial(_content, content) for name, content in (held or {}).items()}
@@ -70,7 +70,7 @@ class Signature:
 
     @classmethod
     def of_inputs(cls, problem: Problem, program: Program, names: Collection[str]) -> Signature:
-        """That of a program which takes these inputs of a problem alone, and writes workspaces."""
+        """Signature of a program that takes only these inputs of a problem, and writes only workspaces."""
         return cls._made(problem, program, [each for each in problem.inputs if each.name in names], {}, ())
 
     @classmethod
@@ -103,12 +103,12 @@ class Signature:
 
     @property
     def is_usual(self) -> bool:
-        """Whether a call writes one result and nothing else."""
+        """True if a call writes one result and nothing else."""
         return len(self.outputs) == 1 and all(each.operand.role is Role.INPUT for each in self.pointed)
 
     @property
     def buffers(self) -> tuple[str, ...]:
-        """Names of what a call brings the addresses of: the inputs, then the outputs."""
+        """Names of the operands whose addresses a call brings: the inputs, then the outputs."""
         return tuple(each.name for each in self._in_memory)
 
     @property
@@ -117,11 +117,11 @@ class Signature:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Names of what a call brings the bytes of."""
+        """Names of the operands whose bytes a call brings."""
         return tuple(each.operand.name for each in self.by_value)
 
     def check_count(self, count: int) -> None:
-        """Raises BadArgument unless a caller gives this many arrays."""
+        """Raises BadArgument unless `count` is the number of arrays that a caller must give."""
         if count == len(self.asked):
             return
         asked = ", ".join(self.asked)
@@ -130,10 +130,10 @@ class Signature:
         raise BadArgument(f"a plan of {self.operation} takes {asked}; got {count} arrays")
 
     def check_apart(self, addresses: tuple[int, ...]) -> None:
-        """Raises BadArgument where a result would overwrite what is still being read, or another result.
+        """Raises BadArgument if a result overlaps an input or another result.
 
         Args:
-            addresses: of the inputs that are pointed to, then of the outputs.
+            addresses: addresses of the pointed-to inputs, then of the outputs.
         """
         lying = tuple(zip(self._in_memory, addresses, strict=True))
         for number, (written, target) in enumerate(lying):

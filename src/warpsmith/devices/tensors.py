@@ -1,6 +1,6 @@
-"""PyTorch's tensors: which can be used where they lie, which are copied, which are refused.
+"""Checks PyTorch tensors: some are used in place, some are copied, some are refused.
 
-PyTorch is never imported here: a tensor exists only where somebody has imported it already.
+PyTorch is never imported here, because a tensor exists only if PyTorch is loaded already.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from warpsmith.generator.problem import Operand
 
 
 def torch_of(x: object) -> Any:
-    """The module `torch` where `x` is a tensor of it; None otherwise."""
+    """The module `torch` if `x` is one of its tensors; None otherwise."""
     torch = sys.modules.get("torch")
-    tensor = getattr(torch, "Tensor", None)  # there is none yet while another thread imports PyTorch
+    tensor = getattr(torch, "Tensor", None)  # missing while another thread imports PyTorch
     return torch if tensor is not None and isinstance(x, tensor) else None
 
 
 def check_tensor(torch: Any, x: Any, name: str) -> None:
-    """Raises BadArgument where a plan would silently compute something else than PyTorch's operators do."""
+    """Raises BadArgument if a plan would silently compute something else than PyTorch's operators do."""
     if x.requires_grad and torch.is_grad_enabled():
         remedy = "pass x.detach(), or call the plan within torch.no_grad()"
         raise BadArgument(f"{name}: requires a gradient, and plans compute none; {remedy}")
@@ -29,17 +29,17 @@ def check_tensor(torch: Any, x: Any, name: str) -> None:
 
 
 def input_tensor(torch: Any, x: Any, operand: Operand) -> Any:
-    """`x`, or a copy of the operand's strides where its memory does not hold its values.
+    """`x`, or a copy with the operand's strides if its memory does not hold its values.
 
-    That is so where PyTorch's conjugate or negative bit is set: the values are those in memory, conjugated or negated.
-    The copy is made on PyTorch's current stream.
+    That is so if PyTorch's conjugate or negative bit is set: the values are then the conjugates or negatives of the
+    memory. The copy is made on PyTorch's current stream.
 
     Raises:
         BadArgument: it requires a gradient, or is not dense.
     """
     check_tensor(torch, x, operand.name)
     is_like_operand = (tuple(x.shape), _dtype_name(x)) == (operand.shape, operand.dtype.value)
-    if not is_like_operand or not has_lazy_bits(x):  # one that does not fit is refused by what reads its shape
+    if not is_like_operand or not has_lazy_bits(x):  # the caller's shape checks refuse one that does not fit
         return x
     copy = empty_tensor(torch, operand, x.device)
     copy.copy_(x.detach())
@@ -47,7 +47,7 @@ def input_tensor(torch: Any, x: Any, operand: Operand) -> Any:
 
 
 def check_output(torch: Any, x: Any, name: str) -> None:
-    """Raises BadArgument where `x` requires a gradient, is not dense, or has its conjugate or negative bit set."""
+    """Raises BadArgument if `x` requires a gradient, is not dense, or has its conjugate or negative bit set."""
     check_tensor(torch, x, name)
     if has_lazy_bits(x):
         told = "out= has PyTorch's conjugate or negative bit set, so its memory does not hold its values"
@@ -55,20 +55,20 @@ def check_output(torch: Any, x: Any, name: str) -> None:
 
 
 def mark_written(torch: Any, x: Any) -> None:
-    """Tells autograd that `x` is written to, as PyTorch's own operations in place do."""
-    if not x.is_inference():  # those have no version
+    """Tells autograd that `x` is written to, as PyTorch's own in-place operations do."""
+    if not x.is_inference():  # inference tensors have no version
         torch.autograd.graph.increment_version(x)
 
 
 def version_of(x: Any) -> int | None:
-    """How often a tensor was changed in place, as autograd counts it; None of what has no such count."""
+    """Number of in-place changes of a tensor, as autograd counts them; None if it has no such count."""
     if torch_of(x) is None or x.is_inference():
         return None
     return int(x._version)
 
 
 def has_lazy_bits(x: Any) -> bool:
-    """Whether the values of a tensor are those in its memory conjugated, or negated."""
+    """True if the tensor's values are the conjugates or negatives of its memory."""
     return bool(x.is_conj() or x.is_neg())
 
 
@@ -82,23 +82,25 @@ def empty_tensor(torch: Any, operand: Operand, device: Any) -> Any:
 def tensor_memory(x: Any, operand: Operand) -> tuple[int, tuple[int, ...], str, tuple[int, ...]]:
     """Address, shape, dtype by NumPy's name, and strides in bytes.
 
-    By PyTorch's own methods, since its array interface names no stream.
+    PyTorch's own methods are used, because its array interface names no stream.
 
     Raises:
         BadArgument: it has no memory of its own.
     """
     try:
         address = x.data_ptr()
-    except RuntimeError:  # within torch.vmap and torch.func.grad, and of torch.compile
+    except RuntimeError:  # inside torch.vmap, torch.func.grad and torch.compile
         raise BadArgument(f"{operand.name}: is a {type(x).__name__} of PyTorch's without memory of its own") from None
     strides = tuple(stride * x.element_size() for stride in x.stride())
     return address, tuple(x.shape), _dtype_name(x), strides
 
 
 def record_use(torch: Any, x: Any, stream: int) -> None:
-    """Keeps PyTorch from giving a tensor's memory to others before the work that `stream` has now is done.
+    """Keeps PyTorch from reusing a tensor's memory before the work that is queued on `stream` now is done.
 
     Args:
+        torch: the module.
+        x: the tensor.
         stream: handle of a stream of the tensor's GPU, other than the one on which the tensor was made.
     """
     used_on = torch.cuda.ExternalStream(stream, device=x.device) if stream else torch.cuda.default_stream(x.device)

@@ -1,6 +1,6 @@
-"""Calls with PyTorch's tensors: what follows from the problem is made once, in PyTorch's own objects.
+"""Fast calls with PyTorch's tensors. Facts that follow from the problem are computed once, as PyTorch's own objects.
 
-A call then compares, and converts nothing: on an EPYC core a tensor's address with all its checks takes 0.6 us, nearly
+A call then compares and converts nothing: on an EPYC core a tensor's address with all its checks takes 0.6 us, nearly
 all of it in PyTorch's getters. PyTorch is never imported here.
 """
 
@@ -26,7 +26,7 @@ _DLPACK = {
     DType.UINT8: (1, 8),
     DType.COMPLEX64: (5, 64),
 }
-"""DLPack's code and bits of element types."""
+"""DLPack's code and bits of each element type."""
 
 
 def torch_library(
@@ -36,14 +36,14 @@ def torch_library(
     compiled: ModuleType | None,
     current_stream: CurrentStream | None = None,
 ) -> Library:
-    """How tensors on one device are read and made.
+    """Reads and allocates tensors on one device.
 
     Args:
         torch: the module.
-        signature: of the program.
+        signature: signature of the program.
         device: `torch.device` that the tensors must be on.
         compiled: the module `native_calls`; None to read them in Python.
-        current_stream: gives the handle of the current stream there; None for PyTorch's own.
+        current_stream: returns the handle of the current stream there; None for PyTorch's own.
     """
     exchange = _exchange_of(torch, compiled)
 
@@ -56,7 +56,7 @@ def torch_library(
         address_of=address_of,
         values=quick_values(signature.by_value, torch, compiled),
         empty=_empty_of(torch, signature.outputs[0], device),
-        # Releases that raise for tensors of the inference mode, which have no version, leave those to `AnyCalls`.
+        # Some releases raise for tensors of the inference mode, which have no version. Those calls go to `AnyCalls`.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),
         on_host=device.type == "cpu",
@@ -64,31 +64,33 @@ def torch_library(
 
 
 def stream_of(torch: Any, device: Any, exchange: ExchangeApi | None) -> CurrentStream:
-    """What gives the handle of PyTorch's current stream; None on the CPU, which has none."""
+    """Function that returns the handle of PyTorch's current stream. It returns None on the CPU, which has no
+    streams.
+    """
     if device.type == "cpu":
         return lambda: None
     ordinal = device.index
     if exchange is not None:
         return exchange.stream_of(ordinal)
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a number; the public way makes a Stream of it
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # returns a number, not a Stream object
     if raw is None:
         return lambda: int(torch.cuda.current_stream(device).cuda_stream)
     return lambda: raw(ordinal)
 
 
 def _exchange_of(torch: Any, compiled: ModuleType | None) -> ExchangeApi | None:
-    """PyTorch's functions for C; None where this release, or this installation, has none."""
+    """PyTorch's exchange functions for C; None if this release, or this installation, has none."""
     if compiled is None:
         return None
     try:
         made: ExchangeApi = compiled.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
-    except (AttributeError, ValueError):  # older than 2.10; another version of DLPack
+    except (AttributeError, ValueError):  # older than 2.10, or another DLPack version
         return None
     return made
 
 
 def _compiled_address_of(torch: Any, operand: Operand, device: Any, alignment: int, exchange: ExchangeApi) -> AddressOf:
-    """The same as `_address_of`."""
+    """Does the same as `_address_of`, in C."""
     tensor, is_complex = torch.Tensor, operand.dtype is DType.COMPLEX64
     return exchange.reader_of(
         tensor,
@@ -97,13 +99,14 @@ def _compiled_address_of(torch: Any, operand: Operand, device: Any, alignment: i
         operand.shape,
         operand.element_strides,
         alignment,
-        (tensor.is_neg, tensor.is_conj) if is_complex else (tensor.is_neg,),  # DLPack tells neither
+        (tensor.is_neg, tensor.is_conj) if is_complex else (tensor.is_neg,),  # DLPack carries neither bit
     )
 
 
 def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
-    """What tells PyTorch that tensors are written to: what its public function calls, where that is as it was found to
-    be, in a third of the 0.6 us.
+    """Function that tells PyTorch that tensors are written to.
+
+    It is the inner function of PyTorch's public one if that still behaves as expected. It takes a third of the 0.6 us.
     """
     public = torch.autograd.graph.increment_version
     inner: Callable[[tuple[Any, ...]], None] | None = getattr(torch._C, "_increment_version", None)
@@ -119,13 +122,14 @@ def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
         before = probe._version
         inner((probe,))
         is_as_found = probe._version == before + 1
-    except (RuntimeError, TypeError):  # another form, or a tensor of the inference mode, which has no version
+    except (RuntimeError, TypeError):  # another signature, or an inference tensor, which has no version
         return each_by_itself
     return inner if is_as_found else each_by_itself
 
 
 def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> AddressOf:
-    """A tensor that requires a gradient may be allowed, with gradients off: that is for `AnyCalls` to say.
+    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient; `AnyCalls` allows it if
+    gradients are off.
 
     A tensor without memory of its own, such as a sparse one, raises RuntimeError.
     """
@@ -137,9 +141,10 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
     def lies_so(x: Any) -> bool:
         return bool(x.stride() == strides)
 
-    # A method of PyTorch's, where it asks the same, is quicker than building the strides.
+    # PyTorch's is_contiguous, if it checks the same, is faster than building the strides.
     is_laid_out = tensor.is_contiguous if operand.is_in_row_order else lies_so
-    # A number, where `device` is an object each time. -1 is the CPU, and what has no memory: its address is 0.
+    # `get_device` returns a number, where `device` makes an object each time. -1 means the CPU, or no memory, whose
+    # address is 0.
     get_device, number = tensor.get_device, device.index if device.type == "cuda" else -1
 
     def address_of(x: Any) -> int:
@@ -161,7 +166,7 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
 
 
 def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[Any, int]]:
-    """Makes uninitialised tensors as `empty_tensor` does, by one call where nothing lies between rows."""
+    """Makes uninitialised tensors as `empty_tensor` does, with a single call if there are no gaps between rows."""
     shape, strides, dtype = operand.shape, operand.element_strides, getattr(torch, operand.dtype.value)
     empty_strided = torch.empty_strided
 
@@ -190,10 +195,11 @@ def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[A
 
 
 def _empty_on_current_gpu(torch: Any) -> tuple[Any, Any] | None:
-    """What tells the current GPU, and what makes a tensor there of a shape, strides and a dtype.
+    """Two functions of PyTorch: one returns the current GPU, one makes a tensor there from a shape, strides and a
+    dtype.
 
-    PyTorch's compiled graphs make their results so, in 1.3 us on a Xeon where `torch.empty_strided` takes 2.2. None
-    where it is not as it was found to be.
+    PyTorch's compiled graphs make their results with the second one, in 1.3 us on a Xeon where `torch.empty_strided`
+    takes 2.2 us. None if either behaves differently than expected.
     """
     try:
         current, on_current = torch._C._cuda_getDevice, torch._C._dynamo.guards._empty_strided_cuda

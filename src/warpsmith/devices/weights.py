@@ -1,4 +1,4 @@
-"""Small inputs that kernels take by value: whatever the caller has, as bytes in host memory."""
+"""Small inputs that kernels take by value, converted from any array to bytes in host memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def weights_bytes(w: object, operand: Operand) -> bytes:
     """Small inputs that a kernel takes by value, as bytes in host memory, rounded to the operand's dtype.
 
     Args:
-        w: nested lists, or an array of any library and device, of real numbers; its shape is the operand's, or it
-            lists the operand's elements in row order. From a GPU it is fetched, which waits.
+        w: nested lists, or an array of any library and device, of real numbers. Its shape is the operand's, or it lists
+            the operand's elements in row order. An array on a GPU is copied to the host, which waits.
+        operand: shape and dtype.
 
     Raises:
         BadArgument: another shape, or no real numbers.

@@ -1,4 +1,4 @@
-"""Work of our own between a caller's: memory and copies in the order of one stream, which is waited for."""
+"""This package's own memory, copies and fills between a caller's work, in the order of one stream."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 ALIGNMENT = 512
-"""Bytes; memory of a work begins at multiples. Textures want no more (`signature.TEXTURE_ALIGNMENT`)."""
+"""Bytes; alignment of a work's memory. Textures need no more (`signature.TEXTURE_ALIGNMENT`)."""
 
 
 class Work(abc.ABC):
-    """Copies and fills in the order of one stream, and memory that is given back at the end."""
+    """Copies and fills in the order of one stream, and memory that is freed at the end."""
 
     stream: int | None = None
     """Handle of the stream; None for the default one."""
@@ -30,7 +30,8 @@ class Work(abc.ABC):
         self._next, self._end = 0, 0
 
     def reserve(self, nbytes: int) -> None:
-        """Takes memory for so many bytes of later allocations at once: each by itself costs a GPU 0.1 ms.
+        """Allocates memory for later allocations of `nbytes` bytes in total, because each allocation costs a GPU 0.1
+        ms.
 
         Raises OutOfMemory.
         """
@@ -39,7 +40,7 @@ class Work(abc.ABC):
         self._next, self._end = _aligned(allocation.address), allocation.address + allocation.nbytes
 
     def allocate(self, nbytes: int) -> Allocation:
-        """Memory until the end of the work. Raises OutOfMemory."""
+        """Memory that lives until the end of the work. Raises OutOfMemory."""
         if self._next + nbytes > self._end:
             self.reserve(nbytes)
         address, self._next = self._next, _aligned(self._next + max(1, nbytes))
@@ -47,28 +48,28 @@ class Work(abc.ABC):
 
     @abc.abstractmethod
     def upload(self, address: int, source: NDArray[np.generic]) -> None:
-        """Copies a C-contiguous array to the device; it may be changed when this returns."""
+        """Copies a C-contiguous array to the device. The array may be changed when this returns."""
 
     @abc.abstractmethod
     def download(self, target: NDArray[np.generic], address: int) -> None:
-        """Copies into a C-contiguous array, behind all that is queued on the stream, and waits."""
+        """Copies into a C-contiguous array, after everything queued on the stream, and waits."""
 
     @abc.abstractmethod
     def fill(self, address: int, byte: int, nbytes: int) -> None:
-        """Sets bytes."""
+        """Sets `nbytes` bytes to `byte`."""
 
     @abc.abstractmethod
     def finish(self) -> None:
         """Waits for the stream."""
 
     def uploaded(self, source: NDArray[np.generic]) -> int:
-        """The address of a copy of an array."""
+        """Copies an array into new memory and returns its address."""
         address = self.allocate(source.nbytes).address
         self.upload(address, source)
         return address
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Frees the memory."""
         while self._taken:
             self._runtime.free(self._taken.pop())
 
@@ -78,7 +79,7 @@ def _aligned(address: int) -> int:
 
 
 class DefaultWork(Work):
-    """Work by the functions of a device that has no streams."""
+    """Work through the runtime of a device that has no streams."""
 
     def upload(self, address: int, source: NDArray[np.generic]) -> None:
         self._runtime.upload(address, source)
@@ -95,7 +96,7 @@ class DefaultWork(Work):
 
 @contextlib.contextmanager
 def closing(work: Work) -> Iterator[Work]:
-    """The work; its memory is given back once its stream is done, also behind an error."""
+    """Yields the work. Its memory is freed once its stream is done, also after an error."""
     try:
         yield work
     finally:

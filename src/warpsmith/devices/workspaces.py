@@ -1,4 +1,4 @@
-"""Scratch memory of programs: laid out in one block, given to calls so that those that overlap share none."""
+"""Workspaces of programs, laid out in one block. Calls that overlap get different memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import ALIGNMENT, Lifetime, Workspace, aligned
 
 MOST_STREAMS = 8
-"""That have memory of their own at a time, but for those that are captured: who uses a new stream for each call would
-otherwise take more and more of it."""
+"""Number of streams that have memory of their own at the same time, not counting captured ones. Without this limit a
+program that uses a new stream for each call would need more and more memory.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Block:
-    """Several workspaces in one piece of memory."""
+    """Layout of several workspaces in one piece of memory."""
 
     offsets: Mapping[str, int]
-    """Of each, in bytes, by name."""
+    """Offset of each workspace, in bytes, by name."""
     nbytes: int
-    """Of all of them."""
+    """Bytes of all workspaces together."""
 
     @classmethod
     def of(cls, workspaces: Iterable[Workspace], lifetime: Lifetime) -> Block:
-        """Those of a lifetime, one behind the other."""
+        """Lays out the workspaces of one lifetime, one after the other."""
         offsets, end = {}, 0
         for each in workspaces:
             if each.lifetime is lifetime:
@@ -37,7 +38,7 @@ class Block:
         return cls(offsets, end)
 
     def at(self, address: int) -> dict[str, int]:
-        """The address of each, where the memory begins at `address`."""
+        """Address of each workspace if the memory begins at `address`."""
         return {name: address + offset for name, offset in self.offsets.items()}
 
 
@@ -47,43 +48,44 @@ class StreamBlock:
 
     allocation: Allocation
     made: set[str] = dataclasses.field(default_factory=set)
-    """Names of those that a later call may read, as their users say."""
+    """Names of the workspaces whose contents a later call may read. The programs that write them add the names."""
 
 
 class Workspaces:
-    """The workspaces of one loaded program, made when they are first needed, and given back with this object.
+    """The workspaces of one loaded program, allocated when first needed and freed with this object.
 
     Args:
         runtime: the device.
-        workspaces: those that the program's steps share (`Executable.workspaces`).
+        workspaces: workspaces of the program's steps (`Executable.workspaces`).
     """
 
     def __init__(self, runtime: Runtime, workspaces: Iterable[Workspace]) -> None:
         listed = tuple(workspaces)
         self._runtime = runtime
         self.block = Block.of(listed, Lifetime.CALL)
-        """The CALL workspaces."""
+        """Layout of the CALL workspaces."""
         self._kept = Block.of(listed, Lifetime.KEPT)
         self._lock = ForkLock()
         self._of_streams: dict[StreamIdentity, StreamBlock] = {}
-        """The latest used last."""
+        """Blocks by stream. The most recently used is last."""
         self._taken: dict[int, Allocation] = {}
-        """Everything that is to be given back, by address."""
+        """All allocations that must be freed, by address."""
         self._give_back = weakref.finalize(self, _free_all, runtime, self._taken)
-        # At the end of the process the runtime gives everything back itself.
+        # At the end of the process the runtime frees everything itself.
         self._give_back.atexit = False
 
     @contextlib.contextmanager
     def lent(self, stream: int | None, given: Allocation | None = None) -> Iterator[Mapping[str, int]]:
-        """The addresses of the CALL workspaces for steps that are queued on `stream` within this context.
+        """Lends the CALL workspaces to steps that are queued on `stream` inside this context, and yields their
+        addresses.
 
-        Calls on one stream share them, and so must not queue their steps in between each other's: one thread at a time
-        is in here. Another stream has other memory. What is captured in a graph has memory that nothing else is given
-        from then on, since the graph may run at any time.
+        Calls on one stream share the memory, so their steps must not interleave: only one thread at a time is inside.
+        Another stream has other memory. A captured graph has memory that nothing else gets from then on, because the
+        graph may run at any time.
 
         Args:
             stream: its handle; None for the default stream.
-            given: the caller's own memory for this call, which no overlapping call may be given too.
+            given: the caller's own memory for this call, which no overlapping call may use.
 
         Raises:
             BadArgument: `given` is too small, or not aligned to 256 bytes.
@@ -94,7 +96,7 @@ class Workspaces:
 
     @contextlib.contextmanager
     def lent_block(self, stream: int | None, given: Allocation | None = None) -> Iterator[int]:
-        """As `lent`: the address of `block`; 0 where that is empty."""
+        """Like `lent`, but yields the address of `block`; 0 if that is empty."""
         if not self.block.nbytes:
             yield 0
         elif given is not None:
@@ -111,17 +113,18 @@ class Workspaces:
 
     @contextlib.contextmanager
     def shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
-        """As `lent`, for programs that leave something in the memory of a stream for each other.
+        """Like `lent`, for programs that leave results for each other in a stream's memory.
 
-        Yields: the addresses, and the names of what is there, which whoever writes it adds. A stream, or a capture,
-        that was not seen before finds none; neither does one whose memory was given to others meanwhile (MOST_STREAMS).
+        Yields: the addresses, and the names of the workspaces with valid contents; the program that writes one adds its
+        name. The set is empty for a new stream or capture, and for a stream whose memory was given to others meanwhile
+        (MOST_STREAMS).
         """
         with self._lock:
             block = self._of(stream)
             yield self.block.at(block.allocation.address), block.made
 
     def kept(self) -> Kept:
-        """KEPT workspaces for one bound program, their contents undefined. Raises OutOfMemory."""
+        """Allocates KEPT workspaces for one bound program, with undefined contents. Raises OutOfMemory."""
         if not self._kept.offsets:
             return Kept({}, None)
         with self._lock:
@@ -129,13 +132,13 @@ class Workspaces:
         return Kept(self._kept.at(allocation.address), allocation)
 
     def let_go(self, kept: Kept) -> None:
-        """Gives back what `kept` gave, once the device has done what was queued with it."""
+        """Frees what `kept` allocated, once the device has finished the work queued with it."""
         if kept.allocation is not None:
             with self._lock:
                 self._freed(kept.allocation)
 
     def close(self) -> None:
-        """Gives everything back, once the device has done what was queued. Graphs that use it may no longer run."""
+        """Frees everything, once the device has finished the queued work. Graphs that use it must not run again."""
         self._of_streams.clear()
         self._give_back()
 
@@ -155,7 +158,9 @@ class Workspaces:
         return allocation
 
     def _freed(self, allocation: Allocation) -> bool:
-        """Gives it back, unless the device cannot be waited for: after a fault, or while some stream is captured."""
+        """Frees an allocation. Returns False if the device cannot be waited for: after a fault, or while a stream is
+        captured.
+        """
         try:
             self._runtime.synchronize()
         except DeviceError:
@@ -169,15 +174,15 @@ class Kept:
     """KEPT workspaces of one bound program."""
 
     addresses: Mapping[str, int]
-    """Of each, by name."""
+    """Address of each workspace, by name."""
     allocation: Allocation | None
-    """What they lie in; None where there are none."""
+    """Memory that holds them; None if there are none."""
 
 
 def _free_all(runtime: Runtime, taken: dict[int, Allocation]) -> None:
-    """The driver frees memory once the work that was queued before is done."""
+    """Frees all allocations. The driver frees memory once the work queued before is done."""
     while taken:
         _, allocation = taken.popitem()
-        # A device that has failed or was closed has taken its memory back, and a forked child has none.
+        # A device that has failed or was closed has freed its memory already, and a forked child has none.
         with contextlib.suppress(DeviceError):
             runtime.free(allocation)

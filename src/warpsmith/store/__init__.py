@@ -1,1 +1,1 @@
-"""What tuning found: trials, winners, where they lie. Importing this package loads no database library."""
+"""Storage of tuning results: trials and winners. Importing this package loads no database library."""

@@ -1,4 +1,4 @@
-"""Whether stores may answer otherwise by now than they did: told without reading them."""
+"""Detects whether the answers of stores may have changed, without reading the stores."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from warpsmith.store.location import look_up_locations
 from warpsmith.store.shown import is_url
 
 State = tuple[tuple[str, object], ...]
-"""Of each store's file its path and what `_of_file` says of it; two equal ones mean equal answers."""
+"""Path and state (see `_of_file`) of each store's file. Equal values mean equal answers."""
 
 _LOCKED = "locked"
-"""The state of a store that look-ups leave alone, since another process keeps it locked."""
+"""State of a store that look-ups skip because another process keeps it locked."""
 
 _HEADER_BYTES = 28
 _COUNTER_OFFSET = 24
-"""SQLite raises this number of its header in every transaction that changes the file (file format, section 1.3.8).
-Times of files alone would not do: two changes within 4 ms may have one time."""
+"""Offset of SQLite's change counter in the file header, which every transaction that changes the file increments (file
+format, section 1.3.8). File times alone would not suffice: two changes within 4 ms may have the same time.
+"""
 
 
 def state_of(explicit: str | None) -> State | None:
-    """What the stores are like that a look-up asks where the user names `explicit`; it takes 40 us.
+    """State of the stores that a look-up reads if the user names `explicit`; it takes 40 us.
 
-    Returns: None where that cannot be told: a store is on a server, or a file cannot be looked at.
+    Returns: None if it is unknown: a store is on a server, or a file cannot be examined.
     """
     found = []
     try:
@@ -34,7 +35,7 @@ def state_of(explicit: str | None) -> State | None:
             if is_url(location):
                 return None
             path = sqlite.path_of(location).absolute()
-            # A store that is left alone for a while answers otherwise once it is asked again.
+            # A store that is skipped for a while answers differently once it is read again.
             found.append((str(path), _LOCKED if BUSY_STORES.rests(str(path)) else _of_file(path)))
     except (OSError, StoreError):
         return None
@@ -42,7 +43,7 @@ def state_of(explicit: str | None) -> State | None:
 
 
 def _of_file(path: Path) -> object:
-    """What changes with the content of a file; None where there is none."""
+    """Value that changes with the content of a file; None if there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -56,7 +57,9 @@ def _of_file(path: Path) -> object:
 
 
 def _of_log(path: Path) -> object:
-    """The same of a write-ahead log, which no store of ours has, but one may that somebody else has worked on."""
+    """Value that changes with a write-ahead log. This package's stores have none, but another tool may have created
+    one.
+    """
     try:
         status = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""What came of timing a stored winner again: a soft fact of its record, kept among those of its environment.
+"""Result of timing a stored winner again. It is stored among the environment facts of its record.
 
-There, since every version of the schema and of the interchange form has a place for words, and nothing that holds is
-lost where a version does not know them.
+Every version of the schema and of the interchange form has a place for such facts, so nothing is lost when a version
+does not know these.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from warpsmith.store.record import Record
 
 
 class Verdict(enum.StrEnum):
-    """What a second look says of a winner."""
+    """Result of checking a winner again."""
 
     SAME = "same"
-    """Right, and its time lies in the tie band of the stored one."""
+    """Correct, and the time lies in the tie band of the stored one."""
     FASTER = "faster"
     SLOWER = "slower"
     WRONG = "wrong"
-    """Not right today, or it does not run."""
+    """Not correct today, or it does not run."""
     UNCHECKED = "unchecked"
-    """Nothing was learnt: its text is of another version, or its time was taken under other conditions."""
+    """Nothing is known: its source is of another version, or its time was taken under other conditions."""
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing has to be done about it."""
+        """True if the winner needs no action."""
         return self in (Verdict.SAME, Verdict.UNCHECKED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checked:
-    """When a winner was timed again, and what came of it."""
+    """Time and result of a winner's latest check."""
 
     at: str
-    """UTC, ISO 8601."""
+    """Time in UTC, ISO 8601."""
     verdict: Verdict
     median_ns: float | None
-    """None where it is not right."""
+    """None if the winner is not correct."""
     driver: str | None
-    """None on a host."""
+    """None on a host device."""
 
 
 _AT, _VERDICT, _TIME, _DRIVER = "checked", "checked verdict", "checked ns", "checked driver"
 
 
 def marked(record: Record, checked: Checked) -> Record:
-    """The record with the note, in the place of an earlier one."""
+    """The record with this check; it replaces an earlier one."""
     earlier = record.provenance.environment
     kept = {name: fact for name, fact in earlier.items() if name not in (_AT, _VERDICT, _TIME, _DRIVER)}
     note = {_AT: checked.at, _VERDICT: str(checked.verdict)}
@@ -59,7 +59,7 @@ def marked(record: Record, checked: Checked) -> Record:
 
 
 def checked_of(record: Record) -> Checked | None:
-    """The note of a record; None where it has none, or one that this version cannot read."""
+    """The latest check of a record; None if it has none, or one that this version cannot read."""
     facts = record.provenance.environment
     try:
         median_ns = float(facts[_TIME]) if _TIME in facts else None
@@ -69,6 +69,6 @@ def checked_of(record: Record) -> Checked | None:
 
 
 def was_wrong(record: Record) -> bool:
-    """Whether the latest look at a winner found its results wrong."""
+    """True if the latest check found the winner's results wrong."""
     checked = checked_of(record)
     return checked is not None and checked.verdict is Verdict.WRONG

@@ -1,7 +1,7 @@
-"""Which tuner tries what, so that several at one store try nothing twice.
+"""Claims of tuners on programs, so that several tuners on one store try nothing twice.
 
-Whether a tuner is dead is for the others to see: its beats do not change over a time of their own monotonic clocks. No
-time is stored, since the clocks of several machines differ, and step.
+Other tuners decide whether a tuner is dead: its beat counter does not change for some time on their own monotonic
+clocks. No time is stored, because the clocks of several machines differ, and step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from warpsmith.store.statements import add_missing, delete_all, found
 
 
 class StruckOff(StoreError):
-    """The tuner is not at work, as the others see it: they struck it off, and its claims are theirs."""
+    """The other tuners took this tuner for dead and removed it; its claims are theirs now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claim:
-    """What a tuner is about to try: a program's identity, less problem and device."""
+    """A program that a tuner is about to try: its identity without problem and device."""
 
     family: str
     config: Config
@@ -38,11 +38,11 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Granted:
-    """What came of asking for claims. The rest is being tried by others."""
+    """Result of requesting claims. Other tuners are trying the rest."""
 
     mine: frozenset[Claim]
     stored: tuple[Trial, ...]
-    """Trials of what was asked for, done already."""
+    """Stored trials of requested programs."""
 
 
 def _claim_row(problem: Problem, device: Device, claim: Claim) -> Row:
@@ -55,19 +55,19 @@ def _claim_row(problem: Problem, device: Device, claim: Claim) -> Row:
 
 
 def register(connection: Connection, tuner: str, name: str) -> None:
-    """Adds a tuner that has not beaten yet."""
+    """Adds a tuner with zero beats."""
     add_missing(connection, tuners, ({"id": tuner, "name": rows.plain(name), "beats": 0},))
 
 
 def beat(connection: Connection, tuner: str) -> None:
-    """Counts a beat; a repeated commit counts twice, which is a sign of life too. Raises StruckOff."""
+    """Counts a beat. A repeated commit counts twice, which is harmless. Raises StruckOff."""
     changed = connection.execute(update(tuners).where(tuners.c.id == tuner).values(beats=tuners.c.beats + 1))
     if changed.rowcount == 0:
         raise _struck_off(tuner)
 
 
 def beats(connection: Connection) -> dict[str, int]:
-    """How often each tuner at work has beaten, by its id."""
+    """Beat counter of each registered tuner, by its id."""
     return {row["id"]: row["beats"] for row in found(connection, select(tuners))}
 
 
@@ -79,11 +79,13 @@ def take(
     wanted: Iterable[Claim],
     holds: Callable[[Trial], bool],
 ) -> Granted:
-    """Those of the claims that are the tuner's from here on, and the trials stored already. Raises StruckOff."""
+    """Claims for the tuner the wanted programs that are free, and returns these and the trials stored already. Raises
+    StruckOff.
+    """
     if connection.scalar(select(tuners.c.id).where(tuners.c.id == tuner)) is None:
         raise _struck_off(tuner)
     asked = {_identity(_claim_row(problem, device, each)): each for each in wanted}
-    # One that cannot be read is tried again, and so mended.
+    # An unreadable trial is tried again, which replaces it.
     near = found(connection, select(trials).where(_near(trials, problem, asked.values())))
     stored = {
         _identity(row): trial
@@ -94,7 +96,7 @@ def take(
     free = {identity: claim for identity, claim in asked.items() if identity not in stored}
     added = ({**_claim_row(problem, device, claim), "tuner": tuner} for claim in free.values())
     add_missing(connection, claims, added)
-    # Asked for again rather than counted: after a repeated commit the tuner's own claims are there already.
+    # The claims are read back, not counted: after a repeated commit the tuner's own claims are there already.
     own = _near(claims, problem, free.values()) & (claims.c.tuner == tuner)
     held = {tuple(row) for row in connection.execute(select(*(claims.c[name] for name in PROGRAM_IDENTITY)).where(own))}
     return Granted(frozenset(claim for identity, claim in free.items() if identity in held), tuple(stored.values()))
@@ -105,18 +107,20 @@ def _identity(row: Row) -> tuple[str, ...]:
 
 
 def _near(table: Table, problem: Problem, wanted: Iterable[Claim]) -> ColumnElement[bool]:
-    """Narrows a query to about the rows wanted; databases differ in how they compare whole identities to a list."""
+    """Narrows a query to roughly the wanted rows, because databases differ in how they compare whole identities to a
+    list.
+    """
     fingerprints = {rows.plain(claim.fingerprint) for claim in wanted}
     return and_(table.c.problem_key == problem.key(), table.c.fingerprint.in_(fingerprints))
 
 
 def settle(connection: Connection, trial_rows: Sequence[Row]) -> None:
-    """Removes the claims on trials that are stored now, whoever holds them."""
+    """Removes the claims on programs whose trials are stored now, whichever tuner holds them."""
     delete_all(connection, claims, trial_rows, PROGRAM_IDENTITY)
 
 
 def strike(connection: Connection, tuner: str) -> str | None:
-    """Removes a tuner with its claims, and gives its name; None where it is gone already."""
+    """Removes a tuner with its claims and returns its name; None if it is gone already."""
     name = connection.scalar(select(tuners.c.name).where(tuners.c.id == tuner))
     connection.execute(delete(claims).where(claims.c.tuner == tuner))
     connection.execute(delete(tuners).where(tuners.c.id == tuner))

@@ -1,4 +1,4 @@
-"""Under which conditions a time was taken: how the work reached the device, and where it found its data."""
+"""Conditions of a timing: how the work reached the device, and where its data were."""
 
 from __future__ import annotations
 
@@ -10,49 +10,54 @@ from typing import Self
 
 
 class Launched(enum.StrEnum):
-    """How timed work reached the device. In the order of preference of an answer."""
+    """How timed work reached the device. Look-ups prefer earlier members."""
 
     QUEUED = "queued first"
-    """Launch by launch, all of a sample queued before it began: what launching costs is no part of the time."""
+    """Launch by launch, with all launches of a sample queued before it begins, so that launch overhead is not
+    measured.
+    """
     EAGER = "eager"
-    """Launch by launch."""
+    """Launch by launch, not queued before."""
     GRAPH = "CUDA graph"
-    """A whole sample as one graph, with its cheaper launches."""
+    """A whole sample as one CUDA graph, whose launches are cheaper."""
 
 
 class Cached(enum.StrEnum):
-    """Where timed work found its data. In the order of preference of an answer."""
+    """Location of the data of timed work. Look-ups prefer earlier members."""
 
     COLD = "cold L2"
     """Outside the L2 cache."""
     WARM = "warm caches"
-    """Wherever the run before had left it."""
+    """Wherever the run before left them."""
 
 
 SAME_BUFFERS = "same buffers"
-"""How a time is told that was taken on one set of buffers of its own, whatever their size."""
+"""Policy word for a time taken on one set of buffers, whatever its size."""
 THROTTLED = "throttled"
-"""How a time is told that was taken while power or temperature held the clocks down."""
+"""Policy word for a time taken while a power or temperature limit reduced the clocks."""
 UNKNOWN = "unknown"
-"""What stands in the place of conditions that a time does not tell of."""
+"""Conditions of a time whose policy does not state them."""
 ANY = "any"
-"""What stands in their place for a trial that has no time: a failure is one under all conditions."""
+"""Conditions of a trial without a time: a failure holds under all conditions."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditions:
-    """What must be equal for two times to be compared, and what winners are told apart by."""
+    """Conditions under which a time was taken. Only times under equal conditions are compared, and each has its own
+    winner.
+    """
 
     launched: Launched
     cached: Cached
 
     @classmethod
     def of(cls, policy: str, *, flushes: bool = False) -> Self | None:
-        """The conditions that `Timing.policy` tells of; None where it does not tell.
+        """Parses `Timing.policy`; None if it does not state the conditions.
 
         Args:
-            policy: such as `median, 5 runs a sample, queued first, in turns, cold L2`.
-            flushes: whether one set of buffers flushes the cache by its own size, so that SAME_BUFFERS were cold ones.
+            policy: a policy such as `median, 5 runs a sample, queued first, in turns, cold L2`.
+            flushes: whether one set of buffers flushes the cache by its own size, so that SAME_BUFFERS means a cold
+                cache.
         """
         words = policy.split(", ")
         launched = next((each for each in Launched if each in words), None)
@@ -69,20 +74,20 @@ USUAL_FIRST: tuple[str, ...] = (
     *(str(Conditions(*each)) for each in itertools.product(Launched, Cached)),
     UNKNOWN,
 )
-"""All conditions as text, in the order in which a look-up asks for them: those of a plain `tune` come first."""
+"""All conditions as text, in the order in which a look-up prefers them: those of a plain `tune` come first."""
 
 
 @functools.lru_cache(maxsize=256)
 def conditions_key(policy: str) -> str:
-    """The conditions of `Timing.policy` as winners are filed under them: one of USUAL_FIRST."""
+    """Conditions of `Timing.policy` as a winner's key: one of USUAL_FIRST."""
     return str(Conditions.of(policy) or UNKNOWN)
 
 
 def is_throttled(policy: str) -> bool:
-    """Whether a time was taken while power or temperature held the clocks down."""
+    """True if a time was taken while a power or temperature limit reduced the clocks."""
     return THROTTLED in policy.split(", ")
 
 
 def flushes_cache(set_bytes: int, l2_bytes: int) -> bool:
-    """Whether a set of buffers, used again and again, is outside the L2 cache at each use: it is twice as large."""
+    """True if a reused set of buffers is outside the L2 cache at each use, because it is at least twice as large."""
     return set_bytes >= 2 * l2_bytes

@@ -1,4 +1,4 @@
-"""How long a family takes for a problem, as stores hold it beside the winner: columns alone, which are read fast."""
+"""Time of a family's fastest candidate for a problem, as a few columns that are fast to read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsmith.store.record import Record
 
 
 class FamilyTime(NamedTuple):
-    """The time of a family's fastest candidate."""
+    """Time of a family's fastest candidate."""
 
     problem_key: str
     """`Problem.key()`."""
@@ -23,12 +23,12 @@ class FamilyTime(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """That of a record."""
+        """Makes the time of a record."""
         trial = record.trial
         return cls(record.problem.key(), record.device.key(), record.conditions, trial.family, record.timing.median_ns)
 
     @classmethod
     def readable(cls, found: Iterable[Iterable[Any]]) -> tuple[Self, ...]:
-        """Rows of a table; those of a damaged file that have no time are left out."""
+        """Makes times from rows of a table. Rows of a damaged file without a valid time are left out."""
         made = map(cls._make, found)
         return tuple(each for each in made if isinstance(each.median_ns, float) and 0 < each.median_ns < math.inf)

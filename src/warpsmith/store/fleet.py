@@ -1,4 +1,4 @@
-"""What tuners that share a store leave there for each other: that they are alive, and what each of them tries."""
+"""State that tuners on one store share: which of them are alive, and what each of them is trying."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from warpsmith.store.record import Trial
 
 
 class Fleet:
-    """The tuners at a store, in the words of `claims`; the part of a `Store` that no look-up needs."""
+    """The tuners on a store, through `claims`. It is the part of a `Store` that no look-up needs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def register_tuner(self, name: str) -> str:
-        """Adds a tuner, which `name` tells to people, such as its host and process; gives its id."""
+        """Adds a tuner and returns its id. `name` identifies it to people, such as its host and process."""
         tuner = uuid.uuid4().hex
         self._database.write(lambda connection: claims.register(connection, tuner, name))
         return tuner
 
     def beat(self, tuner: str) -> None:
-        """A tuner's sign of life. Raises `claims.StruckOff` where the others took it for dead."""
+        """A tuner's sign of life. Raises `claims.StruckOff` if the other tuners took it for dead."""
         self._database.write(lambda connection: claims.beat(connection, tuner))
 
     def beats(self) -> dict[str, int]:
-        """How often each registered tuner has beaten, by its id.
+        """Beat counter of each registered tuner, by its id.
 
-        One whose number stays as it is, over a time of the caller's own monotonic clock, is dead.
+        A tuner whose counter does not change, over some time of the caller's own monotonic clock, is dead.
         """
         return self._database.read(claims.beats) if self._database.schema >= 2 else {}
 
     def strike(self, tuner: str) -> str | None:
-        """Removes a tuner and its claims: a dead one, or oneself at the end. Its name; None where it was gone."""
+        """Removes a tuner and its claims: a dead one, or oneself at the end. Returns its name; None if it was gone."""
         return self._database.write(lambda connection: claims.strike(connection, tuner))
 
     def claim(
@@ -48,11 +48,11 @@ class Fleet:
         wanted: Iterable[Claim],
         holds: Callable[[Trial], bool] = lambda _: True,
     ) -> Granted:
-        """Takes those of `wanted` that no other tuner has claimed, and that no stored trial answers.
+        """Claims those of `wanted` that no other tuner has claimed and for which no trial is stored.
 
-        What the tuner claimed before is granted again. A claim ends with `add_trials` or `strike`.
+        Claims that the tuner already has are granted again. A claim ends with `add_trials` or `strike`.
 
-        A trial for which `holds` is False is to be tried again. Raises `claims.StruckOff` where the tuner was.
+        A trial for which `holds` is False is to be tried again. Raises `claims.StruckOff` if the tuner was removed.
         """
         asked = tuple(wanted)
         return self._database.write(lambda connection: claims.take(connection, problem, device, tuner, asked, holds))

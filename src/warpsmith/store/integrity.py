@@ -1,4 +1,4 @@
-"""What may be wrong with a store, in plain words."""
+"""Finds what is wrong with a store and describes it in plain words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.store.statements import found
 
 
 def database_problems(connection: Connection) -> list[str]:
-    """What SQLite itself finds wrong with a file; nothing for other databases, which look after themselves."""
+    """Problems that SQLite itself finds in a file; empty for other databases, which check themselves."""
     if connection.dialect.name != "sqlite":
         return []
     told = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
@@ -27,8 +27,8 @@ def database_problems(connection: Connection) -> list[str]:
 
 
 def store_problems(connection: Connection, schema: int) -> list[str]:
-    """What is wrong with a store of that schema, a line each."""
-    # The rows of a broken file may be unreadable even to SQLite.
+    """Problems of a store of that schema, one line each."""
+    # Not even SQLite may be able to read the rows of a broken file.
     if broken := database_problems(connection):
         return broken
     kept_runs = found(connection, every_run()) if schema >= 2 else ()
@@ -36,7 +36,7 @@ def store_problems(connection: Connection, schema: int) -> list[str]:
 
 
 def row_problems(contents: Contents) -> list[str]:
-    """Rows that do not read back as what they stand for."""
+    """Rows that cannot be parsed."""
     return [
         *_unreadable(contents.problems, rows.problem_of, lambda row: f"problem {row['key']!r}"),
         *_unreadable(contents.devices, rows.device_of, lambda row: f"device {row['key']!r}"),
@@ -47,7 +47,7 @@ def row_problems(contents: Contents) -> list[str]:
 
 
 def run_problems(runs: tuple[Row, ...]) -> list[str]:
-    """Tuning runs that cannot be read."""
+    """Tuning runs that cannot be parsed."""
     return list(_unreadable(runs, run_of, lambda row: f"run {row['id']} of {_subject(row)}"))
 
 

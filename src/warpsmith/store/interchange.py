@@ -1,4 +1,4 @@
-"""Stores as JSON lines: a header, then one line for each trial, winner and runner-up, each complete in itself."""
+"""Stores as JSON lines: a header, then one complete line for each trial, winner and runner-up."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from warpsmith.store.store import MergeReport, Store
 FORMAT = "warpsmith-store"
 FORMAT_VERSION = 2
 BEFORE_RUNNERS_UP = 1
-"""The version of lines without a runner-up, which warpsmith 0.1 reads too."""
+"""Version of files without a runner-up, which warpsmith 0.1 can read too."""
 
 
 def export_lines(store: Store) -> Iterator[str]:
-    """The whole store as JSON, a line each without its newline; what it held when the first line was asked for.
+    """The whole store as JSON lines without newlines, as it is when the first line is requested.
 
-    Rows of operations that this version does not know are passed on as they are.
+    Rows of operations that this version does not know are passed on unchanged.
 
     Raises:
         StoreError: a row whose JSON is damaged, or the database fails.
@@ -50,7 +50,7 @@ def export_lines(store: Store) -> Iterator[str]:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """Raises Unreadable for what a damaged file has in the place of text."""
+    """JSON of an entry. Raises Unreadable if a damaged file holds other values in place of text."""
     try:
         return json.dumps(entry)
     except (TypeError, ValueError) as error:
@@ -58,7 +58,7 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 def _trial_line(row: Row, specs: Mapping[str, Row]) -> dict[str, Any]:
-    """Raises Unreadable, also where the trial's problem or device is missing."""
+    """Raises Unreadable, also if the trial's problem or device is missing."""
     try:
         problem, device = specs[row["problem_key"]], specs[row["device_key"]]
     except KeyError as error:
@@ -76,21 +76,21 @@ def _trial_line(row: Row, specs: Mapping[str, Row]) -> dict[str, Any]:
 
 
 def import_lines(store: Store, lines: Iterable[str], *, source: str = "the import") -> MergeReport:
-    """Takes over what `export_lines` wrote: every line, or nothing where one is bad.
+    """Imports the lines of `export_lines`: every line, or nothing if one is bad.
 
     Args:
-        store: open for writing.
-        lines: as exported; empty ones are skipped.
-        source: what messages call the lines, such as the file's name.
+        store: a store that is open for writing.
+        lines: exported lines; empty ones are skipped.
+        source: name of the lines in messages, such as the file's name.
 
     Raises:
-        StoreError: a line that is not what it should be, lines missing at the end, or the database fails.
+        StoreError: an invalid line, lines missing at the end, or the database fails.
     """
     return store.absorb(_Reader(source).read(lines))
 
 
 class _Reader:
-    """Collects the rows of an import before any of them touches the store."""
+    """Collects the rows of an import before any of them is written to the store."""
 
     def __init__(self, source: str) -> None:
         self._source = source

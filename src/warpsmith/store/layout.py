@@ -1,12 +1,14 @@
-"""What both readers of a store, SQLAlchemy's and `store_reader`, go by: the schema's number and the winners' tables."""
+"""Names and columns that both readers of a store, SQLAlchemy's and `store_reader`, use: schema number and winners'
+tables.
+"""
 
 from __future__ import annotations
 
 SCHEMA_VERSION = 6
-"""Counts the revisions in `migrations/versions`; revision N is named N in four digits."""
+"""Number of revisions in `migrations/versions`. Revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
-"""Where alembic notes the revision. Not its default name, which Optuna's tables use."""
+"""Table in which alembic notes the revision. Its default name is not used, because Optuna's tables have it."""
 
 PROBLEMS_TABLE = "warpsmith_problems"
 WINNERS_TABLE = "warpsmith_winners"
@@ -14,26 +16,25 @@ RUNNERS_UP_TABLE = "warpsmith_runners_up"
 POISONED_TABLE = "warpsmith_poisoned"
 
 WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
-"""The columns of which a store has one winner each. Times under other conditions cannot be compared, so that a winner
-under others is another winner."""
+"""Columns that identify a winner. Times under different conditions cannot be compared, so each has its own winner."""
 
 RUNNER_UP_IDENTITY = (*WINNER_IDENTITY, "family")
-"""Those of which it has one runner-up each."""
+"""Columns that identify a runner-up."""
 
 WINNER_COLUMNS = (
     *("problem_key", "device_key", "family", "config", "fingerprint", "compiler"),
     *("median_ns", "p20_ns", "p80_ns", "created_at", "spec"),
 )
-"""The columns that winners and runners-up have in every schema."""
+"""Columns that winners and runners-up have in every schema."""
 
 POISONED_COLUMNS = ("fingerprint", "failure_kind", "starts", "message")
-"""The columns of poisoned programs that look-ups read."""
+"""Columns of poisoned programs that look-ups read."""
 
 POISONED_SINCE = 2
-"""The schema from which on there are poisoned programs."""
+"""First schema with poisoned programs."""
 
 RUNNERS_UP_SINCE = 5
-"""The schema from which on there are runners-up."""
+"""First schema with runners-up."""
 
 REKEYED_SINCE = 6
-"""The schema from which on fingerprints leave out comments and names of the generated text."""
+"""First schema whose fingerprints leave out comments and names of the generated text."""

@@ -1,4 +1,4 @@
-"""Where stores lie, and in which order they are asked."""
+"""Locations of stores, and the order in which they are read."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
 
 
 class StorePassedOver(UserWarning):
-    """A store that nobody named cannot be read: a look-up goes on with the next one."""
+    """Warning that a store which the user did not name cannot be read. The look-up goes on with the next one."""
 
 
 def own_store() -> Path | None:
-    """The user's own file, in the platform's folder for data that cannot be made again.
+    """The user's own file, in the platform's folder for persistent data.
 
-    None for a user without a home folder, such as a number in a container that no list of users knows.
+    None for a user without a home folder, such as a user number in a container without an entry in the list of users.
     """
     try:
         folder = Path(platformdirs.user_data_dir("warpsmith", appauthor=False))
     except RuntimeError:
         return None
-    return folder / "store.db" if folder.is_absolute() else None  # older platformdirs return `~` as it is
+    return folder / "store.db" if folder.is_absolute() else None  # older platformdirs return `~` unexpanded
 
 
 def shipped_store() -> Path:
-    """The winners that came with the package."""
+    """File of the winners that come with the package."""
     return Path(__file__).parent.parent / "cache.db"
 
 
 def named_location(explicit: str | None) -> str | None:
     """The location that the user named: `explicit` (`--store`), else WARPSMITH_STORE, else None.
 
-    Raises BadArgument for what is no text.
+    Raises BadArgument if it is no text.
     """
     if explicit is not None and not isinstance(explicit, str):
         raise BadArgument(f"a store is named by the path or the URL as text; got {explicit!r}")
@@ -66,7 +66,7 @@ def named_location(explicit: str | None) -> str | None:
 
 
 def write_location(explicit: str | None) -> str:
-    """The store for results: the named location, else the user's own file. Raises StoreError where there is neither."""
+    """The store for results: the named location, else the user's own file. Raises StoreError if there is neither."""
     if (location := named_location(explicit) or own_store()) is None:
         raise StoreError("this user has no home folder for a store: name one with --store or WARPSMITH_STORE")
     return str(location)
@@ -74,20 +74,20 @@ def write_location(explicit: str | None) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a store may lie that is asked."""
+    """A location at which a store may exist."""
 
     location: str
     is_named: bool = False
-    """Whether the user named it, and then wants that one: it must be sound."""
+    """True if the user named it. It must then be readable."""
     may_be_missing: bool = True
-    """Whether it need not be there yet: the environment may name a store before the first search makes it."""
+    """True if it need not exist yet: the environment may name a store before the first search makes it."""
     is_installed: bool = False
 
     def open(self, opening: Callable[[str, bool], Asked]) -> Asked | None:
-        """The store; None where it is not made yet. Raises StoreError.
+        """Opens the store; None if it does not exist yet. Raises StoreError.
 
-        An empty file, as a writer killed at its very start leaves it, is no store yet. Warns where the environment
-        names what is not made yet.
+        An empty file is no store yet: a writer that was killed at its very start leaves one. It warns if the
+        environment names a store that does not exist yet.
         """
         file = file_of(self.location)
         if not self.may_be_missing or file in (None, ":memory:"):
@@ -100,21 +100,21 @@ class _Place:
             return None
         if not self.is_installed:
             return opening(self.location, False)
-        # Where we cannot write, an installation nobody else writes either: no locks needed.
+        # If this user cannot write an installed file, nobody else does: no locks are needed.
         return opening(self.location, not os.access(path, os.W_OK))
 
     @property
     def key(self) -> str:
-        """The name by which locks are remembered."""
+        """Name under which locks are remembered."""
         return busy_key(self.location)
 
 
 def busy_key(location: str) -> str:
-    """The name by which `BUSY_STORES` knows a store: one for every spelling of a file's path."""
+    """Name under which `BUSY_STORES` knows a store: the same one for every spelling of a file's path."""
     file = file_of(location)
     try:
         return location if file is None else str(sqlite.path_of(file).absolute())
-    except StoreError:  # no file has such a name
+    except StoreError:  # not a valid file name
         return location
 
 
@@ -131,18 +131,19 @@ def _places(explicit: str | None) -> tuple[_Place, ...]:
 
 
 def look_up_locations(explicit: str | None) -> tuple[str, ...]:
-    """Where the stores lie that are asked, in order, whether they are there or not."""
+    """Locations of the stores that a look-up reads, in order, whether they exist or not."""
     return tuple(place.location for place in _places(explicit))
 
 
 class StoreChain(Generic[Asked_co]):
-    """Stores open for reading, asked in order; the first answer wins. Close it, or use it in a `with`.
+    """Stores that are open for reading, in order; the first answer wins. Close it, or use it in a `with`.
 
     Args:
         stores: the stores.
-        optional: those of them that are passed over where they turn out damaged, with a warning.
-        unopened: how many were passed over already.
-        patient: whether a store that another process has locked is an error; else it is passed over, whoever named it.
+        optional: those of the stores that are skipped, with a warning, if they turn out to be damaged.
+        unopened: number of stores that were skipped already.
+        patient: whether a store that another process has locked raises an error; else it is skipped, even if the user
+            named it.
     """
 
     def __init__(
@@ -161,19 +162,21 @@ class StoreChain(Generic[Asked_co]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every store that is there was asked; those that were passed over may be sound the next time."""
+        """True if every existing store was read. A store that was skipped may be readable the next time."""
         return not self._passed_over and not self._unopened
 
     def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Each store's winners of `Problem.key()` on `Device.key()`, store by store, as `Store.winners` orders them.
+        """Winners of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.winners`.
 
-        A store is asked when it is due.
+        A store is read only when its turn comes.
         """
         for store in self.stores:
             yield from self._answer(store, lambda each: each.winners(problem_key, device_key)) or ()
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, store by store; of one problem, device and conditions only the first store's."""
+        """All winners, store by store. For one problem, device and conditions only the first store's winner is
+        returned.
+        """
         found: dict[tuple[str, str, str], Record] = {}
         for store in self.stores:
             for record in self._answer(store, lambda each: each.records(operation)) or ():
@@ -181,14 +184,14 @@ class StoreChain(Generic[Asked_co]):
         return tuple(found.values())
 
     def answers(self, operation: str | None = None) -> tuple[Record, ...]:
-        """Of `records` one for each problem and device: that under the usual conditions, of the first store."""
+        """One of `records` for each problem and device: the one under the preferred conditions, of the first store."""
         found: dict[tuple[str, str], Record] = {}
         for record in self.records(operation):
             found.setdefault((record.problem.key(), record.device.key()), record)
         return tuple(found.values())
 
     def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Each store's runners-up of `Problem.key()` on `Device.key()`, store by store, as `Store.runners_up` does."""
+        """Runners-up of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.runners_up`."""
         for store in self.stores:
             yield from self._answer(store, lambda each: each.runners_up(problem_key, device_key)) or ()
 
@@ -199,7 +202,7 @@ class StoreChain(Generic[Asked_co]):
         )
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """The times of all runners-up of an operation, store by store."""
+        """Times of all runners-up of an operation, store by store."""
         return tuple(
             each
             for store in self.stores
@@ -207,14 +210,18 @@ class StoreChain(Generic[Asked_co]):
         )
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """The programs that some store says must not be run again on a device, by `Program.fingerprint`, and why."""
+        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason, from all
+        stores.
+        """
         found: dict[str, Failure] = {}
         for store in self.stores:
             found |= self._answer(store, lambda each: each.poisoned(device)) or {}
         return found
 
     def read(self, operation: str) -> StoreChain[Winners]:
-        """The winners and runners-up of one operation, each store read once: for whoever asks several times."""
+        """Reads the winners and runners-up of one operation into memory, each store once, for callers with several
+        queries.
+        """
         return StoreChain(
             tuple(
                 WinnersInMemory(
@@ -227,7 +234,9 @@ class StoreChain(Generic[Asked_co]):
         )
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
-        """What a store answers; None, from now on, of one that may be passed over and turns out damaged or locked."""
+        """A store's answer. None for an optional store that turns out to be damaged or locked; it is skipped from now
+        on.
+        """
         if store in self._passed_over:
             return None
         try:
@@ -240,7 +249,6 @@ class StoreChain(Generic[Asked_co]):
             return None
 
     def close(self) -> None:
-        """Closes every store."""
         for store in self.stores:
             store.close()
 
@@ -256,7 +264,7 @@ class StoreChain(Generic[Asked_co]):
 def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
     """Opens the named location, the user's own file and the shipped one, in this order, for their winners.
 
-    The own file may be missing, or empty as a writer killed at its very start leaves it. So may the one that
+    The own file may be missing, or empty after a writer was killed at its very start. So may the one that
     WARPSMITH_STORE names, with a warning.
 
     Raises:
@@ -266,7 +274,7 @@ def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
 
 
 def open_with_trials(explicit: str | None) -> StoreChain[Store]:
-    """Opens the same stores as `open_for_reading`, for all that they hold, which needs the extra `tune`."""
+    """Opens the same stores as `open_for_reading`, with their trials. It needs the extra `tune`."""
     from warpsmith.store.store import Store
 
     def opening(location: str, immutable: bool) -> Store:
@@ -276,11 +284,12 @@ def open_with_trials(explicit: str | None) -> StoreChain[Store]:
 
 
 def open_for_look_up(explicit: str | None) -> StoreChain[Winners]:
-    """`open_for_reading` for plans, which go on without a store that nobody named: its answer is only the faster one.
+    """`open_for_reading` for plans. They go on without an unreadable store that the user did not name, because a store
+    only makes them faster.
 
-    The user's own file and the shipped one are passed over where they are damaged, of a newer schema or not to be read,
-    each with one warning, a StorePassedOver; also where the damage shows only when they are asked. Any store that
-    another process keeps locked for busy.PATIENCE_S is passed over too, and not asked again for busy.REST_S.
+    The user's own file and the shipped one are skipped if they are damaged, unreadable or of a newer schema, each with
+    one warning, a StorePassedOver. This also holds if the damage shows only during a query. Any store that another
+    process keeps locked for busy.PATIENCE_S is skipped too, and not read again for busy.REST_S.
 
     Raises:
         StoreError: the location that `explicit` names is missing, or the named one cannot be read.
@@ -290,9 +299,9 @@ def open_for_look_up(explicit: str | None) -> StoreChain[Winners]:
 
 @contextlib.contextmanager
 def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
-    """The stores that a look-up asks where `store`, which is open and stays so, is the one that the user named.
+    """The stores of a look-up for which the user names `store`. `store` is open already and stays open.
 
-    Others that cannot be read are passed over, as by `open_for_look_up`.
+    Other stores that cannot be read are skipped, as by `open_for_look_up`.
     """
     with _opened(_unnamed_places(), _winners_at_once, passes_over=True) as others:
         yield StoreChain((store, *others.stores), others.stores)
@@ -305,7 +314,7 @@ def _all_beaten(store: Winners, operation: str) -> tuple[Record, ...]:
 
 
 def _winners_at_once(location: str, immutable: bool) -> Winners:
-    """The winners of a store that does not wait long for locks."""
+    """Opens the winners of a store without waiting long for locks."""
     return open_winners(location, immutable=immutable, wait_s=BUSY_STORES.patience_s(busy_key(location)))
 
 
@@ -340,7 +349,7 @@ def _opened(
 
 
 def _tell(location: str, error: StoreError) -> None:
-    """Warns of a store that is passed over; of one that stays locked once, not at each look-up."""
+    """Warns that a store is skipped. For a store that stays locked it warns once, not at each look-up."""
     if isinstance(error, StoreBusy):
         if BUSY_STORES.note(busy_key(location)):
             told = f"{error}; going on without this store, which is asked again every {REST_S:g} s"
@@ -356,8 +365,8 @@ def _warn_of_none(location: str) -> None:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether a file is there and not empty. Raises StoreError where its folder may not be looked into, and for a link
-    to what is not there.
+    """True if a file exists and is not empty. Raises StoreError if its folder cannot be searched, and for a dangling
+    link.
     """
     try:
         if sqlite.leads_nowhere(path):

@@ -1,4 +1,4 @@
-"""What one store takes over from another: all of it, or nothing where a row is refused."""
+"""Copies the rows of one store into another: all of them, or nothing if a row is refused."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ from warpsmith.store.trial_rows import found_trials
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a merge or an import changed."""
+    """Counts of the changes that a merge or an import made."""
 
     trials_added: int
     winners_added: int
     winners_replaced: int
     """Problems, devices and conditions for which the other store had the faster winner."""
     winners_kept: int
-    """Those for which this store's winner was as fast or faster."""
+    """Problems, devices and conditions for which this store's winner was as fast or faster."""
     runs_added: int = 0
     poisoned_added: int = 0
-    """Programs that must not be run again, which this store did not know."""
+    """Programs that must not be run again and that this store did not know."""
     runners_up_added: int = 0
-    """Families, of a problem, a device and conditions, whose fastest candidate beside the winner came from there."""
+    """Combinations of family, problem, device and conditions whose fastest losing candidate came from the other
+    store.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class History:
-    """Rows beside a store's contents that a merge carries and JSON lines do not."""
+    """Rows that a merge copies beside a store's contents; JSON lines do not contain them."""
 
     poisoned: tuple[Row, ...] = ()
-    """Of programs that must not be run again. What is only started now is for that store's own tuners to tell."""
+    """Programs that must not be run again. Programs that are only started now are left to that store's own tuners."""
     runs: tuple[Row, ...] = ()
 
 
 def contents_of(connection: Connection, schema: int) -> Contents:
-    """Every problem, device, trial, winner and runner-up of a store of that schema, as rows of today's."""
+    """Every problem, device, trial, winner and runner-up of a store of that schema, as rows of the current schema."""
     listed = found_trials(connection, schema)
     return Contents(
         problems=in_order(found(connection, select(problems)), "key"),
@@ -53,7 +55,7 @@ def contents_of(connection: Connection, schema: int) -> Contents:
 
 
 def history_of(connection: Connection, schema: int) -> History:
-    """The rest that may be merged; a store of schema 1 has none of it."""
+    """The poisoned programs and runs of a store; empty for schema 1."""
     if schema < 2:
         return History()
     without_id = [column for column in runs.c if column.name != "id"]
@@ -78,11 +80,10 @@ def with_todays_fingerprints(contents: Contents, history: History) -> tuple[Cont
 
 
 def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
-    """Takes over all rows: trials and runs not here yet, what of winners and runners-up is new or faster, programs not
-    to be run.
+    """Copies all rows: new trials and runs, new or faster winners and runners-up, and programs that must not be run.
 
-    The same rows again change nothing: trials are told by what ran under which conditions, runs by the token that
-    their tuner drew.
+    Copying the same rows again changes nothing: a trial is identified by its program and conditions, a run by the
+    random token of its tuner.
     """
     for table, added in ((problems, contents.problems), (devices, contents.devices)):
         add_missing(connection, table, added)
@@ -101,7 +102,7 @@ def absorb(connection: Connection, contents: Contents, history: History) -> Merg
 def _added(
     connection: Connection, table: Table, rows: tuple[Row, ...], add: Callable[[Connection, tuple[Row, ...]], None]
 ) -> int:
-    """How many of the rows `add` adds to the table."""
+    """Number of rows that `add` adds to the table."""
     count = select(func.count()).select_from(table)
     before = connection.scalar(count) or 0
     add(connection, rows)
@@ -111,7 +112,7 @@ def _added(
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
     own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
     if runners_up.stays(own_ns, row):
-        # The winner there may be the fastest of a family that was beaten here.
+        # The other store's winner may be the fastest candidate of a family that lost here.
         return _beside(connection, row, dataclasses.replace(report, winners_kept=report.winners_kept + 1))
     runners_up.crown(connection, row)
     if own_ns is None:
@@ -120,12 +121,12 @@ def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeRepo
 
 
 def _beside(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
-    """Another store's candidate competes with this store's fastest of its family, which is no winner."""
+    """Lets another store's candidate compete with this store's runner-up of the same family."""
     return dataclasses.replace(report, runners_up_added=report.runners_up_added + runners_up.compete(connection, row))
 
 
 def _warn(connection: Connection, theirs: tuple[Row, ...]) -> int:
-    """Adds programs to the poison list; what this store knows of one that is on it already stays."""
+    """Adds programs to the poison list. What this store already knows about a listed program stays."""
     own = {_identity(row) for row in _not_to_be_run(connection)}
     new = [row for row in theirs if _identity(row) not in own]
     replace_all(connection, poisoned, new, POISON_IDENTITY)

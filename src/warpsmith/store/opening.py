@@ -1,4 +1,4 @@
-"""From a location to a database at a schema that can be used, or to the one line that says why not."""
+"""Opens the database at a location and brings its schema up to date, or raises one line that says why it cannot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreUpgraded(UserWarning):
 def open_location(location: str, *, write: bool, immutable: bool) -> Database:
     """The database of a file path or SQLAlchemy URL.
 
-    Raises StoreError, at once where no server answers; BadUrl, which is one, for a URL that names no store.
+    Raises StoreError, at once if no server answers; its subclass BadUrl for a URL that names no store.
     """
     if location == ":memory:":
         return _open_memory(write=write)
@@ -64,7 +64,7 @@ def _open_server(url: URL, name: str, *, write: bool) -> Database:
         reader, writer = postgresql.engines(url.set(drivername=postgresql.DRIVER), write=write)
     except ImportError as error:
         raise StoreError(f"{name} needs psycopg ({error}): pip install 'warpsmith[postgres]'") from None
-    except ArgumentError as error:  # of its options: several hosts with other ports than they are
+    except ArgumentError as error:  # invalid options, such as several hosts with a different number of ports
         raise BadUrl(f"{name}: {str(error).partition(chr(10))[0]}") from None
     database = Database(name, reader, writer, SCHEMA_VERSION)
     try:
@@ -83,14 +83,14 @@ def _open_server(url: URL, name: str, *, write: bool) -> Database:
 
 
 def schema_number(connection: Connection, name: str) -> int:
-    """Which schema the database has; 0 for none. Raises StoreError for one that this version does not know."""
+    """Schema number of the database; 0 for none. Raises StoreError for one that this version does not know."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return 0
     return sqlite.known_revision(connection.scalar(select(version.c.version_num)), name)
 
 
 def _readable(database: Database) -> Database:
-    """The database with its schema, also an older one: a reader cannot bring it up to date."""
+    """The database with its schema number, which may be an older one: a reader cannot upgrade it."""
     with database.reading() as connection:
         number = sqlite.check_begun(schema_number(connection, database.name), database.name)
     return dataclasses.replace(database, schema=number)
@@ -100,9 +100,9 @@ def _bring_up_to_date(database: Database) -> None:
     with database.reading() as connection:
         if schema_number(connection, database.name) == SCHEMA_VERSION:
             return
-    # Another process may do the same: whoever gets the lock second finds nothing left to do.
+    # Another process may do the same: the one that gets the lock second finds nothing left to do.
     with database.writing() as connection:
-        from warpsmith.store import migrations  # loads alembic, which a store of today's schema never needs
+        from warpsmith.store import migrations  # loads alembic, which a store of the current schema never needs
 
         before = schema_number(connection, database.name)
         migrations.upgrade(connection)

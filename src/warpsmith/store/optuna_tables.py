@@ -1,4 +1,4 @@
-"""Optuna's tables in a store's database, as Optuna 5 keeps them: whose studies they hold, and removing their trials."""
+"""Optuna 5's tables in a store's database: finds trials of studies that are no longer needed, and removes them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from warpsmith.store.rows import Row
 from warpsmith.store.statements import delete_all, found
 
 KNOWN_SCHEMA = 12
-"""The version of Optuna's tables that is written, and removed from, without Optuna."""
+"""Version of Optuna's tables that this module can read and change without Optuna."""
 FINGERPRINT = "fingerprint"
-"""The attribute of an Optuna trial that names the text that ran."""
+"""Attribute of an Optuna trial that holds the fingerprint of its program."""
 
 _OF_TRIALS = (
     "trial_values",
@@ -27,18 +27,19 @@ _OF_STUDIES = ("study_directions", "study_user_attributes", "study_system_attrib
 
 
 def study_prefix(problem_key: str, device_key: str) -> str:
-    """How the names of the studies of a problem on a device begin; the family and its space follow."""
+    """Prefix of the names of a problem's studies on a device; the family and its space follow."""
     return f"{problem_key} on {device_key} by "
 
 
 def without_trial(connection: Connection, kept: Mapping[tuple[str, str], frozenset[str]]) -> tuple[Row, ...]:
-    """Trials of studies whose text the store has no trial of, as ids of trial and study.
+    """Optuna trials whose program has no trial in the store, as ids of trial and study.
 
-    Empty where the database has no studies, or those of another version of Optuna's tables.
+    Empty if the database has no studies, or those of another version of Optuna's tables.
 
     Args:
-        connection: to the store's database.
-        kept: the fingerprints of the store's trials, by the keys of problem and device: whose studies are looked at.
+        connection: a connection to the store's database.
+        kept: fingerprints of the store's remaining trials, by (problem key, device key). Only these studies are
+            searched.
     """
     if not kept or (tables := _known_tables(connection)) is None:
         return ()
@@ -71,7 +72,7 @@ def replace_fingerprints(connection: Connection, renewed: Mapping[str, str]) -> 
 def remove(connection: Connection, gone: Sequence[Row]) -> None:
     """Removes trials that `without_trial` found, and studies that have none left.
 
-    The trials that stay are numbered anew: Optuna counts those of a study from 0 without a gap.
+    The remaining trials are renumbered, because Optuna numbers the trials of a study from 0 without a gap.
     """
     if not gone or (tables := _known_tables(connection)) is None:
         return
@@ -90,7 +91,7 @@ def remove(connection: Connection, gone: Sequence[Row]) -> None:
 
 
 def _known_tables(connection: Connection) -> Mapping[str, Table] | None:
-    """Optuna's tables by name; None where they are missing, or of another version."""
+    """Optuna's tables by name; None if they are missing, or of another version."""
     names = {"studies", "trials", "version_info", *_OF_TRIALS, *_OF_STUDIES}
     if not names <= set(inspect(connection).get_table_names()):
         return None

@@ -1,19 +1,19 @@
-"""How often this process has written to a store, so that what it remembers of stores is renewed at once."""
+"""Counts this process's writes to stores, so that caches of store contents are refreshed at once."""
 
 from __future__ import annotations
 
 
 class OwnWrites:
-    """Counts. Threads may note at the same time: what matters is that the number is another one afterwards."""
+    """The counter. Threads may note at the same time: all that matters is that the number changes."""
 
     __slots__ = ("count",)
 
     def __init__(self) -> None:
         self.count = 0
-        """Transactions that were ended, also by an error."""
+        """Transactions that have ended, also with an error."""
 
     def note(self) -> None:
-        """To be called when a transaction has ended."""
+        """Counts a transaction. Call it when one has ended."""
         self.count += 1
 
 

@@ -1,4 +1,4 @@
-"""Programs that must not be run again on a device: they crashed it, never ended, or took the tuner with them."""
+"""Programs that must not be run again on a device: they crashed it, never ended, or killed the tuner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER_RAN = frozenset(
         FailureKind.OUT_OF_MEMORY,
     }
 )
-"""Failures that say nothing about what the program does once it runs."""
+"""Failures that say nothing about the program's behaviour when it runs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class Started:
     family: str
     config: Config
     fingerprint: str
-    """`Program.fingerprint`: the program is known by it whatever problem, compiler or seed it runs for."""
+    """`Program.fingerprint`. It identifies the program for every problem, compiler and seed."""
 
 
 def mark_started(connection: Connection, device: Device, started: Iterable[Started], at: str) -> None:
     """Counts a start of each program.
 
-    A commit that was done and not heard of is repeated and counts twice. That harms little: the mark goes once the
-    program ends, and one that never ends is given up after two deaths instead of three.
+    A commit whose confirmation was lost is repeated, and counts twice. That does little harm: the mark is removed once
+    the program ends, and a program that never ends is given up after two deaths instead of three.
     """
     add_missing(connection, devices, (rows.device_row(device),))
     for each in started:
@@ -60,17 +60,17 @@ def mark_started(connection: Connection, device: Device, started: Iterable[Start
 
 
 def mark_ended(connection: Connection, device_key: str, fingerprints: Iterable[str]) -> None:
-    """Takes back the starts of programs, but not what is known of those that failed badly."""
+    """Removes the start counts of programs, but not the rows of programs that failed badly."""
     mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(list(fingerprints))
     connection.execute(delete(poisoned).where(mine & poisoned.c.failure_kind.is_(None)))
 
 
 def note_outcomes(connection: Connection, device_key: str, trials: Sequence[Trial], at: str) -> None:
-    """Keeps what the outcomes say about running the programs again."""
+    """Updates the poison list from the outcomes of trials."""
     kinds = {trial.fingerprint: _kind_of(trial) for trial in trials}
     harmless = [name for name, kind in kinds.items() if kind is None or kind not in POISONOUS | NEVER_RAN]
     mine = (poisoned.c.device_key == device_key) & poisoned.c.fingerprint.in_(harmless)
-    # What was wrong before is not right by being wrong again.
+    # A second wrong result does not clear an earlier one.
     still = poisoned.c.fingerprint.in_([name for name, kind in kinds.items() if kind is FailureKind.WRONG])
     wrong = still & poisoned.c.failure_kind.is_not(None) & (poisoned.c.failure_kind == str(FailureKind.WRONG))
     connection.execute(delete(poisoned).where(mine & ~wrong))
@@ -84,12 +84,12 @@ def _kind_of(trial: Trial) -> FailureKind | None:
 
 
 def _row(device_key: str, trial: Trial, at: str) -> rows.Row:
-    assert isinstance(trial.outcome, Failure)  # of a kind of POISONOUS
+    assert isinstance(trial.outcome, Failure)  # a kind of POISONOUS
     return poison_row(device_key, Started(trial.family, trial.config, trial.fingerprint), trial.outcome, at)
 
 
 def poison_row(device_key: str, program: Started, failure: Failure, at: str) -> rows.Row:
-    """A program that must not be run again, as the table has it."""
+    """Row of a program that must not be run again."""
     return {
         "device_key": device_key,
         "fingerprint": program.fingerprint,
@@ -103,26 +103,28 @@ def poison_row(device_key: str, program: Started, failure: Failure, at: str) -> 
 
 
 def is_listed() -> ColumnElement[bool]:
-    """Whether a row's program is not to be run again: one that was started and not seen to end may be running now."""
+    """Condition on a row: its program must not be run again. A program that was started and has not ended may still be
+    running.
+    """
     return poisoned.c.failure_kind.is_not(None) | (poisoned.c.starts >= MAX_STARTS)
 
 
 LISTED_BY = ("failure_kind", "starts")
-"""The columns that `is_listed` looks at."""
+"""Columns that `is_listed` reads."""
 
 
 def is_listed_row(row: rows.Row) -> bool:
-    """`is_listed` of a row that was read."""
+    """The condition of `is_listed`, for a row that was read."""
     return row["failure_kind"] is not None or row["starts"] >= MAX_STARTS
 
 
 def put(connection: Connection, device: Device, row: rows.Row) -> None:
-    """Keeps such a row, whatever was known of the program before."""
+    """Stores such a row, whatever was known of the program before."""
     add_missing(connection, devices, (rows.device_row(device),))
     replace_all(connection, poisoned, [row], POISON_IDENTITY)
 
 
 def listed(connection: Connection, device_key: str) -> dict[str, Failure]:
-    """The programs not to be run again, by fingerprint, and why not."""
+    """Programs that must not be run again, by fingerprint, with the reason."""
     query = select(poisoned).where((poisoned.c.device_key == device_key) & is_listed())
     return {row["fingerprint"]: poison_failure(row) for row in found(connection, query)}

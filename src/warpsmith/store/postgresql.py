@@ -1,4 +1,4 @@
-"""PostgreSQL servers: what makes a store there behave as a file does, and what its errors mean to a user."""
+"""PostgreSQL servers: settings that make a store there behave as a file does, and messages for its errors."""
 
 from __future__ import annotations
 
@@ -16,49 +16,50 @@ DRIVER = "postgresql+psycopg"
 QUEUED = "warpsmith_queued"
 """Execution option: wait for the one lock that every writer takes first.
 
-Writers that come one after the other, as they do at a file, cannot deadlock over rows that they take in different
-orders, and ids are seen in the order in which they were given.
+Writers run one after the other, as they do on a file. So they cannot deadlock over rows that they take in different
+orders, and ids become visible in the order in which they were assigned.
 """
 
 WRITER_LOCK = sqlite.APPLICATION_ID
-"""Number of the advisory lock. It belongs to the database, of which the store is a part."""
+"""Number of the advisory lock. It belongs to the database that contains the store."""
 
 IDLE_TIMEOUT_S = 10
-"""The server ends a transaction in which it hears nothing for so long: its client is stopped, or its machine gone. Well
-below what others wait for the lock that it holds; transactions here take milliseconds, and are tried again."""
+"""Seconds after which the server ends an idle transaction: its client is stopped, or its machine gone. This is well
+below the time that others wait for its lock. Transactions here take milliseconds, and are retried.
+"""
 
 CONNECTION_OPTIONS = {
     "client_encoding": "utf8",
     "connect_timeout": 10,
-    # A server whose machine is gone is noticed after 10 + 3 * 5 s; the system's own time is two hours.
+    # A lost machine is noticed after 10 + 3 * 5 s; the system's default is two hours.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # ms, for what was sent and not acknowledged
-    # Poolers that hand a connection from client to client know no prepared statements.
+    "tcp_user_timeout": 30_000,  # ms, for data that were sent and not acknowledged
+    # Poolers that share a connection between clients do not support prepared statements.
     "prepare_threshold": None,
 }
-"""libpq's and psycopg's, where the URL does not set them."""
+"""Options of libpq and psycopg, unless the URL sets them."""
 
 _STANDBY = "is a copy that follows another server, and takes no changes: name the server that it follows"
 _GRANT = f"have the right to change its tables granted, or {sqlite.OTHER_STORE}"
 
 GOING_OR_COMING = ("57P01", "57P02", "57P03", "25P03")
-"""SQLSTATE: shut down by an administrator, after a crash, cannot connect now; idle in a transaction for too long."""
+"""SQLSTATEs: shut down by an administrator, after a crash, cannot connect now; idle in a transaction for too long."""
 
 
 def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
     """A reader's and a writer's engine over one pool of connections. Raises ImportError without psycopg.
 
     Args:
-        url: its driver is DRIVER.
-        write: otherwise the server refuses whatever would change something.
+        url: a URL whose driver is DRIVER.
+        write: if False, the server refuses every change.
     """
     from warpsmith.store.whole_batch_cursor import WholeBatchCursor
 
     options: dict[str, Any] = {name: value for name, value in CONNECTION_OPTIONS.items() if name not in url.query}
     options["cursor_factory"] = WholeBatchCursor
-    # No upper bound on connections: each thread has one at the most.
+    # There is no upper bound on connections: each thread has at most one.
     engine = _safe_to_fork(create_engine(url, connect_args=options, max_overflow=-1))
 
     @event.listens_for(engine, "begin")
@@ -69,13 +70,14 @@ def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
 
     reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-    # Each statement sees what was committed before it: a snapshot from before the lock would miss the last writer's.
+    # Each statement sees what was committed before it: a snapshot from before the lock would miss the last writer's
+    # rows.
     writer = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=not write, **{QUEUED: True})
     return reader, writer
 
 
 def _safe_to_fork(engine: Engine) -> Engine:
-    """Gives a forked child connections of its own (SQLAlchemy's documentation, "Using Connection Pools with fork")."""
+    """Gives a forked child its own connections (SQLAlchemy's documentation, "Using Connection Pools with fork")."""
 
     @event.listens_for(engine, "connect")
     def connect(_: object, record: Any) -> None:
@@ -91,7 +93,7 @@ def _safe_to_fork(engine: Engine) -> Engine:
 
 
 def check_encoding(connection: Connection, name: str) -> None:
-    """Raises StoreError for a database that cannot keep every character."""
+    """Raises StoreError for a database that cannot store every character."""
     encoding = connection.scalar(text("SHOW server_encoding"))
     if encoding != "UTF8":
         raise StoreError(
@@ -101,7 +103,9 @@ def check_encoding(connection: Connection, name: str) -> None:
 
 
 def check_writable(connection: Connection, name: str, table: str) -> None:
-    """Raises StoreError for a server, or a user of it, that may not change the store: before a search, not after it."""
+    """Raises StoreError if the server, or the user, may not change the store. It is checked before a search, not after
+    it.
+    """
     if connection.scalar(text("SELECT pg_is_in_recovery()")):
         raise StoreError(f"{name} {_STANDBY}")
     if not connection.scalar(text("SELECT has_table_privilege(:name, 'INSERT')"), {"name": table}):
@@ -109,24 +113,24 @@ def check_writable(connection: Connection, name: str, table: str) -> None:
 
 
 def is_lost(error: DBAPIError) -> bool:
-    """Whether the connection is gone or could not be made, so that the same may succeed in a while."""
+    """True if the connection is lost or could not be made, so that a retry may succeed."""
     if error.connection_invalidated:
         return True
     state = _state(error)
-    # Only the server gives a state: an operational error without one is libpq's, which has lost the server.
+    # Only the server gives a state: an operational error without one comes from libpq, which has lost the server.
     return isinstance(error, OperationalError) and (state is None or state in GOING_OR_COMING)
 
 
 def refuses_option(error: BaseException | None) -> bool:
-    """Whether the client library, which gives no SQLSTATE, did not understand what it was to connect with."""
+    """True if the client library, which gives no SQLSTATE, rejected a connection option."""
     return isinstance(error, ProgrammingError) and _state(error) is None
 
 
 def explain(error: DBAPIError, name: str) -> str:
-    """The error as the line that a user reads."""
+    """The message for a user."""
     said = str(error.orig).strip()
     first = said.partition("\n")[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
-    # libpq's question is the one sign that nobody listens; psycopg tells of its own timeout.
+    # libpq's question is the only sign that no server listens; psycopg reports its own timeout.
     if "Is the server running" in said or "timeout expired" in said:
         return f"{name}: no server answers ({first})"
     if "during recovery" in said:
@@ -141,5 +145,5 @@ def explain(error: DBAPIError, name: str) -> str:
 
 
 def _state(error: DBAPIError) -> str | None:
-    """Its SQLSTATE (PostgreSQL's documentation, appendix A), or None for an error of the client library."""
+    """SQLSTATE of an error (PostgreSQL's documentation, appendix A); None for an error of the client library."""
     return getattr(error.orig, "sqlstate", None)

@@ -1,4 +1,4 @@
-"""What of a store is of no more use, and how it goes: in one transaction, all that was named or nothing."""
+"""Removes rows that a store no longer needs, in one transaction: all of them or nothing."""
 
 from __future__ import annotations
 
@@ -36,45 +36,48 @@ from warpsmith.store.scope import EVERYTHING, SUBJECT, Scope
 from warpsmith.store.statements import delete_all, found
 
 PROGRAM = (*SUBJECT, "family", "config", "fingerprint")
-"""Columns that say whose text ran, whatever compiled it."""
+"""Columns that identify a program's source text, whatever compiled it."""
 
 Holds = Callable[[Problem, Device, str, Config, str], bool]
-"""Whether a problem, a device, a family and a config still give a program of that fingerprint."""
+"""Tells whether a problem, a device, a family and a config still generate a program of that fingerprint."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unwanted:
-    """What should go of what lies in a scope."""
+    """Rows to remove within a scope."""
 
     scope: Scope = EVERYTHING
     keep_trials: int | None = None
-    """Of each problem and device that has a winner, the trials that stay beside those of the winner and of the
-    other families' fastest: the fastest under each conditions of timing."""
+    """Number of trials to keep under each conditions, for each problem and device that has a winner: the fastest ones.
+    The trials of the winner and of the runners-up stay as well.
+    """
     stale: frozenset[tuple[str, ...]] = frozenset()
-    """Values of the columns PROGRAM, as `stale_programs` finds them."""
+    """Values of the columns PROGRAM, from `stale_programs`."""
     poisoned: bool = False
-    """The poison list, with the trials that put programs on it: they would keep them from being tried again."""
+    """Whether to remove the poison list and the trials that put programs on it, which would keep them from being tried
+    again.
+    """
     everything: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pruned:
-    """What goes, or went."""
+    """Counts of removed rows."""
 
     trials: Mapping[tuple[str, str], int]
-    """How many, by the keys of their problem and device."""
+    """Number of trials, by (problem key, device key)."""
     winners: tuple[tuple[str, str], ...]
-    """The keys of their problems and devices, as often as there are conditions."""
+    """(problem key, device key) of each winner, once for each conditions."""
     runs: int
     poisoned: int
     study_trials: int = 0
-    """Of Optuna's studies: those whose text the store has no trial of any more."""
+    """Optuna trials whose program has no trial in the store any more."""
     runners_up: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """The rows that go, each with the columns that it is known by."""
+    """Rows to remove, each with its identifying columns."""
 
     trials: tuple[Row, ...]
     winners: tuple[Row, ...]
@@ -84,7 +87,7 @@ class Plan:
     runners_up: tuple[Row, ...] = ()
 
     def told(self) -> Pruned:
-        """What it comes to."""
+        """Counts of the rows."""
         subjects = collections.Counter(_subject(row) for row in self.trials)
         return Pruned(
             trials={each: subjects[each] for each in sorted(subjects, key=_as_text)},
@@ -99,14 +102,14 @@ class Plan:
 def stale_programs(
     listed: Iterable[Row], holds: Holds, told: Callable[[int], None] = lambda _: None
 ) -> frozenset[tuple[str, ...]]:
-    """Those of `listed_programs` that are no longer generated.
+    """Programs of `listed_programs` that are no longer generated.
 
-    What this version cannot read counts as current: a newer one may generate it.
+    A program that this version cannot read counts as current, because a newer version may generate it.
 
     Args:
         listed: rows with the columns PROGRAM and the specs of problem and device.
-        holds: takes some 20 ms, in which it generates the text: no lock is held meanwhile.
-        told: how many were looked at, after each.
+        holds: generates the program's text, which takes about 20 ms. No lock is held meanwhile.
+        told: called after each program, with the number of programs checked so far.
     """
     found_stale = set()
     for number, row in enumerate(listed, start=1):
@@ -123,7 +126,7 @@ def stale_programs(
 
 
 def listed_programs(connection: Connection, scope: Scope, schema: int) -> tuple[Row, ...]:
-    """Every program of which there is a trial, a winner or a runner-up, with what it computes and where."""
+    """Every program that has a trial, a winner or a runner-up, with its problem and device."""
     listed: dict[tuple[str, ...], Row] = {}
     for table in (trials, winners, runners_up) if schema >= RUNNERS_UP_SINCE else (trials, winners):
         query = (
@@ -145,7 +148,7 @@ def listed_programs(connection: Connection, scope: Scope, schema: int) -> tuple[
 def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
     scope = unwanted.scope
-    # Where the column is missing, conditions are in the JSON.
+    # A schema without this column has the conditions in the JSON.
     told = ("conditions",) if schema >= 4 else ("spec",)
     tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns", *told), scope)
     tried = tuple(map(rows.trial_with_conditions, tried))
@@ -178,7 +181,7 @@ def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
 
 
 def _of_studies(connection: Connection, tried: tuple[Row, ...], gone: set[int]) -> tuple[Row, ...]:
-    """The trials of Optuna's studies that go with those of the store whose ids are in `gone`."""
+    """Optuna trials that go with the store's trials whose ids are in `gone`."""
     kept: dict[tuple[str, str], set[str]] = {_subject(row): set() for row in tried if row["id"] in gone}
     for row in tried:
         if row["id"] not in gone and _subject(row) in kept:
@@ -191,8 +194,8 @@ def _listed(connection: Connection, table: Table, names: tuple[str, ...], scope:
 
 
 def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]], keep: int) -> set[int]:
-    """The ids of trials that no winner and no runner-up needs, where there is a winner: failures, and all but the
-    fastest.
+    """Ids of trials to remove, for subjects that have a winner: failures and all but the fastest. Trials of the winner
+    and of runners-up stay.
     """
     slow = set()
     for subject, group in itertools.groupby(sorted(tried, key=lambda row: _as_text(_subject(row))), key=_subject):
@@ -210,7 +213,7 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]],
 
 
 def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
-    """Removes what is unwanted, and the problems and devices of which nothing is left."""
+    """Removes the unwanted rows, and the problems and devices that no row refers to any more."""
     planned = plan(connection, unwanted, SCHEMA_VERSION)
     delete_all(connection, trials, planned.trials, ("id",))
     delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
@@ -229,9 +232,10 @@ def _remove_unused(connection: Connection, table: Table, name: str, users: tuple
 
 
 def compact(database: Database) -> int:
-    """Gives free pages of an SQLite file back to the disk and says how many bytes; a server does so by itself.
+    """Bytes freed by giving free pages of an SQLite file back to the disk. A server does so by itself, and 0 is
+    returned.
 
-    Raises StoreError, with all that the file holds kept.
+    Raises StoreError; the file keeps everything it holds.
     """
     if database.writer.dialect.name != "sqlite":
         return 0
@@ -240,7 +244,7 @@ def compact(database: Database) -> int:
     except sqlite3.Error as error:
         raise sqlite.explain(error, database.name) from error
     try:
-        # Past SQLAlchemy, which begins a transaction: VACUUM may not run in one.
+        # This bypasses SQLAlchemy, which begins a transaction: VACUUM cannot run in one.
         cursor: Any = opened.cursor()
         before = _size(cursor)
         cursor.execute("VACUUM")
@@ -261,7 +265,7 @@ def _values(row: Row, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _as_text(values: Iterable[object]) -> tuple[str, ...]:
-    """Values in an order: a damaged file has numbers and bytes in columns of text."""
+    """Values as text, for sorting: a damaged file has numbers and bytes in columns of text."""
     return tuple(map(str, values))
 
 

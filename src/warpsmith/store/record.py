@@ -1,4 +1,4 @@
-"""What a store keeps: trials, winners, and what was measured beside them. All frozen, times in ns."""
+"""Types that a store holds: trials, winners, and measurements beside them. All are frozen, and times are in ns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from warpsmith.generator.space import Config
 from warpsmith.store.conditions import UNKNOWN, Conditions, conditions_key, flushes_cache, is_throttled
 
 COPY = "copy"
-"""The baseline that is the device's own copy of as many bytes as the problem must move."""
+"""Name of the baseline that copies as many bytes on the device as the problem must move."""
 
 
 class FailureKind(enum.StrEnum):
-    """Why a candidate has no time."""
+    """Reason why a candidate has no time."""
 
     INVALID = "invalid"
     """The config is not a point of its family's space."""
@@ -26,11 +26,11 @@ class FailureKind(enum.StrEnum):
     LAUNCH = "launch"
     """The device refused to launch it."""
     WRONG = "wrong"
-    """Its result differs from the float64 reference by more than the bound, or has elements never written."""
+    """Its result differs from the float64 reference by more than the bound, or has elements that it never wrote."""
     OUT_OF_BOUNDS = "out-of-bounds"
     """It wrote outside its result, or a sanitizer caught it reading or writing outside a buffer."""
     UNDEFINED = "undefined-behaviour"
-    """A sanitizer caught an operation that C++ leaves undefined, an index past a static array among them."""
+    """A sanitizer caught an operation that C++ leaves undefined, for example an index past a static array."""
     TIMEOUT = "timeout"
     """It did not end before its deadline."""
     CRASH = "crash"
@@ -38,12 +38,12 @@ class FailureKind(enum.StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     """Its buffers did not fit, or its worker process took more memory than it may."""
     DROPPED = "dropped"
-    """It was not run: by its operations, its spills or the threads that fit it cannot be the fastest."""
+    """It was not run: its operations, its spills or its occupancy show that it cannot be the fastest."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """A candidate that has no time, and why."""
+    """Outcome of a candidate that has no time, with the reason."""
 
     kind: FailureKind
     message: str
@@ -58,21 +58,21 @@ class Timing:
     p80_ns: float
     samples: int
     policy: str
-    """The statistic and the conditions, such as `median, 5 runs a sample, queued first, cold L2`."""
+    """Statistic and conditions, such as `median, 5 runs a sample, queued first, cold L2`."""
 
     @property
     def conditions(self) -> str:
-        """What of the policy decides which times may be compared, such as `queued first, cold L2`."""
+        """Part of the policy that decides which times may be compared, such as `queued first, cold L2`."""
         return self.policy.split(", ", 2)[-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measurement:
-    """A verified candidate and its times."""
+    """Outcome of a verified candidate, with its times."""
 
     timing: Timing
     max_error: float
-    """Largest |result - float64 reference|, over what its element's errors are told in (`Problem.error_unit`)."""
+    """Largest |result - float64 reference|, divided by the element's error unit (`Problem.error_unit`)."""
     registers: int | None
     spill_bytes: int | None
     shared_bytes: int | None
@@ -81,7 +81,7 @@ class Measurement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trial:
-    """One candidate tried: what it was and what came of it."""
+    """A candidate that was tried, and the outcome."""
 
     family: str
     config: Config
@@ -91,11 +91,13 @@ class Trial:
     compiler: str
     compile_ms: float | None = None
     gpu: str | None = None
-    """Which of several alike it ran on, such as `cuda:0`; None where it ran on none, or nobody asked."""
+    """GPU that it ran on, such as `cuda:0`, if there are several alike; None if it ran on no GPU, or that is
+    unknown.
+    """
 
     @property
     def median_ns(self) -> float | None:
-        """The time, or None for a failure."""
+        """Nanoseconds; None for a failure."""
         return self.outcome.timing.median_ns if isinstance(self.outcome, Measurement) else None
 
     @property
@@ -104,19 +106,21 @@ class Trial:
         return self.outcome.timing.conditions if isinstance(self.outcome, Measurement) else None
 
     def is_under(self, conditions: str) -> bool:
-        """Whether its time was taken under conditions of `conditions.USUAL_FIRST`; a failure holds under any."""
+        """True if its time was taken under these conditions, one of `conditions.USUAL_FIRST`; a failure holds under
+        any.
+        """
         return isinstance(self.outcome, Failure) or conditions_key(self.outcome.timing.policy) == conditions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Baseline:
-    """A peer measured beside the winner in the same run."""
+    """Another implementation, measured beside the winner in the same run."""
 
     name: str
-    """The library and its version, such as `cudnn 9.19 (torch 2.11)`, COPY, or a kernel family of this package."""
+    """Library and version, such as `cudnn 9.19 (torch 2.11)`, or COPY, or a kernel family of this package."""
     timing: Timing
     note: str | None = None
-    """Why it was not timed as the winner was, such as what its capture in a graph failed of."""
+    """Reason why it was not timed as the winner was, such as the error of its graph capture."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,30 +129,32 @@ class LeftOut:
 
     name: str
     reason: str
-    """Not installed, without this border or type, wrong by how much, or the first line of its error."""
+    """Not installed, no support for this border or type, wrong results and by how much, or the first line of its
+    error.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BaselineVerdict:
-    """What a baseline's time says of the winner. Only times under equal conditions say something."""
+    """Comparison of a baseline with the winner. It is fair only for times under equal conditions."""
 
     baseline: Baseline
     is_library: bool
-    """Whether it is another library: neither the device's copy nor a kernel of this package."""
+    """True for another library: neither the device's copy nor a kernel of this package."""
     conditions: str
-    """Those of the baseline, as `Conditions` tells them, or UNKNOWN."""
+    """Conditions of the baseline's time, as text of `Conditions`, or UNKNOWN."""
     speed_up: float | None
-    """The baseline's median over the winner's; None where the comparison is not fair."""
+    """The baseline's median over the winner's; None if the comparison is not fair."""
     why_not: str | None
-    """Why the comparison is not fair; None where it is."""
+    """Reason why the comparison is not fair; None if it is."""
 
     @property
     def is_fair(self) -> bool:
-        """Whether there is a verdict."""
+        """True if the comparison is fair."""
         return self.why_not is None
 
     def spec(self) -> dict[str, Any]:
-        """As JSON values, times in ns."""
+        """JSON values, with times in ns."""
         return {
             "name": self.baseline.name,
             "time_ns": self.baseline.timing.median_ns,
@@ -161,7 +167,7 @@ class BaselineVerdict:
 
 
 def verdict_of(ours: Timing, baseline: Baseline, problem: Problem, device: Device) -> BaselineVerdict:
-    """What `baseline`, timed beside a kernel of ours on one device, says of the kernel."""
+    """Compares `baseline` with a kernel of this package. Both were timed side by side on one device."""
     flushes = flushes_cache(problem.bytes, device.l2_bytes)
     mine, its = (Conditions.of(each.policy, flushes=flushes) for each in (ours, baseline.timing))
     why_not = None
@@ -183,14 +189,14 @@ def verdict_of(ours: Timing, baseline: Baseline, problem: Problem, device: Devic
 
 
 def fastest_library(verdicts: Iterable[BaselineVerdict]) -> BaselineVerdict | None:
-    """The fastest of the other libraries that were timed fairly; None where there was none."""
+    """The fastest of the other libraries that were timed fairly; None if there is none."""
     fair = [each for each in verdicts if each.is_library and each.is_fair]
     return min(fair, key=lambda each: each.baseline.timing.median_ns, default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a record comes from: soft facts that may change without making it wrong."""
+    """Origin of a record: facts that may change without making it wrong."""
 
     created: str
     """UTC, ISO 8601."""
@@ -201,46 +207,48 @@ class Provenance:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """A stored winner: the problem, the device, the trial that won, and what was timed in the same run."""
+    """A stored winner: problem, device, winning trial, and what was timed in the same run."""
 
     problem: Problem
     device: Device
     trial: Trial
-    """Its outcome is a Measurement, taken again on fresh data after the search."""
+    """The winning trial. Its outcome is a Measurement, taken again on fresh data after the search."""
     baselines: tuple[Baseline, ...]
     provenance: Provenance
     left_out: tuple[LeftOut, ...] = ()
-    """The libraries that were not measured beside it. Records of warpsmith 0.1.0 do not tell."""
+    """Libraries that were not measured beside it. Records of warpsmith 0.1.0 do not have this field."""
 
     @property
     def timing(self) -> Timing:
-        """The winner's own. Raises TypeError where its trial failed."""
+        """The winner's times. Raises TypeError if its trial failed."""
         if not isinstance(self.trial.outcome, Measurement):
             raise TypeError("a winner has a measurement")
         return self.trial.outcome.timing
 
     @property
     def conditions(self) -> str:
-        """What tells winners of one problem on one device apart: one of `conditions.USUAL_FIRST`."""
+        """Conditions of the time: one of `conditions.USUAL_FIRST`. Each has its own winner for one problem and
+        device.
+        """
         return conditions_key(self.timing.policy)
 
     @property
     def verdicts(self) -> tuple[BaselineVerdict, ...]:
-        """What each of the baselines says, in their order."""
+        """Comparison of each baseline with the winner, in the order of `baselines`."""
         return tuple(verdict_of(self.timing, each, self.problem, self.device) for each in self.baselines)
 
     @property
     def verdict(self) -> BaselineVerdict | None:
-        """That of `vendor`."""
+        """Comparison of `vendor` with the winner."""
         return fastest_library(self.verdicts)
 
     @property
     def vendor(self) -> Baseline | None:
-        """The fastest of the other libraries timed as the winner was; None where there was none."""
+        """The fastest of the other libraries timed as the winner was; None if there is none."""
         return None if self.verdict is None else self.verdict.baseline
 
     def spec(self) -> dict[str, Any]:
-        """The record as JSON values, in the interchange form of `db export`; `from_spec` reads it back."""
+        """JSON values, in the interchange form of `db export`; `from_spec` reads them back."""
         return {
             "operation": self.problem.operation,
             "problem": self.problem.spec(),
@@ -263,12 +271,12 @@ class Record:
                 Baseline(each["name"], Timing(**each["timing"]), each.get("note")) for each in spec["baselines"]
             ),
             provenance=Provenance(**spec["provenance"]),
-            left_out=tuple(LeftOut(**each) for each in spec.get("left_out", ())),  # those of 0.1.0 lack it
+            left_out=tuple(LeftOut(**each) for each in spec.get("left_out", ())),  # records of 0.1.0 lack it
         )
 
 
 def trial_spec(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON values."""
+    """JSON values of a trial."""
     kind = "measurement" if isinstance(trial.outcome, Measurement) else "failure"
     return {
         "family": trial.family,
@@ -282,7 +290,7 @@ def trial_spec(trial: Trial) -> dict[str, Any]:
 
 
 def trial_from_spec(spec: dict[str, Any]) -> Trial:
-    """The trial that `trial_spec` wrote."""
+    """Reads the JSON values that `trial_spec` made."""
     outcome: Measurement | Failure
     if "measurement" in spec:
         outcome = Measurement(**{**spec["measurement"], "timing": Timing(**spec["measurement"]["timing"])})

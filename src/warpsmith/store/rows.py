@@ -1,4 +1,4 @@
-"""Between the types and the rows: every value that enters or leaves a table passes here."""
+"""Converts between types and table rows. Every value that enters or leaves a table passes through here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 class Unreadable(ValueError):
-    """A row that this version cannot turn back into what it stands for; the message says why."""
+    """A row that this version cannot parse; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Contents:
 
 
 def now() -> str:
-    """The time as stores keep it: UTC, ISO 8601."""
+    """Current time in the format of stores: UTC, ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
@@ -53,17 +53,17 @@ def from_json(text: str) -> Any:
     """Raises Unreadable."""
     try:
         return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:  # a damaged file has numbers and nothing in text columns
+    except (ValueError, TypeError, RecursionError) as error:  # a damaged file has numbers or NULL in text columns
         raise Unreadable(f"its JSON is damaged ({error})") from None
 
 
 def plain(text: str) -> str:
-    """Text as every database keeps it: without NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    """Text that every database can store: without NUL, which PostgreSQL refuses, and without lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def config_text(config: Config) -> str:
-    """A config as a column holds it."""
+    """A config as the text of a column."""
     return to_json(config.values())
 
 
@@ -93,7 +93,7 @@ def trial_row(problem: Problem, device: Device, trial: Trial, created_at: str) -
 
 
 def winner_row(record: Record) -> Row:
-    """Raises ValueError for a record whose trial failed."""
+    """A winner as a row of its table. Raises ValueError for a record whose trial failed."""
     if record.trial.median_ns is None:
         raise ValueError("a winner needs a measurement, and this trial failed")
     return {**_winner_columns(record), "spec": to_json(record.spec())}
@@ -111,7 +111,7 @@ def _winner_columns(record: Record) -> Row:
 
 
 def program_columns(family: str, config: Config, fingerprint: str, compiler: str) -> dict[str, str]:
-    """What ran, as columns of trials, winners and claims."""
+    """Columns that identify a program in trials, winners and claims."""
     return {
         "family": plain(family),
         "config": config_text(config),
@@ -125,7 +125,7 @@ def _program_columns(trial: Trial) -> dict[str, str]:
 
 
 def _trial_conditions(trial: Trial) -> str:
-    """What tells the times of one program apart: one of USUAL_FIRST, or ANY for a failure."""
+    """Conditions that distinguish the times of one program: one of USUAL_FIRST, or ANY for a failure."""
     return conditions_key(trial.outcome.timing.policy) if isinstance(trial.outcome, Measurement) else ANY
 
 
@@ -135,28 +135,30 @@ def _time_columns(trial: Trial) -> dict[str, float | None]:
 
 
 def problem_of(row: Row) -> Problem:
-    """Raises Unreadable."""
+    """Parses a row of the table of problems. Raises Unreadable."""
     problem = problem_from_spec(row["operation"], from_json(row["spec"]))
     _agree(problem_row(problem), row)
     return problem
 
 
 def device_of(row: Row) -> Device:
-    """Raises Unreadable."""
+    """Parses a row of the table of devices. Raises Unreadable."""
     device = device_from_spec(from_json(row["spec"]))
     _agree(device_row(device), row)
     return device
 
 
 def trial_of(row: Row) -> Trial:
-    """Raises Unreadable."""
+    """Parses a row of the table of trials. Raises Unreadable."""
     trial = checked_trial(from_json(row["spec"]))
     _agree({**_program_columns(trial), "conditions": _trial_conditions(trial), **_time_columns(trial)}, row)
     return trial
 
 
 def record_of(row: Row) -> Record:
-    """Made once for equal rows: 0.1 ms each, of which a look-up reads hundreds. Raises Unreadable."""
+    """Parses a winner's row. Equal rows are cached: one takes 0.1 ms, and a look-up reads hundreds. Raises
+    Unreadable.
+    """
     return _record_of(tuple(row.items()))
 
 
@@ -169,12 +171,12 @@ def _record_of(columns: tuple[tuple[str, Any], ...]) -> Record:
 
 
 def with_conditions(row: Row) -> Row:
-    """A winner of a schema before 3, which has no column of its conditions, with those of its JSON."""
+    """A winner of a schema before 3, which has no column for conditions, with the conditions of its JSON."""
     return {**row, "conditions": _told_conditions(row, "trial", "measurement", "timing", "policy")}
 
 
 def trial_with_conditions(row: Row) -> Row:
-    """A trial as a row of today's schema: before 4 its conditions had no column."""
+    """A trial as a row of the current schema. Schemas before 4 have no column for conditions."""
     if "conditions" in row:
         return row
     failed = row["failure_kind"] is not None
@@ -182,7 +184,7 @@ def trial_with_conditions(row: Row) -> Row:
 
 
 def _told_conditions(row: Row, *path: str) -> str:
-    """The conditions of the policy that lies at `path` of a row's JSON."""
+    """Conditions of the policy at `path` of a row's JSON."""
     try:
         found = from_json(row["spec"])
         for name in path:
@@ -193,18 +195,18 @@ def _told_conditions(row: Row, *path: str) -> str:
 
 
 def winners_in_order(found: Iterable[Row]) -> tuple[Row, ...]:
-    """Winners as rows of today's schema, by problem and device; of one of those under the usual conditions first."""
+    """Winners as rows of the current schema, by problem and device, and then with the preferred conditions first."""
     today = (row if "conditions" in row else with_conditions(row) for row in found)
-    return in_order(sorted(today, key=_usual_first), "problem_key", "device_key")  # keeps the order of equal ones
+    return in_order(sorted(today, key=_usual_first), "problem_key", "device_key")  # a stable sort
 
 
 def _usual_first(row: Row) -> int:
-    """The place of a winner among those of its problem and device."""
+    """Rank of a winner among those of its problem and device."""
     return USUAL_FIRST.index(row["conditions"]) if row["conditions"] in USUAL_FIRST else len(USUAL_FIRST)
 
 
 def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Parsed, ...]:
-    """What `parse` makes of the rows, without those that it cannot read."""
+    """Parses rows and skips those that cannot be parsed."""
     parsed = []
     for row in found:
         with contextlib.suppress(Unreadable):
@@ -213,8 +215,8 @@ def readable(parse: Callable[[Row], Parsed], found: Iterable[Row]) -> tuple[Pars
 
 
 def in_order(unordered: Iterable[Row], *names: str) -> tuple[Row, ...]:
-    """Rows ordered by text columns as their bytes go; what a server would make of it depends on its locale."""
-    # A damaged file has nothing, or numbers, in such a column.
+    """Rows sorted by text columns in byte order; a server's order would depend on its locale."""
+    # A damaged file has NULL or numbers in such a column.
     return tuple(sorted(unordered, key=lambda row: [str(row[name]) for name in names]))
 
 
@@ -235,7 +237,9 @@ def device_from_spec(spec: Any) -> Device:
 
 
 def _keyed(device: Device) -> Device:
-    """The device. Raises TypeError where a number of it is none, and what `Device.key` makes of other damage."""
+    """The device. Raises TypeError if an integer field holds no integer, and various errors of `Device.key` for other
+    damage.
+    """
     for each in dataclasses.fields(device):
         if each.type in ("int", int) and not isinstance(getattr(device, each.name), int):
             raise TypeError(f"its {each.name} is no number")
@@ -244,14 +248,14 @@ def _keyed(device: Device) -> Device:
 
 
 def checked_trial(spec: Any) -> Trial:
-    """The trial that `trial_spec` wrote. Raises Unreadable."""
+    """Parses what `trial_spec` wrote. Raises Unreadable."""
     trial = _parsed("a trial", lambda: trial_from_spec(spec))
     _check_values(trial)
     return trial
 
 
 def checked_record(spec: Any) -> Record:
-    """The record that `Record.spec` wrote. Raises Unreadable, also where its keys are not those of its problem."""
+    """Parses what `Record.spec` wrote. Raises Unreadable, also if its keys are not those of its problem and device."""
     record = _parsed("a winner", lambda: Record.from_spec(spec))
     _parsed("a winner", lambda: _keyed(record.device))
     _check_values(record.trial)
@@ -263,7 +267,7 @@ def checked_record(spec: Any) -> Record:
 
 
 def check_keys(keys: tuple[Any, Any], problem: Problem, device: Device) -> None:
-    """Raises Unreadable where `keys` are not the problem's and the device's own."""
+    """Raises Unreadable if `keys` are not the problem's and the device's own."""
     for kept, own in zip(keys, (problem.key(), device.key()), strict=True):
         if plain(own) != own:
             raise Unreadable(f"its key {own!r} holds characters that no database keeps")
@@ -272,7 +276,7 @@ def check_keys(keys: tuple[Any, Any], problem: Problem, device: Device) -> None:
 
 
 def _check_values(trial: Trial) -> None:
-    """Raises Unreadable for values that a column or a comparison of times cannot take."""
+    """Raises Unreadable for values that do not fit a column or a comparison of times."""
     if not all(isinstance(text, str) for text in (trial.family, trial.fingerprint, trial.compiler)):
         raise Unreadable("its family, fingerprint and compiler must be text")
     if not all(isinstance(value, int | str) for value in trial.config.values().values()):
@@ -285,7 +289,7 @@ def _check_values(trial: Trial) -> None:
 
 
 def _check_soft_facts(record: Record) -> None:
-    """Raises Unreadable for baselines and an origin that could not be printed or compared."""
+    """Raises Unreadable for baselines or provenance that cannot be printed or compared."""
     provenance, timings = record.provenance, [each.timing for each in record.baselines]
     texts = (provenance.created, provenance.warpsmith, *(each.name for each in record.baselines))
     if not all(isinstance(text, str) for text in (*texts, *(timing.policy for timing in timings))):

@@ -1,9 +1,9 @@
-"""The fastest candidate of each family that the winner beat.
+"""Runners-up: the fastest candidate of each family that the winner beat.
 
-Beside the one winner of a problem, a device and conditions, each family that the winner is not of has a row here with
-the same columns: a whole record. So whatever reads, checks, merges and exports winners does the same for these. They
-have a table of their own, so that a look-up reads as few rows as before there were any. The winner's own family has
-none: nothing is stored twice, and an older store, which lacks the table, is one in which nothing was beaten.
+For each problem, device and conditions, every family except the winner's has a row here with the same columns as a
+winner: a whole record. So code that reads, checks, merges and exports winners handles these too. They have a table of
+their own, so that a look-up of winners reads no additional rows. The winner's own family has no row, so nothing is
+stored twice. An older store, which lacks the table, has no runners-up.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from warpsmith.store.statements import found, matches, replace
 
 
 def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
-    """Runners-up of a store of that schema, by problem and device; of one those under the usual conditions first."""
+    """Runners-up of a store of that schema, by problem and device, and then with the preferred conditions first."""
     if schema < RUNNERS_UP_SINCE:
         return ()
     return rows.winners_in_order(rows.in_order(found(connection, select(runners_up).where(*where)), "family"))
 
 
 def times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
-    """The times of all runners-up of an operation, in no order."""
+    """Times of all runners-up of an operation, in no order."""
     if schema < RUNNERS_UP_SINCE:
         return ()
     keys = select(problems.c.key).where(problems.c.operation == operation)
@@ -36,7 +36,7 @@ def times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTi
 
 
 def crown(connection: Connection, row: Row) -> None:
-    """Makes a row the winner, whatever was before: a winner of another family becomes that family's runner-up."""
+    """Makes a row the winner. A previous winner of another family becomes that family's runner-up."""
     for before in found(connection, select(winners).where(matches(winners, row, WINNER_IDENTITY))):
         if before["family"] != row["family"]:
             replace(connection, runners_up, before, RUNNER_UP_IDENTITY)
@@ -45,13 +45,15 @@ def crown(connection: Connection, row: Row) -> None:
 
 
 def keep(connection: Connection, row: Row) -> None:
-    """Makes a row its family's runner-up, whatever was before; nothing where the winner is of that family."""
+    """Makes a row its family's runner-up, replacing any other. Does nothing if the winner is of that family."""
     if not _is_of_the_winners_family(connection, row):
         replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
 
 
 def compete(connection: Connection, row: Row) -> bool:
-    """`keep` of another store's row, where this one has none or a slower one; whether it has."""
+    """Stores another store's row if this store has no runner-up of the family or a slower one. Returns True if it
+    did.
+    """
     same = matches(runners_up, row, RUNNER_UP_IDENTITY)
     own_ns = connection.scalar(select(runners_up.c.median_ns).where(same))
     if _is_of_the_winners_family(connection, row) or stays(own_ns, row):
@@ -61,10 +63,10 @@ def compete(connection: Connection, row: Row) -> bool:
 
 
 def stays(own_ns: object, row: Row) -> bool:
-    """Whether what is stored with a time, None for nothing, stays where another store has a row.
+    """True if a stored time stays although another store has a row. `own_ns` is None if nothing is stored.
 
-    It does where it is as fast, and where the row cannot be read, which is passed on only where there is nothing yet.
-    What a damaged file has in the place of a time is none.
+    It stays if it is as fast, and if the other row cannot be read; an unreadable row is copied only if there is nothing
+    yet. A value in a damaged file that is no number counts as nothing.
     """
     if not isinstance(own_ns, int | float):
         return False

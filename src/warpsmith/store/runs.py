@@ -1,4 +1,4 @@
-"""Tuning runs: when each began, and what was asked of it."""
+"""Tuning runs: start time and options of each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Run:
     """A tuning run."""
 
     created_at: str
-    """UTC, ISO 8601; by the clock of the machine that ran it."""
+    """Start in UTC, ISO 8601, by the clock of the machine that ran it."""
     spec: Mapping[str, Any]
-    """JSON values."""
+    """Options as JSON values."""
 
 
 def run_row(problem: Problem, device: Device, run: Run, token: str) -> Row:
-    """A run as a row of its table; `token` is one that no other run has."""
+    """A run as a row of its table; `token` is unique to the run."""
     return {
         "token": token,
         "problem_key": problem.key(),
@@ -38,7 +38,7 @@ def run_row(problem: Problem, device: Device, run: Run, token: str) -> Row:
 
 
 def run_of(row: Row) -> Run:
-    """Raises Unreadable."""
+    """Parses a row of the table of runs. Raises Unreadable."""
     spec = rows.from_json(row["spec"])
     if not isinstance(spec, dict):
         raise Unreadable("its JSON is not a run")
@@ -46,16 +46,16 @@ def run_of(row: Row) -> Run:
 
 
 def add(connection: Connection, row: Row) -> None:
-    """Adds a run, once, whose problem and device are there."""
+    """Adds a run if it is not there yet. Its problem and device must be stored already."""
     add_missing(connection, runs, (row,))
 
 
 def every() -> Select[Any]:
-    """All runs, newest last: by id, since clocks step."""
+    """Query of all runs, newest last: ordered by id, because clocks step."""
     return select(runs).order_by(runs.c.id)
 
 
 def listed(connection: Connection, problem: Problem, device: Device) -> tuple[Run, ...]:
-    """The runs of a problem on a device, newest last; those that cannot be read are left out."""
+    """Runs of a problem on a device, newest last. Runs that cannot be parsed are left out."""
     mine = (runs.c.problem_key == problem.key()) & (runs.c.device_key == device.key())
     return rows.readable(run_of, found(connection, every().where(mine)))

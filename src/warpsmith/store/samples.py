@@ -1,4 +1,4 @@
-"""The part of a store's trials from which something can be learned about other problems: few rows, read fast."""
+"""A sample of a store's trials, from which a tuner learns about other problems: few rows, fast to read."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from warpsmith.store.schema import devices, problems, trials
 from warpsmith.store.statements import found
 
 FASTEST, OTHERS = 40, 40
-"""Of the trials of a problem on a device: the fastest ones, and others among them failures, spread over the search."""
+"""Trials to read for each problem and device: the fastest ones, and others, including failures, spread over the
+search.
+"""
 MOST = 20_000
-"""Rows of all problems together: 0.5 s to read."""
+"""Rows of all problems together; reading them takes 0.5 s."""
 _SPREAD = 7919
-"""A prime: trials in the order of their ids times this, modulo another, are spread over the search."""
+"""A prime. Sorting trials by id times this prime, modulo another prime, spreads them over the search."""
 _MODULUS = 10_007
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """What came of one config: less than a trial, which says why."""
+    """Result of one config: a trial without the reason of a failure."""
 
     problem: Problem
     device: Device
     family: str
     config: Config
     time_ns: float | None
-    """The median time; None for a failure."""
+    """Nanoseconds, median; None for a failure."""
 
     @classmethod
     def of(cls, record: Record) -> Sample:
@@ -44,7 +46,7 @@ class Sample:
 
 
 def read(connection: Connection, operation: str) -> tuple[Sample, ...]:
-    """Samples of all problems of an operation and all devices. Rows that cannot be read are passed over."""
+    """Samples of all problems of an operation on all devices. Rows that cannot be parsed are skipped."""
     kept = found(connection, _query(operation))
     if not kept:
         return ()
@@ -65,13 +67,13 @@ def _query(operation: str) -> Select[Any]:
         .subquery()
     )
     wanted = (ranked.c.by_time <= FASTEST) | (ranked.c.by_chance <= OTHERS)
-    # Of each problem the fastest come first, so that a limit takes of all what tells most.
+    # The fastest trials of every problem come first, so that the limit keeps the most informative ones of all.
     order = (ranked.c.by_time, ranked.c.problem_key, ranked.c.device_key)
     return select(*(ranked.c[name] for name in columns)).where(wanted).order_by(*order).limit(MOST)
 
 
 def _parsed(connection: Connection, operation: str) -> dict[str, Problem | Device]:
-    """Problems and devices by their keys, those that can be read."""
+    """Problems and devices by their keys, without those that cannot be parsed."""
     known = rows.readable(rows.problem_of, found(connection, select(problems).where(problems.c.operation == operation)))
     places = rows.readable(rows.device_of, found(connection, select(devices)))
     by_key: dict[str, Problem | Device] = {problem.key(): problem for problem in known}

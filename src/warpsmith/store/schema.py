@@ -1,4 +1,4 @@
-"""The tables of a store. Names carry a prefix, since a server's database may hold Optuna's tables too."""
+"""The tables of a store. Names have a prefix, because a server's database may hold Optuna's tables too."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ devices = Table(
 )
 
 PROGRAM_IDENTITY = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")
-"""What is claimed, and has one failure or several times."""
+"""Columns that identify a program. Claims refer to it, and it has either one failure or several times."""
 TRIAL_IDENTITY = (*PROGRAM_IDENTITY, "conditions")
-"""What makes two trials one: the newer outcome replaces the older."""
+"""Columns that identify a trial: a newer outcome replaces an older one."""
 
-# JSON is kept as text: the identity must compare bytes, and one damaged row must not spoil a whole query.
+# JSON is stored as text: the identity must compare bytes, and one damaged row must not make a whole query fail.
 trials = Table(
     "warpsmith_trials",
     metadata,
@@ -95,7 +95,7 @@ runners_up = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
-"""The fastest of each family that the winner beat; see `runners_up`."""
+"""The fastest candidate of each family that the winner beat; see `runners_up`."""
 
 POISON_IDENTITY = ("device_key", "fingerprint")
 
@@ -111,7 +111,7 @@ poisoned = Table(
     Column("message", Text),
     Column("created_at", Text, nullable=False),
 )
-"""Programs that were started and never ended, and those that ended badly."""
+"""Programs that were started and have not ended, and those that ended badly."""
 
 runs = Table(
     "warpsmith_runs",
@@ -123,7 +123,9 @@ runs = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
-"""The token is drawn by the tuner, so that a commit that was done and not heard of adds no second row."""
+"""Tuning runs. The tuner chooses the token, so that repeating a commit whose confirmation was lost adds no second
+row.
+"""
 
 tuners = Table(
     "warpsmith_tuners",
@@ -132,7 +134,7 @@ tuners = Table(
     Column("name", Text, nullable=False),
     Column("beats", Integer, nullable=False),
 )
-"""Tuners at work. Beats are counted, not dated: the clocks of several machines cannot be compared."""
+"""Active tuners. Beats are counted, not dated, because the clocks of several machines cannot be compared."""
 
 claims = Table(
     "warpsmith_claims",
@@ -140,4 +142,4 @@ claims = Table(
     *(Column(name, Text, primary_key=True) for name in PROGRAM_IDENTITY),
     Column("tuner", Text, ForeignKey("warpsmith_tuners.id"), nullable=False),
 )
-"""Which tuner tries what now."""
+"""The programs that each tuner is trying now."""

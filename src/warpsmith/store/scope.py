@@ -1,4 +1,4 @@
-"""Which part of a store is meant, and how much lies there."""
+"""Parts of a store, by operation and device, and counts of their rows."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from warpsmith.store.schema import devices, poisoned, problems, runners_up, runs
 from warpsmith.store.statements import found
 
 SUBJECT = ("problem_key", "device_key")
-"""Columns of what is tuned: a problem on a device."""
+"""Columns that identify a tuning subject: a problem on a device."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scope:
-    """Problems of an operation, on a device; None is every one."""
+    """Problems of an operation, on a device; None means all."""
 
     operation: str | None = None
     device_key: str | None = None
     """`Device.key()`."""
 
     def of(self, table: Table) -> ColumnElement[bool]:
-        """Whether a row of trials, winners, runs or poisoned programs belongs to it."""
+        """Condition on a row of trials, winners, runs or poisoned programs: it belongs to this scope."""
         inside: ColumnElement[bool] = true()
         if self.device_key is not None:
             inside &= table.c.device_key == self.device_key
         if self.operation is None:
             return inside
-        if table is poisoned:  # known by its text whatever it computes; families are named after their operation
+        if table is poisoned:  # a program has no problem here; families are named after their operation
             return inside & table.c.family.startswith(f"{self.operation}_", autoescape=True)
         keys = select(problems.c.key).where(problems.c.operation == self.operation)
         return inside & table.c.problem_key.in_(keys)
@@ -46,19 +46,19 @@ EVERYTHING = Scope()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a store holds."""
+    """Number of rows of each kind in a store."""
 
     winners: int
     trials: int
     failures: Mapping[str, int]
-    """Of the trials, by `FailureKind` or by a kind that only a newer version knows."""
+    """Number of failed trials, by `FailureKind` or by a kind that only a newer version knows."""
     poisoned: int
-    """Programs that are not run again."""
+    """Programs that must not be run again."""
     runs: int
 
 
 def counts(connection: Connection, scope: Scope, schema: int) -> Counts:
-    """Counts what is there; a store of schema 1 has neither runs nor poisoned programs."""
+    """Counts the rows of a scope; a store of schema 1 has neither runs nor poisoned programs."""
     by_kind = select(trials.c.failure_kind, func.count()).where(scope.of(trials)).group_by(trials.c.failure_kind)
     kinds: dict[str | None, int] = {row[0]: row[1] for row in connection.execute(by_kind)}
     return Counts(
@@ -76,9 +76,9 @@ def _count(connection: Connection, table: Table, scope: Scope, which: ColumnElem
 
 
 def subjects(connection: Connection, scope: Scope, schema: int) -> tuple[tuple[Problem, Device], ...]:
-    """Problems and devices for which there is a trial, a winner, a runner-up or a run, by their keys.
+    """Problems and devices with a trial, a winner, a runner-up or a run, ordered by their keys.
 
-    Those that cannot be read are left out.
+    Those that cannot be parsed are left out.
     """
     newer = ((2, runs), (RUNNERS_UP_SINCE, runners_up))
     tables = (trials, winners, *(table for since, table in newer if schema >= since))

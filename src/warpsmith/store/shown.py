@@ -1,4 +1,4 @@
-"""Locations of stores as output may tell them: URLs without their passwords. Needs no SQLAlchemy."""
+"""Locations of stores as printed in messages: URLs without their passwords. It needs no SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ _SECRET = re.compile(r"((?:^|[?&])(?:ssl)?password=)[^&]*", re.IGNORECASE)
 
 
 def is_url(location: str) -> bool:
-    """Whether a location is meant as a URL: those of a database with a slash too few too, which are no file names."""
+    """True if a location is meant as a URL. This includes database URLs with a missing slash, which are no file
+    names.
+    """
     return "://" in location or _KNOWN.match(location) is not None
 
 
 def shown(location: str) -> str:
-    """A location as output may tell it: a URL without its passwords."""
+    """The location for messages: a URL without its passwords."""
     if not is_url(location):
         return location
     if whole := _WITH_USER.fullmatch(location):
@@ -28,8 +30,10 @@ def shown(location: str) -> str:
 
 
 def _masked(location: str) -> str:
-    """A location that cannot be divided, without what may be a password: whatever stands before the last @; without
-    one, what stands where a port would, since of `user:password` alone the password does.
+    """A location that cannot be split, without any text that may be a password.
+
+    Everything before the last @ is masked. Without an @, the text at the place of a port is masked, because in a bare
+    `user:password` the password stands there.
     """
     scheme, colon, rest = location.partition(":")
     rest = rest.lstrip("/")

@@ -1,6 +1,6 @@
-"""SQLite files: how they are opened, how ours are told from others, what its errors mean to a user.
+"""SQLite files: opening them, recognising stores, and messages for SQLite's errors.
 
-Python's own SQLite alone, which a look-up makes do with; SQLAlchemy's engines over it are in `sqlite_engine`.
+This module uses only Python's own SQLite, which suffices for a look-up. SQLAlchemy's engines are in `sqlite_engine`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from warpsmith.errors import StoreError, one_line
 from warpsmith.store.layout import SCHEMA_VERSION, VERSION_TABLE
 
 APPLICATION_ID = 0x77737031
-"""`wsp1` in ASCII, at offset 68 of every store's header (SQLite file format, section 1.3.13)."""
+"""The text `wsp1` in ASCII, at offset 68 of every store's header (SQLite file format, section 1.3.13)."""
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a writer waits for another; a trial's transaction takes milliseconds."""
+"""Seconds that a writer waits for another; a trial's transaction takes milliseconds."""
 
 WRITER_PRAGMAS = ("journal_mode=DELETE", "synchronous=FULL", "foreign_keys=ON")
-"""Never WAL: such a file cannot be read in a read-only folder, nor shared over a network file system."""
+"""Settings of a writer. WAL is never used: such a file cannot be read in a read-only folder, nor shared over a network
+file system.
+"""
 
 UNTRUSTED_SCHEMA = "trusted_schema=OFF"
-"""For every connection: a view, a trigger or a default of a file from elsewhere may call no function that does more
-than compute (SQLite's documentation, "Defense Against The Dark Arts")."""
+"""Setting of every connection: a view, a trigger or a default of a foreign file may call no function with side effects
+(SQLite's documentation, "Defense Against The Dark Arts").
+"""
 
 SMALLEST_PAGE = 512
-"""Bytes; a database has a page at the least (SQLite file format, section 1.3.2)."""
+"""Bytes; a database has at least one page (SQLite file format, section 1.3.2)."""
 
 MEMORY_IS_EMPTY = "a store in memory starts empty: open it for writing, or name a file"
 OTHER_STORE = "name another store with --store or WARPSMITH_STORE"
@@ -38,28 +41,29 @@ RESTORE = "restore a copy, or move it away and tune again"
 
 
 class Access(enum.StrEnum):
-    """How a file is opened, as SQLite's URI parameters."""
+    """Access modes, as parameters of SQLite's URIs."""
 
     READ = "mode=ro"
     IMMUTABLE = "mode=ro&immutable=1"
-    """For a file that nobody writes: no lock is taken and no journal looked for."""
+    """For a file that nobody writes: SQLite takes no lock and looks for no journal."""
     RECOVER = "mode=rw"
-    """Lets SQLite roll back what a killed writer left."""
+    """Lets SQLite roll back an unfinished transaction of a killed writer."""
     WRITE = "mode=rwc"
 
 
 def path_of(location: str) -> Path:
-    """The file that a location names, `~` and `~user` written out. Raises StoreError where no file has such a name."""
+    """The file that a location names, with `~` and `~user` expanded. Raises StoreError if no file can have such a
+    name.
+    """
     if "\0" in location:
         raise StoreError(f"{location!r} is no name of a file: {OTHER_STORE}")
     try:
         return Path(location).expanduser()
-    except RuntimeError:  # of `~user`
+    except RuntimeError:  # an unknown `~user`
         raise StoreError(f"{location} lies in the folder of a user who is not known here: {OTHER_STORE}") from None
 
 
 def uri(path: Path, access: Access) -> str:
-    """SQLite's URI of a file."""
     return f"{path.absolute().as_uri()}?{access}"
 
 
@@ -68,9 +72,9 @@ class StoreBusy(StoreError):
 
 
 def connect(address: str, pragmas: tuple[str, ...] = (), wait_s: float | None = None) -> sqlite3.Connection:
-    """Opens what a URI names; waits `wait_s` for others' locks, BUSY_TIMEOUT_S if None. Raises sqlite3.Error."""
+    """Opens a URI. It waits `wait_s` seconds for locks, BUSY_TIMEOUT_S if None. Raises sqlite3.Error."""
     timeout_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
-    # isolation_level=None: Python's own BEGIN comes late and never before DDL, so we send ours.
+    # isolation_level=None: Python's own BEGIN comes late and never before DDL, so this package sends its own.
     connection = sqlite3.connect(address, uri=True, timeout=timeout_s, isolation_level=None, check_same_thread=False)
     try:
         for pragma in (UNTRUSTED_SCHEMA, *pragmas):
@@ -83,9 +87,9 @@ def connect(address: str, pragmas: tuple[str, ...] = (), wait_s: float | None = 
 
 @contextlib.contextmanager
 def reading(path: Path, access: Access, wait_s: float | None = None) -> Iterator[sqlite3.Connection]:
-    """One transaction over an unchanging state of a file, which is open only within it.
+    """One transaction over a consistent snapshot of a file, which is open only inside this context.
 
-    Raises StoreError; StoreBusy, which is one, where the file is locked for longer than `wait_s`.
+    Raises StoreError; its subclass StoreBusy if the file is locked for longer than `wait_s` seconds.
     """
     try:
         with contextlib.closing(connect(uri(path, access), wait_s=wait_s)) as connection:
@@ -93,18 +97,18 @@ def reading(path: Path, access: Access, wait_s: float | None = None) -> Iterator
             yield connection
     except sqlite3.Error as error:
         raise explain(error, str(path), wait_s) from error
-    except UnicodeDecodeError as error:  # of text in a damaged file, which SQLite hands on as it is
+    except UnicodeDecodeError as error:  # text of a damaged file, which SQLite passes on unchanged
         raise StoreError(f"{path} is damaged ({one_line(error)}): {RESTORE}") from error
 
 
 def reading_access(path: Path) -> Access:
-    """READ, or RECOVER where a killed writer's journal waits to be rolled back, which a reader alone cannot do."""
+    """READ, or RECOVER if a killed writer left a journal: a read-only connection cannot roll it back."""
     journal = Path(f"{path.resolve()}-journal")
     return Access.RECOVER if journal.exists() and os.access(path, os.W_OK) else Access.READ
 
 
 def check_path(path: Path, *, write: bool) -> None:
-    """Raises StoreError for a path at which no file can be opened; makes the folders of one to be written."""
+    """Raises StoreError for a path at which no file can be opened. For writing, it creates the missing folders."""
     try:
         if path.is_dir():
             raise StoreError(f"{path} is a folder: name a file in it, such as {path / 'store.db'}")
@@ -123,14 +127,14 @@ def check_path(path: Path, *, write: bool) -> None:
 
 
 def leads_nowhere(path: Path) -> bool:
-    """Whether the path is a symbolic link to something that is not there. Raises OSError."""
+    """True if the path is a symbolic link whose target does not exist. Raises OSError."""
     return path.is_symlink() and not path.exists()
 
 
 def is_blank(path: Path) -> bool:
-    """Whether the file is missing or holds nothing: what a writer killed at its very start leaves.
+    """True if the file is missing or empty: a writer that was killed at its very start leaves an empty one.
 
-    Raises StoreError for a file that is smaller than any database, of which SQLite takes some for empty.
+    Raises StoreError for a file that is smaller than any database; SQLite treats some of these as empty.
     """
     size = path.stat().st_size if path.exists() else 0
     if 0 < size < SMALLEST_PAGE:
@@ -139,9 +143,9 @@ def is_blank(path: Path) -> bool:
 
 
 def check_file(path: Path, *, write: bool, immutable: bool, wait_s: float | None = None) -> None:
-    """Raises StoreError unless the file is a store that can be read, or for writing one, or one that can be made.
+    """Raises StoreError unless the file is a readable store, or, for writing, one that can be written or created.
 
-    Looks with a reader's connection, also before writing: a file that is not ours is never changed.
+    It checks with a read-only connection, also before writing: a file of another program is never changed.
     """
     check_path(path, write=write)
     if not _holds_store(path, immutable=immutable, wait_s=wait_s) and not write:
@@ -149,9 +153,9 @@ def check_file(path: Path, *, write: bool, immutable: bool, wait_s: float | None
 
 
 def _holds_store(path: Path, *, immutable: bool, wait_s: float | None) -> bool:
-    """Whether the file holds a store; False where no program has put anything into it.
+    """True if the file holds a store; False if no program has written anything into it.
 
-    Raises StoreError for a file that is cut short, of another program, or of a newer schema.
+    Raises StoreError for a file that is truncated, of another program, or of a newer schema.
     """
     if is_blank(path):
         return False
@@ -166,7 +170,7 @@ def _recognised(connection: sqlite3.Connection, path: Path) -> bool:
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite database of another program: {OTHER_STORE}")
     check_schema_number(_pragma(connection, "user_version"), str(path))
-    # SQLite overlooks a last page that is only partly there.
+    # SQLite does not notice a last page that is incomplete.
     expected = _pragma(connection, "page_count") * _pragma(connection, "page_size")
     size = path.stat().st_size
     if size < expected:
@@ -183,7 +187,7 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def schema_number(connection: sqlite3.Connection, name: str) -> int:
-    """Which schema the file has; 0 for none. Raises StoreError for one that this version does not know."""
+    """Schema number of the file; 0 for none. Raises StoreError for one that this version does not know."""
     if VERSION_TABLE not in _tables(connection):
         return 0
     row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
@@ -191,7 +195,7 @@ def schema_number(connection: sqlite3.Connection, name: str) -> int:
 
 
 def known_revision(revision: object, name: str) -> int:
-    """The schema that alembic's note in a database names; 0 for none. Raises StoreError for one not known here."""
+    """Schema number of an alembic revision; 0 for none. Raises StoreError for one that this version does not know."""
     if revision is None:
         return 0
     if not isinstance(revision, str) or (revision.isdecimal() and not re.fullmatch("[0-9]{4}", revision)):
@@ -212,14 +216,14 @@ def check_schema_number(number: int, name: str) -> None:
 
 
 def check_begun(number: int, name: str) -> int:
-    """The schema's number. Raises StoreError where it is 0, for none."""
+    """The schema number. Raises StoreError if it is 0, which means none."""
     if number == 0:
         raise StoreError(f"{name} holds no store yet: tune with --store {name} to fill it")
     return number
 
 
 def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> StoreError:
-    """SQLite's error as the line that a user reads; a StoreBusy after `wait_s` of waiting for a lock."""
+    """The message for a user; a StoreBusy if another process held a lock for `wait_s` seconds."""
     code, said = getattr(error, "sqlite_errorcode", 0), one_line(error)
     if code & 0xFF == sqlite3.SQLITE_BUSY:
         waited_s = BUSY_TIMEOUT_S if wait_s is None else wait_s
@@ -234,5 +238,5 @@ def explain(error: sqlite3.Error, name: str, wait_s: float | None = None) -> Sto
         sqlite3.SQLITE_NOTADB: f"{name} is not a warpsmith store (no SQLite file at all): {OTHER_STORE}",
         sqlite3.SQLITE_CANTOPEN: f"{name} cannot be opened ({said}): check the rights of it and its folder",
     }
-    primary = code & 0xFF  # the rest makes it an extended code
+    primary = code & 0xFF  # the other bits make it an extended code
     return StoreError(lines.get(primary, f"{name}: {said}"))

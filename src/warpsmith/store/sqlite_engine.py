@@ -1,4 +1,4 @@
-"""SQLAlchemy's engines over SQLite, for what writes stores and reads all of them."""
+"""SQLAlchemy's engines for SQLite, for code that writes stores or reads more than winners."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from warpsmith.store.layout import SCHEMA_VERSION
 from warpsmith.store.sqlite import APPLICATION_ID, Access
 
 IMMEDIATE = "warpsmith_immediate"
-"""Execution option: take the write lock at the start, since a reader that turns writer is refused, not queued."""
+"""Execution option: take the write lock at the start, because SQLite refuses, instead of queueing, a reader that starts
+to write.
+"""
 
 
 def file_engine(path: Path, access: Access) -> Engine:
-    """An engine that holds the file open only while it is used, so that a fork or a kill leaves nothing locked."""
+    """An engine that keeps the file open only while it is used, so that a fork or a kill leaves nothing locked."""
     pragmas = sqlite.WRITER_PRAGMAS if access is Access.WRITE else ()
 
     def connect() -> sqlite3.Connection:
@@ -26,7 +28,7 @@ def file_engine(path: Path, access: Access) -> Engine:
 
 
 def memory_engine() -> Engine:
-    """A database that lives as long as its engine."""
+    """An in-memory database that lives as long as its engine."""
 
     def connect() -> sqlite3.Connection:
         return sqlite.connect("file::memory:", ("foreign_keys=ON",))
@@ -44,6 +46,6 @@ def _transactional(engine: Engine) -> Engine:
 
 
 def claim(connection: Connection) -> None:
-    """Marks the database as ours, of the newest schema."""
+    """Marks the database as a store of the newest schema."""
     connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -1,4 +1,4 @@
-"""The few statements that the tables need, alike on SQLite and PostgreSQL."""
+"""SQL statements for the tables, for both SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from warpsmith.store.schema import devices, problems, winners
 
 
 def found(connection: Connection, query: Select[Any]) -> tuple[Row, ...]:
-    """The rows that a query gives, in its order."""
     return tuple(dict(row) for row in connection.execute(query).mappings())
 
 
 def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
-    """Winners as rows of today's schema, by problem and device; of one of those under the usual conditions first."""
+    """Winners as rows of the current schema, by problem and device, and then with the preferred conditions first."""
     kept = [column for column in winners.c if schema >= 3 or column.name != "conditions"]
     return rows.winners_in_order(found(connection, select(*kept).where(*where)))
 
 
 def matches(table: Table, row: Row, names: Sequence[str]) -> ColumnElement[bool]:
-    """Whether a row of `table` has the values of `row` in the columns `names`."""
+    """Condition on a row of `table`: it has the values of `row` in the columns `names`."""
     return and_(*(table.c[name] == row[name] for name in names))
 
 
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """The dialect's own insert: `ON CONFLICT` is not standard SQL."""
+    """Insert of the connection's dialect, because `ON CONFLICT` is not standard SQL."""
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
@@ -43,20 +42,20 @@ def add_missing(connection: Connection, table: Table, added: Iterable[Row]) -> N
 
 
 def add_subject(connection: Connection, problem: Problem, device: Device) -> None:
-    """Inserts what other rows belong to, where it is missing."""
+    """Inserts the problem and the device that other rows refer to, if they are missing."""
     add_missing(connection, problems, (rows.problem_row(problem),))
     add_missing(connection, devices, (rows.device_row(device),))
 
 
 def replace(connection: Connection, table: Table, row: Row, identity: Sequence[str]) -> None:
-    """`replace_all` of one."""
+    """`replace_all` for one row."""
     replace_all(connection, table, (row,), identity)
 
 
 def replace_all(connection: Connection, table: Table, new: Sequence[Row], identity: Sequence[str]) -> None:
-    """Inserts rows of the same columns, or overwrites those of the same identity, which keep their ids.
+    """Inserts rows of the same columns. A row of the same identity is overwritten and keeps its id.
 
-    As one statement, which is built and compiled once: of a hundred trials that is nine tenths of the time.
+    It is a single statement, built and compiled once: for a hundred trials that is nine tenths of the time.
     """
     if new:
         statement = insert(connection, table)

@@ -1,4 +1,4 @@
-"""One store: trials and winners, and what tuners leave for each other; each change a transaction of its own."""
+"""One store: trials, winners and the shared state of tuners. Each change is one transaction."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from warpsmith.store.trial_rows import found_trials, keep
 class Store(Fleet):
     """An open store. Close it, or use it in a `with`. Threads and forks may share it, unless it lies in memory.
 
-    A row that this version cannot read (damaged, or of an operation of a newer warpsmith) counts as absent; `check`
-    names it. Every method raises StoreError where the database fails, and has then changed nothing. Where a server
-    went away, every method waits for it, up to `database.RECONNECT_S`.
+    A row that this version cannot parse (damaged, or of an operation of a newer warpsmith) counts as absent; `check`
+    names it. Every method raises StoreError if the database fails, and has then changed nothing. If a server is lost,
+    every method waits for it, up to `database.RECONNECT_S` seconds.
     """
 
     def __init__(self, database: Database) -> None:
@@ -48,9 +48,9 @@ class Store(Fleet):
 
         Args:
             location: path of an SQLite file, `:memory:`, or an SQLAlchemy URL (sqlite, postgresql).
-            write: make the file and its folders where they are missing, and bring an older schema up to date.
-            immutable: promise that no process writes the file meanwhile, as holds for an installed one; SQLite
-                then takes no locks. For reading only.
+            write: create the file and its folders if they are missing, and upgrade an older schema.
+            immutable: promise that no process writes the file meanwhile, as for an installed one; SQLite then takes no
+                locks. For reading only.
 
         Raises:
             StoreError: missing (for reading), not writable, damaged, of another program, of a newer schema, or on a
@@ -60,16 +60,18 @@ class Store(Fleet):
 
     @property
     def server_url(self) -> str | None:
-        """The server's URL, with its password, for others' tables in the same database; None for a file."""
+        """The server's URL, with its password, for other tables in the same database; None for a file."""
         return self._database.server_url
 
     @property
     def address(self) -> str | None:
-        """What another process of this machine opens the store by, with its password; None for one in memory."""
+        """Location by which another process of this machine opens the store, with its password; None for one in
+        memory.
+        """
         return self._database.address
 
     def close(self) -> None:
-        """Gives the database back. A closed store may not be used again."""
+        """Closes the database. A closed store must not be used again."""
         self._database.reader.dispose()
 
     def __enter__(self) -> Self:
@@ -81,12 +83,14 @@ class Store(Fleet):
         self.close()
 
     def add_trial(self, problem: Problem, device: Device, trial: Trial) -> None:
-        """`add_trials` of one."""
+        """`add_trials` for one trial."""
         self.add_trials(problem, device, (trial,))
 
     def add_trials(self, problem: Problem, device: Device, added: Iterable[Trial]) -> None:
-        """Keeps trials, all or none; on disk when this returns. What of a program is replaced `trial_rows.keep` says;
-        its claim ends. What the outcome says about running it again goes into the list of `poisoned`.
+        """Stores trials, all or none. They are on disk when this returns.
+
+        `trial_rows.keep` defines which earlier trials are replaced. The claims on the programs end. Outcomes that say
+        something about running a program again update the list of `poisoned`.
         """
         at, kept = rows.now(), tuple(added)
 
@@ -100,27 +104,27 @@ class Store(Fleet):
         self._database.write(work)
 
     def trials(self, problem: Problem, device: Device) -> tuple[Trial, ...]:
-        """Every trial of a problem on a device, oldest first; one that was tried again keeps its place."""
+        """Every trial of a problem on a device, oldest first; one that was tried again keeps its position."""
         return self.trials_since(problem, device, 0)[1]
 
     def dated_trials(self, problem: Problem, device: Device) -> tuple[tuple[str, Trial], ...]:
-        """When each trial was stored, in UTC, ISO 8601, and the trial; oldest first."""
+        """Pairs of storage time in UTC, ISO 8601, and trial; oldest first."""
         mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
         return rows.readable(lambda row: (row["created_at"], rows.trial_of(row)), self._trials(mine))
 
     def trials_since(self, problem: Problem, device: Device, last_id: int) -> tuple[int, tuple[Trial, ...]]:
-        """The id to ask with next time, and the trials added after `last_id`, oldest first; 0 is before all.
+        """The last id, for the next call, and the trials added after `last_id`, oldest first. 0 returns all.
 
-        A trial that was tried again keeps its id, and is not told of again.
+        A trial that was tried again keeps its id, and is not returned again.
         """
         mine = (trials.c.problem_key == problem.key()) & (trials.c.device_key == device.key())
         newer = self._trials(mine & (trials.c.id > last_id))
         return newer[-1]["id"] if newer else last_id, rows.readable(rows.trial_of, newer)
 
     def put_winner(self, record: Record) -> None:
-        """Makes `record` the winner of its problem on its device under its conditions, whatever was before.
+        """Makes `record` the winner of its problem on its device under its conditions, replacing any other.
 
-        A winner of another family before it is that family's runner-up from now on.
+        A previous winner of another family becomes that family's runner-up.
 
         Raises:
             ValueError: the record's trial is a failure.
@@ -134,8 +138,9 @@ class Store(Fleet):
         self._database.write(work)
 
     def put_runners_up(self, records: Iterable[Record]) -> None:
-        """Makes each the fastest of its family beside the winner, whatever was before; one of the winner's family is
-        passed over. Raises ValueError for a record whose trial is a failure.
+        """Makes each record its family's runner-up, replacing any other. A record of the winner's family is ignored.
+
+        Raises ValueError for a record whose trial is a failure.
         """
         added = [(record, rows.winner_row(record)) for record in records]
 
@@ -147,22 +152,22 @@ class Store(Fleet):
         self._database.write(work)
 
     def renew(self, record: Record) -> bool:
-        """Replaces the soft facts of a winner; False where by now another one stands in its place."""
+        """Replaces the provenance facts of a winner; False if another winner has taken its place."""
         row = rows.winner_row(record)
         same = matches(winners, row, [name for name in row if name != "spec"])
         changed = update(winners).where(same).values(spec=row["spec"])
         return self._database.write(lambda connection: connection.execute(changed).rowcount) > 0
 
     def winner(self, problem_key: str, device_key: str, conditions: str | None = None) -> Record | None:
-        """The winner of `Problem.key()` on `Device.key()`; None where there is none.
+        """The winner of `Problem.key()` on `Device.key()`; None if there is none.
 
-        `conditions` is one of `conditions.USUAL_FIRST`; None is the first of them that there is a winner under.
+        `conditions` is one of `conditions.USUAL_FIRST`; None means the first of them that has a winner.
         """
         kept = self.winners(problem_key, device_key)
         return next((record for record in kept if conditions in (None, record.conditions)), None)
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
         return self._winners((winners.c.problem_key == problem_key) & (winners.c.device_key == device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
@@ -170,7 +175,7 @@ class Store(Fleet):
         return self._winners(Scope(operation).of(winners))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         beaten = schema.runners_up
         return self._runners_up((beaten.c.problem_key == problem_key) & (beaten.c.device_key == device_key))
 
@@ -179,7 +184,7 @@ class Store(Fleet):
         return self._runners_up(schema.runners_up.c.family == family)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """The times of all runners-up of an operation, in no order."""
+        """Times of all runners-up of an operation, in no order."""
         number = self._database.schema
         return self._database.read(lambda connection: runners_up.times(connection, number, operation))
 
@@ -188,31 +193,31 @@ class Store(Fleet):
         return self._database.read(lambda connection: samples.read(connection, operation))
 
     def mark_started(self, device: Device, started: Iterable[Started]) -> None:
-        """Notes, before programs run, that they do; `add_trials` notes that they ended."""
+        """Notes that programs are about to run; `add_trials` notes that they ended."""
         at, marked = rows.now(), tuple(started)
         self._database.write(lambda connection: poison.mark_started(connection, device, marked, at))
 
     def mark_ended(self, device: Device, fingerprints: Iterable[str]) -> None:
-        """Takes back the starts of programs that were stopped in good order, such as by Ctrl-C, without a trial."""
+        """Removes the start counts of programs that ended in good order, such as by Ctrl-C, without a trial."""
         ended = tuple(fingerprints)
         self._database.write(lambda connection: poison.mark_ended(connection, device.key(), ended))
 
     def poison(self, device: Device, program: Started, failure: Failure) -> None:
-        """Notes a program that must not be run again on a device, and why not."""
+        """Notes a program that must not be run again on a device, with the reason."""
         row = poison.poison_row(device.key(), program, failure, rows.now())
         self._database.write(lambda connection: poison.put(connection, device, row))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not.
+        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason.
 
-        They failed by a kind of `poison.POISONOUS`, or were started `poison.MAX_STARTS` times and never ended.
+        They failed with a kind of `poison.POISONOUS`, or were started `poison.MAX_STARTS` times without ending.
         """
         if self._database.schema < 2:
             return {}
         return self._database.read(lambda connection: poison.listed(connection, device.key()))
 
     def add_run(self, problem: Problem, device: Device, spec: Mapping[str, Any]) -> None:
-        """Notes that a tuning run begins now; `spec` is what was asked of it, as JSON values."""
+        """Notes that a tuning run begins now; `spec` holds its options as JSON values."""
         row = runs.run_row(problem, device, Run(rows.now(), spec), uuid.uuid4().hex)
 
         def work(connection: Connection) -> None:
@@ -222,25 +227,26 @@ class Store(Fleet):
         self._database.write(work)
 
     def runs(self, problem: Problem, device: Device) -> tuple[Run, ...]:
-        """The tuning runs of a problem on a device, newest last."""
+        """Tuning runs of a problem on a device, newest last."""
         if self._database.schema < 2:
             return ()
         return self._database.read(lambda connection: runs.listed(connection, problem, device))
 
     def contents(self) -> Contents:
-        """Every problem, device, trial and winner as they were at one moment, unread ones too."""
+        """Rows of every problem, device, trial, winner and runner-up in one snapshot, including unreadable ones."""
         return self._database.read(lambda connection: merging.contents_of(connection, self._database.schema))
 
     def absorb(self, contents: Contents) -> MergeReport:
-        """Takes over all rows, or none where it raises: trials not here yet, winners that are new or faster."""
+        """Copies all rows, or none if it raises: new trials, and winners and runners-up that are new or faster."""
         renewed, _ = with_todays_fingerprints(contents, History())
         return self._database.write(lambda connection: merging.absorb(connection, renewed, History()))
 
     def merge(self, other: Store) -> MergeReport:
-        """Takes over what another store holds, or nothing where it raises. Merged twice is the same as once.
+        """Copies the contents of another store, or nothing if it raises. Merging twice equals merging once.
 
-        The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list come
-        along: what hung one device hangs the next of its kind. Tuners at work there do not.
+        The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list are
+        copied too: a program that hung one device hangs the next of its kind. The other store's active tuners are not
+        copied.
         """
         number = other._database.schema
         contents, history = other._database.read(
@@ -250,23 +256,23 @@ class Store(Fleet):
         return self._database.write(lambda connection: merging.absorb(connection, *renewed))
 
     def subjects(self, scope: Scope = EVERYTHING) -> tuple[tuple[Problem, Device], ...]:
-        """Problems and devices that have a trial, a winner or a run, ordered by problem key, then device key."""
+        """Problems and devices with a trial, a winner, a runner-up or a run, by problem key, then device key."""
         number = self._database.schema
         return self._database.read(lambda connection: subjects(connection, scope, number))
 
     def counts(self, scope: Scope = EVERYTHING) -> Counts:
-        """How much lies here, rows that cannot be read too."""
+        """Number of rows of each kind, including rows that cannot be parsed."""
         number = self._database.schema
         return self._database.read(lambda connection: counts(connection, scope, number))
 
     def programs(self, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
-        """Every program of which there is a trial or a winner, as `prune.stale_programs` takes them."""
+        """Every program with a trial, a winner or a runner-up, in the form that `prune.stale_programs` takes."""
         return self._database.read(lambda connection: prune.listed_programs(connection, scope, self._database.schema))
 
     def prune(self, unwanted: Unwanted, *, dry_run: bool = False) -> Pruned:
-        """Removes what is unwanted, and problems and devices of which nothing is left; all of it or nothing.
+        """Removes unwanted rows, and problems and devices that no row refers to any more; all of them or nothing.
 
-        With `dry_run` it only says what would go, for which a store open for reading will do.
+        With `dry_run` it only reports what it would remove. A store that is open for reading suffices for that.
         """
         number = self._database.schema
         if dry_run:
@@ -274,11 +280,11 @@ class Store(Fleet):
         return self._database.write(lambda connection: prune.carry_out(connection, unwanted))
 
     def compact(self) -> int:
-        """Gives the space of what was removed back to the disk; how many bytes. A server does so by itself."""
+        """Returns unused space to the disk, and the number of bytes freed. A server does so by itself."""
         return prune.compact(self._database)
 
     def check(self) -> tuple[str, ...]:
-        """What is wrong with this store, a line each; empty where nothing is."""
+        """Problems of this store, one line each; empty if there are none."""
         number = self._database.schema
         told = self._database.read(lambda connection: integrity.store_problems(connection, number))
         return tuple(f"{self.location}: {line}" for line in told)

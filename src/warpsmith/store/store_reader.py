@@ -1,4 +1,4 @@
-"""The winners and runners-up of a store's file, read with Python's own SQLite: look-ups need no SQLAlchemy."""
+"""Reads the winners and runners-up of a store's file with Python's own SQLite: look-ups need no SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ _FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
 
 
 class Winners(Protocol):
-    """What a look-up asks of a store; `Store` is one too."""
+    """Queries of a look-up to a store; `Store` implements them too."""
 
     location: str
     """The store's name in messages: its path, or its URL without the password."""
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
 
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, by problem key, then device key."""
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """The times of all runners-up of an operation, in no order."""
+        """Times of all runners-up of an operation, in no order."""
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not."""
+        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason."""
 
     def close(self) -> None:
-        """Gives the database back."""
+        """Closes the database."""
 
 
 class StoreReader:
-    """A store's file, open for look-ups. It is held open only while it is read. Threads and forks may share it.
+    """A store's file for look-ups. It is open only during a query. Threads and forks may share this object.
 
-    A row that this version cannot read counts as absent. Every method raises StoreError where the file cannot be read.
+    A row that this version cannot parse counts as absent. Every method raises StoreError if the file cannot be read.
     """
 
     def __init__(self, path: Path, access: sqlite.Access, schema: int, wait_s: float | None = None) -> None:
@@ -73,15 +73,15 @@ class StoreReader:
 
     @classmethod
     def open(cls, path: Path, *, immutable: bool = False, wait_s: float | None = None) -> Self:
-        """Looks whether the file is a store of a schema that this version knows.
+        """Checks that the file is a store of a schema that this version knows.
 
         Args:
             path: the file.
-            immutable: promise that no process writes it meanwhile, as holds for an installed one: no locks are taken.
-            wait_s: how long each call waits for a writer's lock; None for as long as writers wait for each other.
+            immutable: promise that no process writes it meanwhile, as for an installed one; no locks are taken.
+            wait_s: seconds that each call waits for a writer's lock; None for as long as writers wait for each other.
 
         Raises:
-            StoreError: missing, empty, damaged, of another program or of a newer schema; StoreBusy where it is locked.
+            StoreError: missing, empty, damaged, of another program or of a newer schema; StoreBusy if it is locked.
         """
         sqlite.check_file(path, write=False, immutable=immutable, wait_s=wait_s)
         access = sqlite.Access.IMMUTABLE if immutable else sqlite.Access.READ
@@ -90,7 +90,7 @@ class StoreReader:
         return cls(path, access, schema, wait_s)
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
         mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ? AND device_key = ?"
         return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, (problem_key, device_key))))
 
@@ -103,7 +103,7 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
 
     def beaten(self, family: str) -> tuple[Record, ...]:
@@ -111,7 +111,7 @@ class StoreReader:
         return self._runners_up("family = ?", (family,))
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """The times of all runners-up of an operation, in no order."""
+        """Times of all runners-up of an operation, in no order."""
         if self._is_without_runners_up():
             return ()
         query = (
@@ -122,7 +122,7 @@ class StoreReader:
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """The programs that must not be run again on a device, by `Program.fingerprint`, and why not."""
+        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason."""
         if self._schema < POISONED_SINCE:
             return {}
         bad = "device_key = ? AND (failure_kind IS NOT NULL OR starts >= ?)"
@@ -136,7 +136,9 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def _is_without_runners_up(self) -> bool:
-        """Whether the file is of an older schema; a writer may bring it up to date while it is open here."""
+        """True if the file's schema has no table of runners-up. A writer may upgrade it meanwhile, so an old schema is
+        read again.
+        """
         if self._schema < RUNNERS_UP_SINCE:
             with sqlite.reading(self._path, self._access, self._wait_s) as connection:
                 self._schema = sqlite.schema_number(connection, self.location)
@@ -145,7 +147,7 @@ class StoreReader:
     def _found(
         self, query: str, values: tuple[str | int, ...], needed: tuple[str, ...] = WINNER_COLUMNS
     ) -> tuple[Row, ...]:
-        """The rows, with columns of the names that are `needed`: those of a damaged schema are called anything."""
+        """Rows of a query. Raises StoreError if a column of `needed` is missing, as in a damaged schema."""
         with sqlite.reading(self._path, self._access, self._wait_s) as connection:
             found = connection.execute(query, values)
             names = [column[0] for column in found.description]
@@ -155,7 +157,7 @@ class StoreReader:
             return tuple(dict(zip(names, row, strict=True)) for row in found)
 
     def close(self) -> None:
-        """Nothing is held between two calls."""
+        """Does nothing: the file is not open between two calls."""
 
     def __enter__(self) -> Self:
         return self
@@ -167,13 +169,13 @@ class StoreReader:
 
 
 def file_of(location: str) -> str | None:
-    """The file that a location names by its path or by its URL, or `:memory:`; None for a server."""
+    """The file that a location names by path or by URL, or `:memory:`; None for a server."""
     url = _FILE_URL.fullmatch(location)
     return location if not is_url(location) else url and (url["path"] or ":memory:")
 
 
 def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:
-    """A store open for look-ups: a file by itself, a server through SQLAlchemy.
+    """Opens a store for look-ups: a file directly, a server through SQLAlchemy.
 
     Args:
         location: path of an SQLite file, or an SQLAlchemy URL (sqlite, postgresql).
@@ -181,7 +183,7 @@ def open_winners(location: str, *, immutable: bool = False, wait_s: float | None
         wait_s: as for `StoreReader.open`, for a file.
 
     Raises:
-        StoreError: it cannot be read; or it is on a server, and what that needs is not installed.
+        StoreError: it cannot be read; or it is on a server, and the packages for that are not installed.
     """
     file = file_of(location)
     if file == ":memory:":

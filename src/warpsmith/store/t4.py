@@ -1,7 +1,7 @@
-"""Trials in the form that autotuners exchange: T4, the Open Autotuning Schemas' results and metadata, version 1.0.0.
+"""Trials in the exchange format of autotuners: T4, results and metadata of the Open Autotuning Schemas, version 1.0.0.
 
-The schemas are https://github.com/odgaard/TuningSchema, branch T4, as they ship with Kernel Tuner 1.5. What they leave
-open is as Kernel Tuner writes it. Times are in ms.
+The schemas are https://github.com/odgaard/TuningSchema, branch T4, as shipped with Kernel Tuner 1.5. Where they leave a
+choice, the files follow Kernel Tuner. Times are in ms.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Tr
 SCHEMA_VERSION = "1.0.0"
 
 OBJECTIVE = "time"
-"""The measurement that the search makes small: the median."""
+"""Name of the measurement that the search minimises: the median time."""
 
 CORRECT = "correct"
 
 INVALIDITY = {
     FailureKind.INVALID: "constraints",
-    FailureKind.DROPPED: "constraints",  # never ran either: our own bounds ruled it out
+    FailureKind.DROPPED: "constraints",  # not run, excluded by this package's own bounds
     FailureKind.COMPILE: "compile",
     FailureKind.LAUNCH: "runtime",
     FailureKind.CRASH: "runtime",
     FailureKind.OUT_OF_MEMORY: "runtime",
     FailureKind.WRONG: "correctness",
-    # It ran to its end, and what it left behind was not what it should.
+    # It ran to its end, but its results or its memory accesses were wrong.
     FailureKind.OUT_OF_BOUNDS: "correctness",
     FailureKind.UNDEFINED: "correctness",
     FailureKind.TIMEOUT: "timeout",
@@ -37,16 +37,16 @@ INVALIDITY = {
 
 ERRORS = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 ERROR_AT_RUN_TIME = "RuntimeFailedConfig"
-"""What stands in the place of a time that there is none of: readers of Kernel Tuner's files know these three."""
+"""Value that stands for a missing time. Readers of Kernel Tuner's files know these three."""
 
 
 def results(trials: Iterable[tuple[str, Trial]]) -> dict[str, Any]:
     """Trials of one problem and device as a results document, JSON values.
 
-    A configuration has the family as a parameter beside those of the family's own space.
+    A configuration has the family as an additional parameter.
 
     Args:
-        trials: when each was stored, UTC, ISO 8601, and the trial.
+        trials: storage time in UTC, ISO 8601, and the trial.
     """
     return {
         "results": [_result(at, trial) for at, trial in trials],
@@ -72,7 +72,7 @@ def _result(at: str, trial: Trial) -> dict[str, Any]:
 
 
 def _times(trial: Trial) -> dict[str, Any]:
-    """What trying it cost, in ms. Readers demand every key; stages that a trial does not tell of are 0."""
+    """Costs of a trial, in ms. Readers require every key; stages whose time is unknown are 0."""
     compile_ms = trial.compile_ms or 0.0
     return {
         "compilation": compile_ms,  # Kernel Tuner's name
@@ -86,7 +86,7 @@ def _times(trial: Trial) -> dict[str, Any]:
 
 
 def _measured(trial: Trial) -> list[tuple[str, float | str | None, str]]:
-    """Name, value and unit of all that is known of a trial."""
+    """Name, value and unit of every fact of a trial."""
     ran = [("compiler", trial.compiler, ""), ("fingerprint", trial.fingerprint, "")]
     outcome = trial.outcome
     if isinstance(outcome, Failure):
@@ -109,12 +109,12 @@ def _measured(trial: Trial) -> list[tuple[str, float | str | None, str]]:
 
 
 def metadata(problem: Problem, device: Device, record: Record | None) -> dict[str, Any]:
-    """Where the trials were made, as a metadata document, JSON values.
+    """Metadata document of trials, JSON values.
 
     Args:
-        problem: what they compute.
-        device: where they ran, which need not be this machine.
-        record: their winner, which knows the software; None where there is none.
+        problem: the problem that they compute.
+        device: the device on which they ran, which need not be this machine.
+        record: their winner, which knows the software; None if there is none.
     """
     environment = {} if record is None else record.provenance.environment
     return {

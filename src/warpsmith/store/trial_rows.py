@@ -1,4 +1,4 @@
-"""Trials in their table: of each program one failure, or one time for each conditions of timing."""
+"""Trials in their table: each program has either one failure, or one time for each conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Identity = tuple[str, ...]
 
 
 def found_trials(connection: Connection, schema: int, where: ColumnElement[bool] | None = None) -> tuple[Row, ...]:
-    """Trials of a store of that schema as rows of today's, oldest first."""
+    """Trials of a store of that schema as rows of the current schema, oldest first."""
     kept = [column for column in trials.c if schema >= 4 or column.name != "conditions"]
     query = select(*kept).order_by(trials.c.id)
     listed = found(connection, query if where is None else query.where(where))
@@ -26,10 +26,10 @@ def found_trials(connection: Connection, schema: int, where: ColumnElement[bool]
 
 
 def keep(connection: Connection, new: Sequence[Row]) -> None:
-    """Adds trials. One of the same program and conditions is replaced; it keeps its id.
+    """Stores trials. A trial of the same program and conditions is replaced; the row keeps its id.
 
-    A failure holds under any conditions: it takes the place of every time of its program, and the next time takes its
-    place. A program that was dropped was not run: its times stay, and nothing is added.
+    A failure holds under all conditions: it replaces every time of its program, and the next time replaces it. A
+    program that was dropped was not run, so its times stay, and nothing is added.
     """
     settled = _settled(new)
     dropped = [row for row in settled if row["failure_kind"] == FailureKind.DROPPED]
@@ -40,7 +40,10 @@ def keep(connection: Connection, new: Sequence[Row]) -> None:
 
 
 def add_others(connection: Connection, theirs: Iterable[Row]) -> None:
-    """Adds another store's trials; those of this store stay, and so does what they say of a program's failure."""
+    """Adds another store's trials; this store's own trials stay.
+
+    A program that failed here gets no times from there, and a program that has times here gets no failure.
+    """
     identity = [trials.c[name] for name in TRIAL_IDENTITY]
     has_failed = {identity_of(row): row["conditions"] == ANY for row in found(connection, select(*identity))}
     new = []
@@ -53,12 +56,12 @@ def add_others(connection: Connection, theirs: Iterable[Row]) -> None:
 
 
 def identity_of(row: Row) -> Identity:
-    """What ran, and for which problem and device: it has one failure, or times."""
+    """Values that identify a program, with its problem and device."""
     return tuple(row[name] for name in PROGRAM_IDENTITY)
 
 
 def _settled(new: Iterable[Row]) -> list[Row]:
-    """What stays of several trials, of which a later one replaces an earlier one as `keep` says."""
+    """Applies the rules of `keep` to several new trials; returns the rows that remain."""
     programs: dict[Identity, dict[str, Row]] = {}
     for row in new:
         mine = programs.setdefault(identity_of(row), {})
@@ -72,7 +75,7 @@ def _settled(new: Iterable[Row]) -> list[Row]:
 
 
 def _timed(connection: Connection, of: Iterable[Row]) -> set[Identity]:
-    """The programs of the table that have a time, among them all of `of` that do."""
+    """Programs of the table that have a time; they include all programs of `of` that do."""
     texts = {row["fingerprint"] for row in of}
     query = select(*(trials.c[name] for name in PROGRAM_IDENTITY))
     where = trials.c.fingerprint.in_(texts) & (trials.c.conditions != ANY)
@@ -80,7 +83,7 @@ def _timed(connection: Connection, of: Iterable[Row]) -> set[Identity]:
 
 
 def _free_place(connection: Connection, new: Sequence[Row]) -> None:
-    """Gives rows that are about to be replaced under other conditions those of their successors."""
+    """Changes the conditions of rows that are about to be replaced to those of their successors."""
     values = [
         {"its_conditions": row["conditions"], **{f"its_{name}": row[name] for name in PROGRAM_IDENTITY}} for row in new
     ]

@@ -1,4 +1,4 @@
-"""URLs of stores: which are understood, and what is wrong with the others."""
+"""Parses URLs of stores, and says what is wrong with the ones it refuses."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ _PARTS = re.compile(
     (?::(?P<port>[^/?]*))?""",
     re.VERBOSE,
 )
-"""As SQLAlchemy divides a URL (`sqlalchemy.engine.url`), of which it does not say what is wrong."""
+"""The parts of a URL as SQLAlchemy splits it (`sqlalchemy.engine.url`). SQLAlchemy does not say which part is wrong."""
 
 _QUOTE = "write @, : and / in a user's name or password as %40, %3A and %2F"
 _PORT = "the port after the host's colon must be a number from 1 to 65535; leave the colon out for PostgreSQL's own"
 
 
 class BadUrl(BadArgument, StoreError):
-    """A URL that names no store. Exit code 2."""
+    """Error for a URL that names no store. Exit code 2."""
 
 
 def parse_url(location: str) -> URL:
-    """The URL of a store, an SQLite file or a PostgreSQL database. Raises BadUrl, and never tells a password."""
+    """The URL of a store, an SQLite file or a PostgreSQL database. Raises BadUrl, whose message never shows a
+    password.
+    """
     told = shown(location)
     if not location.isprintable():
         raise BadUrl(f"{' '.join(told.split())!r} has characters that no URL has: {sqlite.OTHER_STORE}")
@@ -37,7 +39,7 @@ def parse_url(location: str) -> URL:
         url = make_url(location)
     except ArgumentError:
         raise BadUrl(f"{told} is no database URL: {sqlite.OTHER_STORE}") from None
-    except ValueError:  # of a port alone
+    except ValueError:  # only an invalid port raises this
         parts = _PARTS.match(location)
         is_quoted = parts is None or "@" not in (parts["port"] or "")
         raise BadUrl(f"{told}: {_PORT if is_quoted else _QUOTE}") from None

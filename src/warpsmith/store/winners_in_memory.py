@@ -1,4 +1,4 @@
-"""The winners and runners-up of one operation as a store held them at one moment."""
+"""Snapshot, in memory, of the winners and runners-up of one operation of a store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from warpsmith.store.record import Failure, Record
 
 
 class WinnersInMemory:
-    """Answers look-ups as the store did from which the records were read, as `store_reader.Winners` has it.
+    """Answers look-ups from records that were read from a store; it implements `store_reader.Winners`.
 
     Args:
-        location: that store's name in messages.
+        location: the store's name in messages.
         read: its winners of one operation, in the order of `Winners.records`.
         beaten: its runners-up of that operation, those of a problem and a device in the order of `Winners.runners_up`.
     """
@@ -22,15 +22,15 @@ class WinnersInMemory:
         self._beaten = beaten
 
     def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
         return _of(self._read, problem_key, device_key)
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All that were read, or those of them that are of one operation."""
+        """All winners, or those of one operation."""
         return tuple(each for each in self._read if operation in (None, each.problem.operation))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """The fastest of each family but the winner's, for each conditions, in the order of USUAL_FIRST."""
+        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         return _of(self._beaten, problem_key, device_key)
 
     def beaten(self, family: str) -> tuple[Record, ...]:
@@ -38,15 +38,15 @@ class WinnersInMemory:
         return tuple(each for each in self._beaten if each.trial.family == family)
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """The times of all runners-up of an operation, in no order."""
+        """Times of all runners-up of an operation, in no order."""
         return tuple(FamilyTime.of(each) for each in self._beaten if each.problem.operation == operation)
 
     def poisoned(self, device: Device) -> dict[str, Failure]:  # noqa: ARG002 - part of the interface
-        """None: what asks several times runs no program."""
+        """Empty, because users of this snapshot run no programs."""
         return {}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
 
 def _of(records: tuple[Record, ...], problem_key: str, device_key: str) -> tuple[Record, ...]:

@@ -1,4 +1,4 @@
-"""warpsmith's plans as operators of PyTorch, with gradients. Importing this loads PyTorch."""
+"""PyTorch operators that run warpsmith's plans, with gradients. Importing this package loads PyTorch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which plan computes a problem, or that PyTorch does; looked up once, and held for as long as the process lives.
+"""Finds the plan that computes a problem, or decides that PyTorch computes it. The answer is cached per process.
 
-`warpsmith.plan` remembers 64 plans; a network has three for each layer, and captured graphs need theirs alive. So
-each operator's layers hold their own. What this process stores in the meantime is seen at once, by a count; what
-another one stores is seen after `forget`.
+`warpsmith.plan` caches 64 plans. That is too few here: a network has three plans for each layer, and captured CUDA
+graphs need their plans alive. So each operator's layers keep their own plans. A write to the store by this process
+changes a counter, and the next call looks up again. Writes of other processes are seen only after `forget`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,29 @@ from warpsmith.store.own_writes import OWN_WRITES
 from warpsmith.torch.words import Fallback, Source
 
 STORED = (MatchKind.EXACT, MatchKind.NEAR)
-"""Answers that were measured: for this problem on this device, or for another size of it."""
+"""Kinds of match that were measured: for this problem on this device, or for another size of it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """How a problem is computed."""
+    """Plan that computes a problem, or the reason why PyTorch computes it."""
 
     problem: Problem
     plan: Plan | None
-    """None where PyTorch computes it."""
+    """None if PyTorch computes the problem."""
     match: Match | None
-    """What is stored; None where no kernel family solves the problem."""
+    """Best stored match. None if no kernel family solves the problem."""
 
     @property
     def why_not(self) -> str:
-        """Why PyTorch computes it, in one line."""
+        """Reason why PyTorch computes the problem, in one line."""
         return "no kernel family solves it" if self.match is None else "nothing is stored for it, or for a near size"
 
 
 class HeldAnswer:
-    """The answer for one problem, looked up when it is first asked for, and again when this process has stored more."""
+    """Cached answer for one problem. It is looked up at the first `get`, and again after this process has written to
+    the store.
+    """
 
     __slots__ = ("_answer", "_retired", "_writes", "problem", "source")
 
@@ -50,12 +52,12 @@ class HeldAnswer:
         self._answer: Answer | None = None
         self._writes = -1
         self._retired: list[Plan] = []
-        """Plans that others took the place of: a captured graph may still run them."""
+        """Plans that were replaced by newer ones. They stay alive because a captured graph may still run them."""
 
     def get(self) -> Answer:
-        """The answer. Raises the errors of `warpsmith.plan`, but for a problem that no family solves."""
+        """Returns the answer. Raises the errors of `warpsmith.plan`, but not for a problem that no family solves."""
         if self._answer is None or self._writes != OWN_WRITES.count:
-            writes = OWN_WRITES.count  # before the look: what is written meanwhile is seen at the next call
+            writes = OWN_WRITES.count  # read before the look-up, so that a write during it is seen at the next call
             answer = answer_of(self.problem, self.source)
             before = None if self._answer is None else self._answer.plan
             if before is not None and answer.plan is not before:
@@ -65,7 +67,7 @@ class HeldAnswer:
 
 
 def answer_of(problem: Problem, source: Source) -> Answer:
-    """The answer for a problem, compiled and loaded where there is a plan. Raises the errors of `warpsmith.plan`."""
+    """Looks up the answer for a problem and compiles and loads its plan. Raises the errors of `warpsmith.plan`."""
     try:
         match = look_up(problem, DeviceRef.parse(source.device).device(), source.store)
     except BadArgument:

@@ -1,9 +1,10 @@
-"""Derivatives, to any order and in both modes, of operations that are linear in an image and in weights.
+"""Derivatives of any order, in reverse and forward mode, for operations that are linear in an image and in weights.
 
 Such an operation y = B(x, w) has two adjoints: dx = X(dy, w) and dw = W(x, dy). Each of the three is linear in both of
-its operands, and its gradients are the other two. Its tangent is the sum of itself with one operand replaced by that
-operand's tangent. So three computations are all that is needed, as autograd functions (which cost least) and as
-operators of the dispatcher (which torch.compile and its kin can see).
+its operands, and its gradients are the other two. Its tangent is a sum of two terms: the operation with one operand
+replaced by its tangent, for each of the two operands. So these three computations suffice. They exist twice: as
+autograd functions, which have the lowest overhead, and as operators of the dispatcher, which torch.compile and similar
+tools can trace.
 """
 
 from __future__ import annotations
@@ -19,47 +20,45 @@ from warpsmith.torch import flops
 from warpsmith.torch.tensors import is_intercepted
 
 LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
-"""Of all operators. It must live as long as they may be called."""
+"""Library object that owns all operators. It must live as long as they can be called."""
 
 
 class Bilinear(Protocol):
-    """The three computations, for operands of given shapes."""
+    """The three computations of a layer for operands of fixed shapes."""
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        """y; b is one number for each channel of y, or None."""
+        """Computes y. b holds one number for each channel of y, or is None."""
         ...
 
-    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
-        """dx."""
-        ...
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor: ...
 
-    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
-        """dw."""
-        ...
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor: ...
 
     @property
     def linear(self) -> Bilinear:
-        """The same without what does not depend on x, such as a constant border."""
+        """The same layer without terms that do not depend on x, such as a constant border."""
         ...
 
     @property
     def by_torch(self) -> Bilinear:
-        """The same by PyTorch's operations."""
+        """The same layer, computed by PyTorch's operations."""
         ...
 
     @property
     def records_itself(self) -> bool:
-        """Whether derivatives are recorded without the functions here."""
+        """True if the layer's own operations record derivatives, so that the autograd functions of this module are not
+        needed.
+        """
         ...
 
     @property
     def memory_format(self) -> torch.memory_format:
-        """In which results are dense."""
+        """Memory format in which results are dense."""
         ...
 
 
 def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> bool:
-    """Whether somebody may ask for a derivative by one of these."""
+    """True if the caller may ask for a derivative: an operand requires a gradient, or forward mode is on."""
     if forward_ad._current_level >= 0:
         return True
     asks = x.requires_grad or (w is not None and w.requires_grad) or (b is not None and b.requires_grad)
@@ -67,35 +66,38 @@ def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> 
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
-    """y, with its gradients where they are recorded."""
+    """Computes y, and records its gradients if they may be needed."""
     if is_recorded(x, w, b) and not layer.records_itself:
         return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 
 
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
-    """dx, with its gradients where they are recorded."""
+    """Computes dx, and records its gradients if they may be needed."""
     if is_recorded(dy, w) and not layer.records_itself:
         return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.input_gradient(dy, w)
 
 
 def weight_gradient(x: Tensor, dy: Tensor, layer: Bilinear) -> Tensor:
-    """dw, with its gradients where they are recorded."""
+    """Computes dw, and records its gradients if they may be needed."""
     if is_recorded(x, dy) and not layer.records_itself:
         return _WeightGradient.apply(x, dy, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.weight_gradient(x, dy)
 
 
 def bias_gradient(dy: Tensor) -> Tensor:
-    """The sum of dy for each channel."""
+    """Sums dy over everything but the channels."""
     return dy.sum((0, *range(2, dy.dim())))
 
 
 def gradients_of(
     dy: Tensor, x: Tensor | None, w: Tensor | None, layer: Bilinear, needed: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Those of x, w and b that are `needed`; x is there where that of w is, and w where that of x is."""
+    """Gradients of x, w and b, in this order; None for each one that `needed` does not ask for.
+
+    The gradient of w needs x, and that of x needs w. An operand that is not needed may be None.
+    """
     for_x, for_w, for_b, *_ = needed
     layer = _usable(layer)
     if for_x and for_w and not layer.records_itself:
@@ -106,20 +108,20 @@ def gradients_of(
 
 
 def _usable(layer: Bilinear) -> Bilinear:
-    """The layer in a backward pass, or PyTorch's within function transforms and modes, such as `FlopCounterMode`, that
-    want to see operators.
+    """The layer to use in a backward pass. It is PyTorch's if function transforms are active, or modes such as
+    `FlopCounterMode`, which must see operators.
     """
     return layer.by_torch if is_intercepted() else layer
 
 
 def _keep_for_tangents(ctx: Any, one: Tensor, other: Tensor) -> None:
-    """Keeps both operands within forward mode; operands without a tangent have None then, and no zeros."""
+    """Saves both operands in forward mode. Operands without a tangent are then None instead of zeros."""
     ctx.save_for_forward(one, other)
     ctx.set_materialize_grads(False)
 
 
 def _tangent(of_one: Callable[[Tensor], Tensor], one: Any, of_other: Callable[[Tensor], Tensor], other: Any) -> Any:
-    """The sum of what is linear in the tangents of two operands; None for what has none."""
+    """Sum of the two terms that are linear in the operands' tangents. Returns None if neither operand has a tangent."""
     if one is None or other is None:
         return of_one(one) if one is not None else None if other is None else of_other(other)
     return of_one(one) + of_other(other)
@@ -153,7 +155,7 @@ class _Forward(torch.autograd.Function):
         db = db.view(-1, 1, 1)
         if dy is not None:
             return dy + db
-        return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch takes no other layout than y's
+        return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch requires y's layout here
 
 
 class _InputGradient(torch.autograd.Function):
@@ -206,24 +208,24 @@ class _WeightGradient(torch.autograd.Function):
 
 
 _TAGS = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
-"""Compiled graphs must not lay operands out anew: the layout of a layer is chosen when it is traced."""
+"""Tags that forbid compiled graphs to change operands' strides: a layer's layout is chosen when it is traced."""
 
 Kernel = Callable[..., Tensor]
 
 LayerOf = Callable[..., Bilinear]
-"""From the operands' shapes, an operand, and the words of the operator, to the layer."""
+"""Makes the layer from the operands' shapes, one operand and the operator's remaining arguments."""
 
 
 class Operators:
-    """The three as operators of the dispatcher: `NAME`, `NAME_input_gradient` and `NAME_weight_gradient`.
+    """The three computations as operators of the dispatcher: `NAME`, `NAME_input_gradient`, `NAME_weight_gradient`.
 
     Args:
-        name: of the first.
-        words: the schema of the arguments behind the operands.
+        name: name of the first operator.
+        words: schema of the arguments that follow the operands.
         layer_of: makes the layer from (shape of x, shape of w, any operand, *words).
-        result_shape: the shape of y, from (shape of x, shape of w, *words), whose sizes may be symbols.
-        linear: the words of the layer without what does not depend on x.
-        memory_format: that of all results, from the words.
+        result_shape: shape of y, from (shape of x, shape of w, *words). Sizes may be symbols.
+        linear: arguments of the layer without the terms that do not depend on x.
+        memory_format: memory format of all results, from the words.
     """
 
     def __init__(
@@ -256,7 +258,9 @@ class Operators:
         self._differentiate()
 
     def _implement(self) -> None:
-        """What runs, and what is traced. A result is dense, and shares no memory with an operand."""
+        """Registers the implementations and the fake implementations for tracing. A result is dense and shares no
+        memory with an operand.
+        """
 
         def dense(result: Tensor, layer: Bilinear) -> Tensor:
             return result.contiguous(memory_format=layer.memory_format)

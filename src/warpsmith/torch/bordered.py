@@ -1,6 +1,6 @@
-"""Image filters by PyTorch's own operations: the border by an index for each axis, then a convolution.
+"""Image filters by PyTorch's own operations: an index per axis makes the border, then a convolution follows.
 
-The gradients that no `Filter2d` problem is are computed so, and so is a filter that is left to PyTorch.
+This module computes the gradients that no `Filter2d` problem covers, and filters that are left to PyTorch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bordered:
 
     @property
     def linear(self) -> Bordered:
-        """The same with zeros outside of the image, where there are numbers."""
+        """The same filter with zeros outside the image, if the border is another constant."""
         return Bordered(dataclasses.replace(self._problem, cval=0.0)) if self._problem.cval else self
 
     @property
@@ -49,13 +49,13 @@ class Bordered:
         return self
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:  # noqa: ARG002 - filters have no bias
-        """The result."""
+        """Computes the filtered images."""
         w = w.to(x.device)
         padded, turned = self._padded(x)[:, None], self._turned(w)
         return torch.ops.aten.convolution(padded, turned, None, *_CONVOLUTION)  # type: ignore[no-any-return]
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
-        """The gradient of the image."""
+        """Computes the gradient of the image."""
         w = w.to(dy.device)
         x = dy.new_empty(1).expand(dy.shape[0], 1, *self._padded_size)
         back = torch.ops.aten.convolution_backward
@@ -72,7 +72,7 @@ class Bordered:
         return dx
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
-        """The gradient of the weights."""
+        """Computes the gradient of the weights."""
         w = dy.new_empty(1).expand(dy.shape[1], 1, *self._problem.filter)
         back = torch.ops.aten.convolution_backward
         dw: Tensor = back(dy, self._padded(x)[:, None], w, None, *_CONVOLUTION, (False, True, False))[1]
@@ -97,18 +97,20 @@ class Bordered:
         return x
 
     def _turned(self, w: Tensor) -> Tensor:
-        """The weights as a convolution layer's, turned as they are applied."""
+        """Weights in the layout of a convolution layer, rotated by 180 degrees if the filter convolves. It is its own
+        adjoint.
+        """
         return (w.flip(-2, -1) if self._problem.convolve else w)[:, None]
 
 
 def sources(border: Border, size: int, before: int, taps: int) -> tuple[int, ...]:
-    """For each place of a padded axis the element of the image that stands there.
+    """Index of the image element at each position of a padded axis.
 
     Args:
-        border: one that repeats pixels of the image.
+        border: a border that repeats pixels of the image.
         size: elements of the axis.
-        before: places in front of it.
-        taps: of the filter, one less of which are places of padding.
+        before: positions of padding in front of the image.
+        taps: taps of the filter; the padding has taps - 1 positions in total.
     """
     return tuple(_source(border, size, place) for place in range(-before, size + taps - 1 - before))
 

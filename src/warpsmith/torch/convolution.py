@@ -1,4 +1,4 @@
-"""Convolutions with the signatures of `torch.nn.functional`, by tuned plans where winners are stored."""
+"""Convolutions with the signatures of `torch.nn.functional`. They run tuned plans if winners are stored."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from warpsmith.torch.tensors import goes_direct, is_for_torch, is_traced
 from warpsmith.torch.words import CHOICE
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
-"""The passes of a convolution: the result, the gradients of the input and of the weights."""
+"""The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
 _TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
-"""Those of a transposed one, which is the gradient of a convolution's input."""
+"""The same for a transposed convolution, whose result is the gradient of a convolution's input."""
 
 
 def conv2d(
@@ -46,21 +46,21 @@ def conv2d(
     """A convolution layer, as `torch.nn.functional.conv2d` computes it, with gradients of any order.
 
     The forward pass and the gradients of the input and of the weights are three plans of `warpsmith.Conv2d`, looked up
-    when a layer is first called. PyTorch computes a pass for which no winner of its or a near size is stored, and a
-    warning says once for each layer how to tune it. Plans take float32, float16 and bfloat16, as autocast casts them;
-    where x or w is in `channels_last`, the result and the gradients are. Other dtypes are PyTorch's.
+    when a layer is first called. If no winner is stored for a pass of this or a near size, PyTorch computes it. A
+    warning then says, once for each layer, how to tune it. Plans take float32, float16 and bfloat16, and autocast
+    applies. If x or w is in `channels_last`, the result and the gradients are too. PyTorch computes all other dtypes.
 
     Args:
         input, weight, bias: x, (N, C, H, W) or (C, H, W); w, (K, C/groups, R, S); (K,), or None.
         stride, dilation: input pixels from one output, and from one tap, to the next; one number, or rows and columns.
         padding: pixels on each side; one number, rows and columns, `same` or `valid`.
         groups, padding_mode: as in `torch.nn.Conv2d`.
-        relu: whether a ReLU ends the layer, in the same launch where a plan of it is stored; backward it is a mask.
-        precision: of the plans, a word of `warpsmith.Precision`; `ieee` where the data do not have it.
-        fallback: `torch`, or `default` to take a plan's default configuration where nothing is stored.
+        relu: whether a ReLU follows, in the same launch if a plan with it is stored. Its gradient is a mask.
+        precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it.
+        fallback: `torch`, or `default` to run a plan's default configuration if nothing is stored.
         store: as for `warpsmith.plan`.
         accuracy: of the plans: `normwise`, relative to an image's results, or `elementwise`, to each result's terms.
-        nonfinite: results that a NaN or an infinity may reach: `any` of its image, or `window`, those whose sum has it.
+        nonfinite: results that a NaN or an infinity may change: `any` of its image, or those whose `window` covers it.
 
     Returns:
         y, (N, K, P, Q) or (K, P, Q), of the input's dtype and device.
@@ -96,8 +96,8 @@ def conv_transpose2d(
 ) -> Tensor:
     """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it, with gradients of any order.
 
-    It is the `dgrad` of a layer whose image is the result here; its gradients are that layer's `fprop` and `wgrad`. A
-    bias is added in a step of its own.
+    It is the `dgrad` of a layer whose image has the shape of this result. Its gradients are that layer's `fprop` and
+    `wgrad`. A separate step adds the bias.
 
     Args:
         input: (N, K, P, Q) or (K, P, Q).
@@ -105,8 +105,8 @@ def conv_transpose2d(
         bias: (C,), or None.
         stride: output pixels from one input to the next; one number, or rows and columns.
         padding: output pixels that are left out on each side.
-        output_padding: rows and columns that the result has more, below and right.
-        groups: of channels.
+        output_padding: rows and columns added to the result, below and right.
+        groups: number of channel groups.
         dilation: output pixels from one tap to the next.
         precision, fallback, store, accuracy, nonfinite: as for `conv2d`.
 
@@ -148,7 +148,9 @@ def _ended(y: Tensor, relu: bool) -> Tensor:
 
 
 def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
-    """Calls an operator that torch.compile and its kin can see, or PyTorch's own."""
+    """Computes a call that cannot run directly: by an operator that torch.compile and similar tools trace, or by
+    PyTorch.
+    """
     if is_traced(x, w, b):
         options = {"padding_mode": words[4], "relu": relu}
         return _recorded(conv2d, (x, w, b), words[:4], words[5:], options)  # type: ignore[no-any-return]
@@ -167,7 +169,7 @@ def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], r
 def _recorded(
     function: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], choice: tuple[Any, ...], options: dict[str, Any]
 ) -> Any:
-    """The call as a node of the graph that torch.fx traces."""
+    """Records the call as a node of the graph that torch.fx traces."""
     options = {**dict(zip(CHOICE, choice, strict=True)), **options}
     return torch.overrides.handle_torch_function(function, operands, *operands, *numbers, **options)
 
@@ -208,7 +210,9 @@ def _transposed_elsewhere(
 
 
 def _transposed_of_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
-    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    """Calls PyTorch's function, which raises its own errors. Raises BadArgument for an unknown value of warpsmith's
+    arguments.
+    """
     words_of(words)
     return _transposed_by_torch(x, w, b, output_padding, words)
 
@@ -219,7 +223,7 @@ def _transposed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, output_padding:
 
 
 def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass, ...]:
-    """Those passes that a call may lead to."""
+    """The passes that this call may need, given which operands require gradients."""
     if not torch.is_grad_enabled():
         return passes[:1]
     if x.requires_grad:
@@ -228,14 +232,16 @@ def _needed(passes: tuple[Pass, Pass, Pass], x: Tensor, w: Tensor) -> tuple[Pass
 
 
 def _conv2d_of_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    """PyTorch's own, with its errors; an unknown word of ours is refused whoever computes."""
+    """Calls PyTorch's function, which raises its own errors. Raises BadArgument for an unknown value of warpsmith's
+    arguments.
+    """
     words_of(words)
     member(PaddingMode, words[4], "padding_mode")
     return _computed_by_torch(x, w, b, words)
 
 
 def _computed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> Tensor:
-    """PyTorch's own, of words that were looked at before: to look at them takes 3 us."""
+    """Calls PyTorch's function without checking the arguments again, which would take 3 us."""
     stride, padding, dilation, groups, mode, *_ = words
     if str(mode) == "zeros":
         return functional.conv2d(x, w, b, stride, padding, dilation, groups)

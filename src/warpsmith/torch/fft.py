@@ -1,9 +1,9 @@
-"""Fourier transforms with the names and arguments of `torch.fft`, by tuned plans where winners are stored.
+"""Fourier transforms with the names and arguments of `torch.fft`. They run tuned plans if winners are stored.
 
-All take `fallback` and `store` beside PyTorch's arguments, as `warpsmith.torch.conv2d` does, and have gradients of any
-order, which are transforms of the other direction. Plans transform the last axis, or the last two, of float32 and
-complex64 tensors; PyTorch transforms other axes and dtypes, sizes of which a prime factor is above 31, and those that
-fit no kernel.
+All functions take `fallback` and `store` beside PyTorch's arguments, as `warpsmith.torch.conv2d` does. They have
+gradients of any order, which are transforms of the other direction. Plans transform the last axis, or the last two, of
+float32 and complex64 tensors. PyTorch computes other axes and dtypes, sizes with a prime factor above 31, and sizes
+that fit no kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Sizes = Sequence[int] | None
 
 _NORMS = frozenset(map(str, Norm))
 _SIGNALS = {Kind.C2C: (torch.float32, torch.complex64), Kind.R2C: (torch.float32,)}
-"""Types of signals, by which side is real."""
+"""Element types of the input signal, by transform kind."""
 
 
 def fft(
@@ -59,7 +59,7 @@ def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None,  # noqa: A002
     *, fallback: str = "torch", store: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """`torch.fft.irfft`: the inverse of `rfft`, of 2 (frequencies - 1) points where no n is given."""
+    """`torch.fft.irfft`: the inverse of `rfft`, with 2 (frequencies - 1) points if n is None."""
     return _inverse(Kind.C2R, 1, torch.fft.irfft, input, n, dim, norm, fallback, store)
 
 
@@ -96,7 +96,7 @@ def irfft2(
 
 
 def _forward(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
-    """A transform of a signal, which is cropped first where it is longer, and padded by the plan where shorter."""
+    """Transforms a signal. A signal that is too long is cropped first; the plan pads one that is too short."""
     direct = goes_direct(x)
     asked = _remembered(of_torch, kind, rank, x, s, dim, words) if direct else _asked(kind, rank, x, s, dim, words)
     if asked is None:
@@ -108,7 +108,7 @@ def _forward(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, 
 
 
 def _inverse(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, *words: Any) -> Tensor:
-    """A transform of a spectrum, which is cropped or padded first where it has another size."""
+    """Transforms a spectrum, which is first cropped or padded if it has another size."""
     direct = goes_direct(x)
     find = functools.partial(_remembered, of_torch) if direct else _asked
     asked = find(kind, rank, x, s, dim, words, True)
@@ -124,14 +124,14 @@ def _inverse(kind: Kind, rank: int, of_torch: Any, x: Tensor, s: Any, dim: Any, 
 
 
 Asked = tuple[tuple[int, ...], tuple[int, ...], str, str, str | None]
-"""Points along each axis, elements along each axis of what is transformed, norm, fallback and store."""
+"""Points along each axis, elements along each axis of the input, norm, fallback and store."""
 
 _ASKED: dict[Any, Asked | None] = {}
-"""Remembered answers by how transforms were called."""
+"""Cached requests, by the arguments of the call."""
 
 
 def forget_calls() -> None:
-    """Lets go of what calls stood for."""
+    """Clears the cache of requests."""
     _ASKED.clear()
 
 
@@ -140,7 +140,7 @@ def _remembered(
 ) -> Asked | None:
     try:
         return _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))]
-    except (KeyError, ValueError):  # ValueError: a type without such bytes
+    except (KeyError, ValueError):  # ValueError: `marshal` does not know the type
         asked = _asked(kind, rank, x, s, dim, words, inverse)
     if all(map(integers.is_plain, (s, dim, *words))):
         _ASKED[of_torch, x.shape, x.dtype, integers.typed((s, dim, words))] = asked
@@ -150,8 +150,9 @@ def _remembered(
 def _asked(
     kind: Kind, rank: int, x: Tensor, s: Any, dim: Any, words: tuple[Any, ...], inverse: bool = False
 ) -> Asked | None:
-    """What a call asks for; None where PyTorch transforms, or refuses to. The rank is the function's: 1 takes numbers
-    as `s` and `dim`, and 2 sequences of them.
+    """The transform that a call requests; None if PyTorch transforms or refuses it.
+
+    `rank` is that of the function: with 1, `s` and `dim` are numbers, and with 2 they are sequences.
     """
     choice, dtypes = _words(*words), (torch.complex64,) if inverse else _SIGNALS[kind]
     if choice is None or (not goes_direct(x) and is_for_torch(x)) or x.dtype not in dtypes:
@@ -169,8 +170,8 @@ def _asked(
 
 
 def _last_axes(x: Tensor, dim: Any, rank: int) -> int | None:
-    """How many axes `dim` names, one or two; None for others than the last ones in order, and for what PyTorch
-    transforms or refuses: more axes, none, such as there are not, and tensors without elements.
+    """Number of axes that `dim` names, one or two. None if they are not the last axes in order, and None for what
+    PyTorch transforms or refuses: more axes, no axes, axes out of range, tensors without elements.
     """
     one = integers.whole(dim)
     axes = integers.whole_numbers(dim) if rank > 1 else None if one is None else (one,)
@@ -182,9 +183,9 @@ def _last_axes(x: Tensor, dim: Any, rank: int) -> int | None:
 
 
 def _points(s: Any, given: Sequence[int], rank: int) -> tuple[int, ...] | None:
-    """Points along each axis; None for what PyTorch refuses, or has one point.
+    """Points along each axis; None for what PyTorch refuses, and for an axis of one point.
 
-    A -1 in a sequence stands for as many as are given.
+    A -1 in a sequence means the input's size.
     """
     size: tuple[int, ...]
     if s is None:
@@ -201,7 +202,9 @@ def _points(s: Any, given: Sequence[int], rank: int) -> tuple[int, ...] | None:
 
 
 def _words(norm: Any, fallback: str, store: str | None) -> tuple[str, str, str | None] | None:
-    """None for a norm that PyTorch refuses. Raises BadArgument for an unknown fallback."""
+    """Norm, fallback and store as strings; None for a norm that PyTorch refuses. Raises BadArgument for an unknown
+    fallback.
+    """
     choice = str(member(Fallback, fallback, "fallback")), None if store is None else str(os.fspath(store))
     if norm is None:
         return "backward", *choice
@@ -218,7 +221,7 @@ def _batched(
     choice: Any,
     direct: bool,
 ) -> Tensor:
-    """With all axes before the last ones as one batch."""
+    """Transforms with all axes before the last ones merged into one batch axis."""
     outer = x.shape[: -len(size)]
     batch = x.reshape(-1, *x.shape[-len(size) :])
     result = transform(batch, size, valid, kind, inverse, norm, choice, direct)

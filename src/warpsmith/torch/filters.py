@@ -23,7 +23,9 @@ from warpsmith.torch.tensors import call, goes_direct, is_for_torch, usable_imag
 from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
-"""Borders whose gradient of the image is a filter too: the others add up what stands in several places."""
+"""Borders for which the gradient of the image is a filter too. For the others, one pixel's gradient adds values from
+several places.
+"""
 
 
 class FilterLayer:
@@ -31,7 +33,7 @@ class FilterLayer:
 
     Args:
         problem: the filter.
-        source: where plans come from.
+        source: device, fallback and store of the plans.
     """
 
     memory_format = torch.contiguous_format
@@ -47,7 +49,7 @@ class FilterLayer:
 
     @functools.cached_property
     def linear(self) -> FilterLayer:
-        """The same with zeros outside of the image, where there are numbers."""
+        """The same filter with zeros outside the image, if the border is another constant."""
         if not self._problem.cval:
             return self
         return FilterLayer(dataclasses.replace(self._problem, cval=0.0), self._source)
@@ -67,7 +69,9 @@ class FilterLayer:
         return result.view(problem.planes, problem.filters, *problem.output_shape)
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
-        """The gradient of the image: a filter turned by 180 degrees, where its border allows."""
+        """Computes the gradient of the image: by the filter rotated by 180 degrees if the border allows it, else by
+        PyTorch.
+        """
         problem = self._problem
         answer = None if self._adjoint is None else self._adjoint.get()
         if answer is None or answer.plan is None:
@@ -78,7 +82,7 @@ class FilterLayer:
         return _filtered(answer, dy, w).view(problem.planes, *problem.image)
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
-        """The gradient of the weights: a correlation of the image with dy, by PyTorch."""
+        """Computes the gradient of the weights, a correlation of the image with dy, by PyTorch."""
         return self._by_torch.weight_gradient(x, dy)
 
     def _warn(self, answer: Answer) -> None:
@@ -102,19 +106,20 @@ def filter2d(
 ) -> Tensor:
     """Filters images as `warpsmith.Filter2d` does, with gradients of any order; `border` is SciPy's.
 
-    The gradient of the image is a plan too, of the filter turned by 180 degrees, for one filter and a border of
-    `valid`, `constant` or `wrap`. With other borders, and for banks, PyTorch computes it, and that of the weights
-    always.
+    The gradient of the image runs a plan too if there is one filter and the border is `valid`, `constant` or `wrap`:
+    the plan of the filter rotated by 180 degrees. PyTorch computes it for other borders and for banks. PyTorch always
+    computes the gradient of the weights.
 
     Args:
         image: (..., rows, columns), float32.
-        weights: (R, S), or (F, R, S) for a bank, float32. Up to 32 KB of them are parameters of the kernel: on a GPU
-            give them as a CPU tensor, since they are fetched otherwise, which waits, and which no graph can capture.
-        border: how pixels outside of the image are made, a word of `warpsmith.Border`.
-        cval: the value there, for `constant`.
-        convolve: turn the filter by 180 degrees.
+        weights: (R, S), or (F, R, S) for a bank, float32. Up to 32 KB of them are passed as kernel parameters. Give
+            them as a CPU tensor for images on a GPU: otherwise they are copied to the host, which waits, and which no
+            graph can capture.
+        border: how pixels outside the image are made, a value of `warpsmith.Border`.
+        cval: the value outside the image, for `constant`.
+        convolve: rotate the filter by 180 degrees.
         anchor: row and column of the tap that lies on the output pixel; None for (R//2, S//2).
-        fallback: `default`, which takes a plan's default configuration where nothing is stored, or `torch`.
+        fallback: `default`, which runs a plan's default configuration if nothing is stored, or `torch`.
         store: as for `warpsmith.plan`.
 
     Returns:
@@ -182,7 +187,9 @@ def _problem(
 
 
 def _adjoint(problem: Filter2d) -> Filter2d | None:
-    """The filter that the gradient of the image is; None where it is none. That of `valid` reads padded gradients."""
+    """The filter that computes the gradient of the image; None if no filter does. The one for `valid` reads padded
+    gradients.
+    """
     if problem.filters > 1 or problem.border not in _ADJOINT:
         return None
     if problem.border is Border.VALID:
@@ -205,7 +212,7 @@ _LAYERS: dict[Any, FilterLayer] = {}
 
 
 def forget_filters() -> None:
-    """Lets go of all filters."""
+    """Drops all cached filters."""
     _LAYERS.clear()
 
 
@@ -213,7 +220,7 @@ os.register_at_fork(after_in_child=forget_filters)
 
 
 def _layer(size: Sequence[int], weights: Sequence[int], x: Tensor, *words: Any) -> FilterLayer:
-    """The layer of a call; arguments behind the operand are those of the operator."""
+    """The layer of a call, cached. The arguments after `x` are those of the operator."""
     border, cval, convolve, anchor, fallback, store = words
     numbers = border, cval, convolve, None if anchor is None else tuple(anchor)
     key = (size, weights, x.device, *numbers, fallback, store)

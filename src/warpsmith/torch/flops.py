@@ -1,4 +1,4 @@
-"""Floating-point operations of our operators, for PyTorch's `FlopCounterMode`."""
+"""Floating-point operation counts of warpsmith's operators, for PyTorch's `FlopCounterMode`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 FORMULAS: dict[Any, Callable[..., int]] = {}
-"""Counters by operator: each counts its operations, from its arguments and `out_val`, its result."""
+"""Count functions by operator. Each takes the operator's arguments and its result as `out_val`."""
 
 
 def tell_flop_counters() -> None:
-    """Gives each `FlopCounterMode` around this call the formulas of our operators.
+    """Registers the formulas with each `FlopCounterMode` that is active around this call.
 
-    The counter's own registry is told when it meets us: its module imports Triton, which takes 0.3 s, so that this
-    package does not load it.
+    They are not put into the global registry: its module imports Triton, which takes 0.3 s, and this package must not
+    load it.
     """
     if torch.compiler.is_compiling():
         return
@@ -28,15 +28,15 @@ def tell_flop_counters() -> None:
 
 
 def of_result(_: Any, w: Any, *__: Any, out_val: Any, **___: Any) -> int:
-    """Operations of y: a product and a sum for each weight of each of its numbers."""
+    """FLOPs of y: one multiplication and one addition for each weight and each element of y."""
     return 2 * int(out_val.numel() * math.prod(w.shape[1:]))
 
 
 def of_input_gradient(dy: Any, w: Any, *_: Any, **__: Any) -> int:
-    """Operations of the gradient of x."""
+    """FLOPs of the gradient of x."""
     return 2 * int(dy.numel() * math.prod(w.shape[1:]))
 
 
 def of_weight_gradient(_: Any, dy: Any, size: Any, *__: Any, **___: Any) -> int:
-    """Operations of the gradient of w, whose shape is `size`."""
+    """FLOPs of the gradient of w, whose shape is `size`."""
     return 2 * int(dy.numel() * math.prod(size[1:]))

@@ -1,4 +1,4 @@
-"""Letting go of what was looked up."""
+"""Clears the caches of looked-up plans."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from warpsmith.torch.transforms import forget_transforms
 
 
 def forget() -> None:
-    """Lets go of all plans of the operators: what other processes have stored since is seen at the next calls.
+    """Drops all plans of the operators, so that the next calls see what other processes have stored since.
 
-    What this process stores is seen without. Captured graphs need the plans that they were captured with, so call it
-    only where none will run again.
+    Writes of this process are seen without it. Captured graphs need the plans that they were captured with, so call it
+    only if no such graph will run again.
     """
     forget_layers()
     forget_filters()

@@ -1,4 +1,4 @@
-"""The convolution layers that were called in this process, by all that they follow from."""
+"""Cache of the convolution layers that this process has called, keyed by everything that determines a layer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from warpsmith.torch.layers import ConvLayer
 from warpsmith.torch.words import Fallback, Source, device_name
 
 _LAYERS: dict[Any, ConvLayer] = {}
-"""By what they are."""
+"""Layers by specification, source and numerics."""
 _CALLS: dict[Any, ConvLayer | None] = {}
-"""By how they were called, which costs least to look up."""
+"""Layers by the arguments of a call, the cheapest look-up."""
 
 
 def forget_layers() -> None:
-    """Lets go of all layers: each is looked up anew when it is called again."""
+    """Drops all layers. Each is looked up again at its next call."""
     _LAYERS.clear()
     _CALLS.clear()
 
@@ -37,25 +37,26 @@ os.register_at_fork(after_in_child=forget_layers)
 def found_layer(
     x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None = None
 ) -> ConvLayer | None:
-    """The layer of a call, whose arguments are those of `LayerSpec.of`.
+    """The layer of a call. The arguments are those of `LayerSpec.of`.
 
     Args:
-        x: the image, or what is convolved.
+        x: the image, or the input of a transposed convolution.
         w: the weights.
         b: the bias, or None.
-        words: stride, padding, dilation, groups, padding mode and those of `CHOICE`, as the caller gave them.
+        words: stride, padding, dilation, groups, padding mode and the arguments that `CHOICE` names, as the caller gave
+            them.
         transposed: the output padding of a transposed convolution; None for any other.
 
-    Returns: None where the operands are unlike each other, are empty, or lie where no plans are, and for numbers that
-        are none: PyTorch computes or refuses that.
+    Returns: None if the operands differ in dtype or device, are empty, or lie on a device without plans, and if an
+    argument is no integer. PyTorch computes or refuses such calls.
 
-    Raises BadArgument for an unknown word.
+    Raises BadArgument for an unknown value of an argument.
     """
     try:
         return _CALLS[_key(x, w, b, words, transposed)]
-    except (KeyError, ValueError):  # ValueError: a word whose type `marshal` does not know
+    except (KeyError, ValueError):  # ValueError: an argument whose type `marshal` does not know
         return _looked_up(x, w, b, words, transposed)
-    except (AttributeError, RuntimeError):  # an operand that is no tensor, or has no strides, such as a sparse one
+    except (AttributeError, RuntimeError):  # no tensor, or a tensor without strides, such as a sparse one
         return None
 
 
@@ -64,7 +65,7 @@ def _key(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transpo
     cast = autocast_dtype(device.type) if _casts() else None
     own = None if b is None else (b.shape, b.dtype, b.device)
     typed = integers.typed((words, transposed))
-    layout = x.layout  # where it is not dense, the strides may be those of a dense one
+    layout = x.layout  # the strides of a sparse tensor may equal those of a dense one
     return x.shape, x.stride(), x.dtype, device, layout, w.shape, w.stride(), w.dtype, w.device, own, cast, typed
 
 
@@ -74,7 +75,7 @@ _casts = torch._C._is_any_autocast_enabled
 def _looked_up(
     x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], transposed: tuple[Any] | None
 ) -> ConvLayer | None:
-    """The layer of a call that nobody made before, or with words such as NumPy's integers."""
+    """The layer of a call that is not cached, or whose arguments are of types such as NumPy's integers."""
     given, mode = words[:4], words[4]
     choice = str(member(PaddingMode, mode, "padding_mode")), *words_of(words)
     more = () if transposed is None else transposed
@@ -94,7 +95,7 @@ def _looked_up(
 
 
 def _canonical(word: Any) -> int | tuple[int, ...] | str | None:
-    """Integers of Python, alone or in a tuple, or a word for them; None for what else a caller may give."""
+    """Converts an argument to a Python int, a tuple of them or a string; None for anything else."""
     if isinstance(word, str):
         return str(word)
     one = integers.whole(word)
@@ -111,7 +112,7 @@ def found_by_operator(
     groups: int,
     *words: Any,
 ) -> ConvLayer:
-    """The layer of an operator's call."""
+    """The layer of a call of the dispatcher's operator."""
     dtype, device = x.dtype, x.device
     key = (tuple(size), tuple(weight), dtype, device, tuple(stride), tuple(pads), tuple(dilation), groups, *words)
     found = _CALLS.get(key)
@@ -124,7 +125,9 @@ def found_by_operator(
 
 
 def words_of(words: tuple[Any, ...]) -> tuple[str, str, str | None, str, str]:
-    """The words of `CHOICE` at the end of a call's, as arguments of an operator. Raises BadArgument."""
+    """Values of the last five arguments of a call, those that `CHOICE` names, as arguments of an operator. Raises
+    BadArgument.
+    """
     precision, fallback, store, accuracy, nonfinite = words[-5:]
     location = None if store is None else str(os.fspath(store))
     return (
@@ -142,7 +145,7 @@ def _layer(
     precision: str,
     fallback: str,
     store: str | None,
-    accuracy: str = Accuracy.NORMWISE.value,  # PyTorch passes no argument on that has its default
+    accuracy: str = Accuracy.NORMWISE.value,  # PyTorch does not pass on arguments that have their default
     nonfinite: str = NonFinite.ANY.value,
 ) -> ConvLayer:
     numerics = Numerics(Precision(precision), Accuracy(accuracy), NonFinite(nonfinite))

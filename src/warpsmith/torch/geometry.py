@@ -1,7 +1,8 @@
-"""A convolution layer's numbers as PyTorch's arguments give them, and PyTorch's own three computations for them.
+"""Stride, padding, dilation and groups of a convolution layer from PyTorch's arguments, and PyTorch's three
+computations.
 
-PyTorch pads both sides of an axis alike, with zeros. Where the sides differ, or pixels stand in the padding, images are
-padded before, and a gradient of the image is folded back by the adjoint of that step.
+PyTorch pads both sides of an axis equally, with zeros. If the sides differ, or the padding repeats pixels, this module
+pads the images first and folds a gradient of the image back with the adjoint of the padding.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Geometry:
         stride: input rows and columns from one output to the next.
         pads: rows above and below, columns left and right.
         dilation: input rows and columns from one tap to the next.
-        groups: of channels.
-        mode: what the padding is made of.
+        groups: number of channel groups.
+        mode: how padding pixels are made.
     """
 
     stride: Pair
@@ -61,7 +62,7 @@ class Geometry:
 
     @property
     def words(self) -> tuple[list[int], list[int], list[int], int, str]:
-        """As arguments of an operator: stride, rows above and below, columns left and right, dilation, groups, mode."""
+        """Arguments of an operator: stride, rows above and below, columns left and right, dilation, groups, mode."""
         (above, below), (left, right) = self.pads
         return list(self.stride), [above, below, left, right], list(self.dilation), self.groups, str(self.mode)
 
@@ -69,18 +70,18 @@ class Geometry:
     def of_words(
         cls, stride: Sequence[int], pads: Sequence[int], dilation: Sequence[int], groups: int, mode: str
     ) -> Geometry:
-        """From the arguments of an operator."""
+        """Makes a geometry from the arguments of an operator; the inverse of `words`."""
         (rows, columns), (above, below, left, right), (down, across) = stride, pads, dilation
         return cls((rows, columns), ((above, below), (left, right)), (down, across), groups, PaddingMode(mode))
 
     @property
     def is_native(self) -> bool:
-        """Whether PyTorch's convolution pads so itself."""
+        """True if PyTorch's convolution can do this padding itself."""
         is_zeros = self.mode is PaddingMode.ZEROS or not any(map(sum, self.pads))
         return is_zeros and all(before == after for before, after in self.pads)
 
     def output_size(self, size: Sequence[Any], taps: Sequence[Any]) -> tuple[Any, Any]:
-        """Rows and columns of the result; of sizes that may be symbols."""
+        """Rows and columns of the result. Sizes may be symbols."""
         rows, columns = (
             (n + sum(pads) - dilation * (count - 1) - 1) // stride + 1
             for n, count, pads, stride, dilation in zip(size, taps, self.pads, self.stride, self.dilation, strict=True)
@@ -88,14 +89,14 @@ class Geometry:
         return rows, columns
 
     def input_size(self, size: Sequence[Any], weight: Sequence[Any], output_padding: Any) -> tuple[Any, ...] | None:
-        """The shape of the image whose gradient a transposed convolution is.
+        """Shape of a transposed convolution's result, which is the image of the corresponding convolution.
 
         Args:
-            size: shape of its input.
+            size: shape of the transposed convolution's input.
             weight: shape of w.
-            output_padding: rows and columns more, as PyTorch has them.
+            output_padding: rows and columns added to the result, as in PyTorch.
 
-        Returns: None where no convolution of such an image has results of that size.
+        Returns: None if no convolution of such an image has results of that size.
         """
         more = pair(output_padding)
         if more is None:
@@ -111,11 +112,11 @@ class Geometry:
         return found if fits and 0 not in found else None
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
-        """PyTorch's y."""
+        """Computes y by PyTorch."""
         return torch.ops.aten.convolution(self.padded(x), w, b, *self._numbers)  # type: ignore[no-any-return]
 
     def input_gradient(self, dy: Tensor, w: Tensor, size: Sequence[int]) -> Tensor:
-        """PyTorch's gradient of x, whose shape is `size`."""
+        """Computes the gradient of x, whose shape is `size`, by PyTorch."""
         shape = size if self.is_native else self.padded_shape(size)
         x = dy.new_empty(1).expand(tuple(shape))
         back = torch.ops.aten.convolution_backward
@@ -123,14 +124,14 @@ class Geometry:
         return dx if self.is_native else self._folded(dx, size)
 
     def weight_gradient(self, x: Tensor, dy: Tensor, size: Sequence[int]) -> Tensor:
-        """PyTorch's gradient of w, whose shape is `size`."""
+        """Computes the gradient of w, whose shape is `size`, by PyTorch."""
         w = dy.new_empty(1).expand(tuple(size))
         back = torch.ops.aten.convolution_backward
         dw: Tensor = back(dy, self.padded(x), w, None, *self._numbers, (False, True, False))[1]
         return dw
 
     def padded(self, x: Tensor) -> Tensor:
-        """x with what PyTorch's convolution does not pad itself."""
+        """x with the padding that PyTorch's convolution cannot do itself."""
         if self.is_native:
             return x
         (above, below), (left, right) = self.pads
@@ -138,17 +139,17 @@ class Geometry:
         return torch.nn.functional.pad(x, (left, right, above, below), mode)
 
     def padded_shape(self, size: Sequence[int]) -> tuple[int, ...]:
-        """The shape of x with its padding."""
+        """Shape of x with its padding."""
         return *size[:2], *(n + sum(pads) for n, pads in zip(size[2:], self.pads, strict=True))
 
     @property
     def _numbers(self) -> tuple[Any, ...]:
-        """Of `aten.convolution`, behind the operands."""
+        """Arguments of `aten.convolution` after the operands."""
         padding = tuple(before for before, _ in self.pads) if self.is_native else (0, 0)
         return self.stride, padding, self.dilation, False, (0, 0), self.groups
 
     def _folded(self, dx: Tensor, size: Sequence[int]) -> Tensor:
-        """The gradient of an image from that of the padded one."""
+        """Gradient of the image, from the gradient of the padded image."""
         (above, below), (left, right) = self.pads
         pads, x = [left, right, above, below], dx.new_empty(1).expand(tuple(size))
         match self.mode:
@@ -163,7 +164,9 @@ class Geometry:
 
 
 def _unrolled(dx: Tensor, axis: int, before: int, size: int) -> Tensor:
-    """What lies `before` the image, and behind it, is added where it came from: less than the whole axis each."""
+    """Adjoint of circular padding along one axis: adds the gradients of both paddings to the pixels that they repeat.
+    Each padding must be shorter than the axis.
+    """
     inner = dx.narrow(axis, before, size).clone()
     after = dx.shape[axis] - before - size
     inner.narrow(axis, size - before, before).add_(dx.narrow(axis, 0, before))

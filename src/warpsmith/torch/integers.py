@@ -1,4 +1,4 @@
-"""Numbers of a call, as PyTorch's argument parser tells them from what it refuses."""
+"""Integers among a call's arguments, accepted and refused as PyTorch's argument parser does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 _SYMBOL = torch.SymInt
-"""A size that PyTorch traces, and whose value it may not know yet."""
+"""Type of a size that PyTorch traces, whose value may be unknown."""
 
 
 def whole(value: Any) -> int | None:
-    """The integer that a value is; None for what else equals one, such as 2.0 and True, which PyTorch refuses.
+    """The value as an integer; None for values that only equal one, such as 2.0 and True, which PyTorch refuses.
 
-    PyTorch accepts tensors of one integer and whatever has `__index__` too. Calls with these are PyTorch's, so they are
-    None here.
+    PyTorch also accepts tensors of one integer and anything that has `__index__`. They give None here, so that PyTorch
+    computes such calls.
     """
     if isinstance(value, bool):
         return None
@@ -26,7 +26,9 @@ def whole(value: Any) -> int | None:
 
 
 def whole_numbers(value: Any) -> tuple[int, ...] | None:
-    """The integers of a tuple or a list; None where one is none, and for other sequences, which PyTorch refuses."""
+    """The integers of a tuple or a list; None if an element is no integer, and for other sequences, which PyTorch
+    refuses.
+    """
     if not isinstance(value, tuple | list):
         return None
     found = tuple(map(whole, value))
@@ -34,7 +36,7 @@ def whole_numbers(value: Any) -> tuple[int, ...] | None:
 
 
 def pair(value: Any) -> tuple[int, int] | None:
-    """Rows and columns of one integer, of one in a tuple or list, or of two; None for what else there is."""
+    """Rows and columns, from one integer, a tuple or list of one, or of two; None for anything else."""
     one = whole(value)
     if one is not None:
         return one, one
@@ -45,17 +47,18 @@ def pair(value: Any) -> tuple[int, int] | None:
 
 
 def typed(words: tuple[Any, ...]) -> bytes:
-    """A key that tells 2, 2.0 and True apart, which are equal: bytes that follow from types and values.
+    """A cache key that distinguishes 2, 2.0 and True, which compare equal: bytes made from types and values.
 
-    Words of NumPy have the bytes of their memory: only calls whose words all are `is_plain` may be stored by it.
+    NumPy's values are encoded by the bytes of their memory, so a key may be stored only if `is_plain` holds for all
+    words.
 
-    Raises ValueError for a word of a type that has no such bytes.
+    Raises ValueError for a word of a type that `marshal` cannot encode.
     """
-    return marshal.dumps(words, 2)  # later versions tell apart which objects are the same one, too
+    return marshal.dumps(words, 2)  # later versions also encode which objects are identical
 
 
 def is_plain(word: Any) -> bool:
-    """Whether the bytes of a word belong to no other: None, a string, integers of Python, alone or in a sequence."""
+    """True if no other value has the same bytes: None, a string, a Python int, or a sequence of Python ints."""
     if type(word) in (tuple, list):
         return all(type(each) is int for each in word)
     return word is None or type(word) in (int, str)

@@ -1,6 +1,6 @@
-"""Which `Conv2d` problem the operands of a convolution stand for: shapes, element type, layout, how the filter moves.
+"""Specification of a convolution call: shapes, element type, layout and geometry, and the `Conv2d` problem they make.
 
-Layouts follow PyTorch's own rule: where x or w is in `channels_last`, so are all results.
+Layouts follow PyTorch's own rule: if x or w is in `channels_last`, so are all results.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.torch.geometry import Geometry
 
 KERNEL_DTYPES = {getattr(torch, str(each)): each for each in DTYPES}
-"""Element types of convolution layers that have kernels, by PyTorch's."""
+"""Element types that have convolution kernels, by PyTorch dtype."""
 MEMORY_FORMATS = {ImageLayout.NCHW: torch.contiguous_format, ImageLayout.NHWC: torch.channels_last}
-"""PyTorch's words for layouts."""
+"""PyTorch's memory formats, by layout."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Numerics:
-    """What a caller asks of the numbers that plans compute; the fields of `Conv2d` say what each word means."""
+    """Precision and error bounds that the caller requests; the fields of `Conv2d` define each value."""
 
     precision: Precision = Precision.IEEE
     accuracy: Accuracy = Accuracy.NORMWISE
@@ -35,14 +35,14 @@ class Numerics:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """A layer, of whatever element type and device.
+    """A layer of any element type and device.
 
     Args:
-        size: shape of x, whose sizes may be symbols while PyTorch traces.
+        size: shape of x; sizes may be symbols while PyTorch traces.
         weight: shape of w.
-        dtype: of all operands.
-        layout: of all images and weights.
-        geometry: how the filter moves.
+        dtype: dtype of all operands.
+        layout: layout of all images and weights.
+        geometry: stride, padding, dilation and groups.
     """
 
     size: tuple[Any, ...]
@@ -58,14 +58,14 @@ class LayerSpec:
         """The layer of a call.
 
         Args:
-            x: (N, C, H, W); of a transposed convolution, the gradient of a result.
+            x: (N, C, H, W); for a transposed convolution, its input (N, K, P, Q).
             w: (K, C/groups, R, S).
-            b: one number a channel of the result, or None.
-            words: stride, padding, dilation, groups and padding mode as the caller gave them; others behind.
-            transposed: the output padding of a transposed convolution, whatever the caller gave; None for any other.
+            b: one number per channel of the result, or None.
+            words: stride, padding, dilation, groups and padding mode as the caller gave them; further ones are ignored.
+            transposed: the output padding of a transposed convolution, as the caller gave it; None for any other.
 
-        Returns: None for operands that are unlike each other, and for what is no layer: PyTorch refuses it, or
-            computes it as it does.
+        Returns: None if the operands differ in dtype or device, and if they form no layer. PyTorch computes or refuses
+        such calls.
 
         Raises BadArgument for an unknown padding mode.
         """
@@ -90,16 +90,15 @@ class LayerSpec:
 
     @property
     def words(self) -> tuple[list[int], list[int], list[int], int, str, str]:
-        """As arguments of an operator: those of the geometry, and the layout."""
+        """Arguments of an operator: those of the geometry, and the layout."""
         return *self.geometry.words, str(self.layout)
 
     def problem(self, numerics: Numerics) -> Conv2d:
-        """The forward pass.
+        """The forward pass as a problem.
 
-        A precision that is not for data of 16 bits, such as `tf32`, is one of float32 numbers; those of 16 bits are
-        multiplied as they are.
+        A precision that exists for float32 only, such as `tf32`, becomes `ieee` for 16-bit data.
 
-        Raises BadArgument where this version has no kernels for such a layer; the message says why.
+        Raises BadArgument if this version has no kernels for such a layer; the message says why.
         """
         dtype = KERNEL_DTYPES.get(self.dtype)
         if dtype is None:
@@ -123,26 +122,28 @@ class LayerSpec:
 
 
 def layout_of(x: Tensor, w: Tensor) -> ImageLayout:
-    """That of a convolution's results, by PyTorch's rule, which looks at strides: shapes may lie in both layouts."""
+    """Layout of a convolution's results, by PyTorch's rule. It depends on strides: some shapes are dense in both
+    layouts.
+    """
     is_last = torch.channels_last in (suggest_memory_format(x), suggest_memory_format(w))
     return ImageLayout.NHWC if is_last else ImageLayout.NCHW
 
 
 def computed_dtype(x: Tensor) -> torch.dtype:
-    """What `torch.autocast` casts an operand of a convolution to; its own dtype where it casts none."""
+    """The dtype to which `torch.autocast` casts an operand of a convolution; its own dtype if it casts none."""
     cast = autocast_dtype(x.device.type)
     return x.dtype if cast is None or not x.is_floating_point() or x.dtype is torch.float64 else cast
 
 
 def cast(dtype: torch.dtype, x: Tensor, w: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The operands in that dtype, with gradients; what has it is returned itself."""
+    """The operands in that dtype, with gradients. An operand that has it already is returned unchanged."""
     if x.dtype is w.dtype is dtype and (b is None or b.dtype is dtype):
         return x, w, b
     return x.to(dtype), w.to(dtype), None if b is None else b.to(dtype)
 
 
 def autocast_dtype(device: str) -> torch.dtype | None:
-    """The dtype of `torch.autocast` on a type of device; None where it is off."""
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # others have no plans
+    """The dtype of `torch.autocast` on a type of device; None if autocast is off."""
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # only these have plans
         return None
     return torch.get_autocast_dtype(device)

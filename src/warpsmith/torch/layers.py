@@ -1,4 +1,4 @@
-"""Convolution layers of given shapes: which plan computes each pass, or that PyTorch does."""
+"""Convolution layers of given shapes. A plan or PyTorch computes each pass."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ FUSED: dict[Ends, tuple[Ends, ...]] = {
     (False, True): ((False, True), PLAIN),
     (True, True): ((True, True), (True, False), PLAIN),
 }
-"""By what a call wants: the plans that may compute it, those first that leave the least to PyTorch."""
+"""Plans that may compute a call, by its own bias and ReLU. Those that leave the least to PyTorch come first."""
 
 
 class TorchLayer:
     """A layer as `bilinear.Bilinear` by PyTorch's own operations, which record derivatives themselves.
 
     Args:
-        spec: what it computes.
+        spec: the layer.
     """
 
     __slots__ = ("_spec", "memory_format")
@@ -62,12 +62,12 @@ class TorchLayer:
 
 
 class ConvLayer:
-    """A layer for images of one shape, as `bilinear.Bilinear`: its three passes, each by a plan or by PyTorch.
+    """A layer for images of one shape, as `bilinear.Bilinear`. A plan or PyTorch computes each of its three passes.
 
     Args:
-        spec: what it computes.
-        numerics: what the caller asks of its results.
-        source: where plans come from; None on a device that has none.
+        spec: the layer.
+        numerics: precision and error bounds that the caller requests.
+        source: device, fallback and store of the plans; None on a device without plans.
     """
 
     records_itself = False
@@ -80,9 +80,9 @@ class ConvLayer:
         """Memory format of images and weights."""
         self.source = source or Source("host", Fallback.TORCH, None)
         self.problem: Conv2d | str
-        """The forward pass, or why no kernel family is asked for it."""
+        """The forward pass, or the reason why no kernel family can compute it."""
         self.is_told = False
-        """Whether it was said that PyTorch computes a pass of it."""
+        """True once a warning has said that PyTorch computes a pass of this layer."""
         self._left: dict[tuple[tuple[Pass, ...], Ends], bool] = {}
         self._left_at = -1
         self._answers: dict[tuple[Pass, Ends], HeldAnswer] = {}
@@ -100,7 +100,7 @@ class ConvLayer:
 
     @property
     def linear(self) -> ConvLayer:
-        """Itself: without b it is linear."""
+        """This layer: without b it is linear."""
         return self
 
     @property
@@ -108,8 +108,10 @@ class ConvLayer:
         return TorchLayer(self.spec)
 
     def answer(self, pass_: Pass, bias: bool = False, relu: bool = False) -> Answer | None:
-        """How a pass is computed; None where no kernel family is asked. A bias and a ReLU may come behind the plan: the
-        first that is stored for this size answers, else the first that has a plan.
+        """Answer for a pass; None if no kernel family can compute the layer.
+
+        A plan may leave the bias and the ReLU to a later step. The first plan stored for exactly this size wins, else
+        the first plan of any kind.
         """
         if not self._answers:
             return None
@@ -124,7 +126,7 @@ class ConvLayer:
         return next((each for each in others if each.plan is not None), others[0])
 
     def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool, relu: bool = False) -> bool:
-        """Whether PyTorch computes all of these passes."""
+        """True if PyTorch computes all of these passes."""
         if self._left_at != OWN_WRITES.count:
             self._left_at = OWN_WRITES.count
             self._left.clear()
@@ -136,21 +138,20 @@ class ConvLayer:
         return found
 
     def forward(self, x: Tensor, w: Tensor, b: Tensor | None, relu: bool = False) -> Tensor:
-        """y of x and w, and b where there is one; its positive part where `relu` holds."""
+        """Computes y of x and w, adds b if there is one, and applies a ReLU if `relu` is set."""
         answer = self.answer(Pass.FPROP, b is not None, relu)
         if answer is None or answer.plan is None:
             self.warn(answer)
             y = self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
             return y.relu_() if relu else y
         plan, x, w = answer.plan, self._usable(x), self._usable(w)
-        problem: Conv2d = plan.problem  # type: ignore[assignment]  # that of a layer
+        problem: Conv2d = plan.problem  # type: ignore[assignment]  # a layer's problem is a Conv2d
         y = call(plan, x, w) if b is None or not problem.bias else call(plan, x, w, usable(b))
         if b is not None and not problem.bias:
             y.add_(b.detach().view(-1, 1, 1))
         return y.relu_() if relu and not problem.relu else y
 
     def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
-        """dx."""
         answer = self.answer(Pass.DGRAD)
         if answer is None or answer.plan is None:
             self.warn(answer)
@@ -158,7 +159,6 @@ class ConvLayer:
         return call(answer.plan, self._usable(dy), self._usable(w))
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
-        """dw."""
         answer = self.answer(Pass.WGRAD)
         if answer is None or answer.plan is None:
             self.warn(answer)
@@ -172,7 +172,7 @@ class ConvLayer:
         return x.contiguous(memory_format=self.memory_format)
 
     def warn(self, answer: Answer | None, stacklevel: int = 2) -> None:
-        """Says once that PyTorch computes a pass of the layer, and what tunes it."""
+        """Warns once that PyTorch computes a pass of the layer, and names the command that tunes it."""
         if self.is_told or 0 in self.spec.size:
             return
         self.is_told = True

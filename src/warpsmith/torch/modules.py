@@ -1,7 +1,7 @@
-"""Convolution layers as modules, by the operators of this package; parameters and `state_dict` are PyTorch's."""
+"""Convolution layers as modules that call this package's operators. Parameters and `state_dict` are PyTorch's."""
 
 # mypy: disable-error-code="attr-defined, arg-type"
-# These lines are those of PyTorch's modules; torch.jit.script reads comments within a function as types.
+# PyTorch's modules have these lines. torch.jit.script reads comments inside a function as types.
 from __future__ import annotations
 
 import dataclasses
@@ -20,9 +20,9 @@ from warpsmith.torch.words import Fallback
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """How the layers of a model are computed; the arguments of `warpsmith.torch.conv2d`.
+    """Options for the layers of a model; the arguments of `warpsmith.torch.conv2d`.
 
-    Raises BadArgument for an unknown word.
+    Raises BadArgument for an unknown value.
     """
 
     precision: Precision = Precision.IEEE
@@ -31,7 +31,7 @@ class Choice:
     accuracy: Accuracy = Accuracy.NORMWISE
     nonfinite: NonFinite = NonFinite.ANY
     words: tuple[str, str, str | None, str, str] = dataclasses.field(init=False, repr=False, compare=False)
-    """Values of the arguments that `CHOICE` names; each call of a module passes them on."""
+    """Values of the arguments that `CHOICE` names. Each call of a module passes them on."""
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -44,13 +44,15 @@ class Choice:
 
 
 class Conv2d(nn.Conv2d):
-    """`torch.nn.Conv2d` whose forward pass is `warpsmith.torch.conv2d`; `patch` makes these of a model's own layers."""
+    """`torch.nn.Conv2d` whose forward pass is `warpsmith.torch.conv2d`. `patch` turns a model's own layers into
+    these.
+    """
 
     choice = Choice()
-    """What `patch` was told."""
+    """Options that were given to `patch`."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        if torch.jit.is_scripting():  # which compiles this branch alone: PyTorch's lines, since it knows no `super`
+        if torch.jit.is_scripting():  # compiled alone: PyTorch's lines, because it knows no `super`
             if self.padding_mode != "zeros":
                 padded = functional.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
                 return functional.conv2d(padded, weight, bias, self.stride, (0, 0), self.dilation, self.groups)
@@ -78,7 +80,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
     """`torch.nn.ConvTranspose2d` whose forward pass is `warpsmith.torch.conv_transpose2d`."""
 
     choice = Choice()
-    """What `patch` was told."""
+    """Options that were given to `patch`."""
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:  # noqa: A002
         if torch.jit.is_scripting():  # as in Conv2d
@@ -108,9 +110,9 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 
 
 def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[int] | None) -> list[int]:
-    """Rows and columns that the result of a transposed convolution has more, as PyTorch's module finds them.
+    """Rows and columns added to the result of a transposed convolution, as PyTorch's module computes them.
 
-    Raises ValueError for a size that it cannot have.
+    Raises ValueError for an output size that is impossible.
     """
     size = None if output_size is None else list(output_size)
     stride, padding, taps = list(module.stride), [int(each) for each in module.padding], list(module.kernel_size)
@@ -118,4 +120,4 @@ def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[
 
 
 OURS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv2d, nn.ConvTranspose2d: ConvTranspose2d}
-"""What takes the place of which of PyTorch's modules; of classes that somebody derived from these, nothing does."""
+"""The replacement of each of PyTorch's modules. Classes that are derived from them have none."""

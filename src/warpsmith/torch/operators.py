@@ -1,4 +1,4 @@
-"""Convolutions as operators of PyTorch's dispatcher, for torch.compile, torch.export and their kin."""
+"""Convolutions as operators of PyTorch's dispatcher, for torch.compile, torch.export and similar tools."""
 
 from __future__ import annotations
 

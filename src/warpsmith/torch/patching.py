@@ -1,4 +1,4 @@
-"""A model's convolution layers in the hands of warpsmith, in place and back again."""
+"""Replaces a model's convolution layers by warpsmith's, in place, and restores them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedL
 from warpsmith.torch.words import device_name
 
 _Seen = tuple[ConvLayer, bool] | str
-"""A layer and whether its forward pass has a bias, or why there is none."""
+"""A layer and whether its forward pass has a bias, or the reason why there is no layer."""
 _THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 
 
@@ -34,30 +34,30 @@ def patch(
     accuracy: str = "normwise",
     nonfinite: str = "any",
 ) -> PatchReport:
-    """Has warpsmith compute a model's `nn.Conv2d` and `nn.ConvTranspose2d` layers for which winners are stored.
+    """Lets warpsmith compute a model's `nn.Conv2d` and `nn.ConvTranspose2d` layers for which winners are stored.
 
-    In place: the modules stay the same objects, with their parameters, hooks and names, and get another class. So
-    optimizers and `state_dict` know nothing of it. A layer is replaced where a winner is stored for one of its passes
-    at least; PyTorch computes the others. A model that was patched before is unpatched first.
+    It works in place: the modules stay the same objects, with their parameters, hooks and names, and only their class
+    changes. Optimizers and `state_dict` are not affected. A layer is replaced if a winner is stored for at least one of
+    its passes; PyTorch computes the others. A model that was patched before is unpatched first.
 
     Args:
-        model: on the device, and of the dtype, that it will be used with.
-        example_inputs: arguments of the model, a tensor, a tuple, or a mapping by name. A layer's shape is known only
-            when it sees an input: the model is run on these once, in its evaluation mode and without gradients, so that
-            nothing that is learned changes. None replaces all layers that have kernels, and leaves the look-up to the
-            first input of each.
+        model: a model on the device, and of the dtype, that it will be used with.
+        example_inputs: arguments of the model: a tensor, a tuple, or a mapping by name. A layer's shape is known only
+            when it sees an input, so the model runs once on these, in evaluation mode and without gradients, and
+            nothing that is learned changes. None replaces all layers that have kernels, and each is looked up at its
+            first input.
         precision: as for `warpsmith.torch.conv2d`.
-        fallback: as for `warpsmith.torch.conv2d`; `default` replaces layers for which nothing is stored too.
+        fallback: as for `warpsmith.torch.conv2d`; `default` also replaces layers for which nothing is stored.
         store: as for `warpsmith.plan`.
-        accuracy: as for `warpsmith.torch.conv2d`; a stored winner that cannot keep it is none.
-        nonfinite: as for `warpsmith.torch.conv2d`; likewise.
+        accuracy: as for `warpsmith.torch.conv2d`; a stored winner that cannot meet it does not count.
+        nonfinite: as for `warpsmith.torch.conv2d`; a stored winner that cannot meet it does not count.
 
     Returns:
-        Which layers were replaced, by which kernels, which were left and why, and what tunes these.
+        The layers that were replaced, with their kernels, those that were left, with the reason, and what tunes these.
 
     Raises:
         BadArgument: an unknown `precision`, `fallback`, `accuracy` or `nonfinite`.
-        Exception: whatever the model raises for the example inputs; no layer is replaced then.
+        Exception: anything the model raises for the example inputs; no layer is replaced then.
     """
     unpatch(model)
     choice = Choice(precision, fallback, store, accuracy, nonfinite)  # type: ignore[arg-type]  # words, which it canonicalises
@@ -77,14 +77,16 @@ def patch(
 
 
 def unpatch(model: nn.Module) -> tuple[str, ...]:
-    """Gives the layers that `patch` replaced back to PyTorch, in place.
+    """Restores PyTorch's class of each layer that `patch` replaced, in place.
 
-    A layer that was parametrized in the meantime, as by `torch.nn.utils.parametrizations.weight_norm`, stays so.
+    A layer that was parametrized in the meantime, for example by `torch.nn.utils.parametrizations.weight_norm`, stays
+    parametrized.
 
-    Returns: their names.
+    Returns: names of the restored layers.
 
     Warns:
-        UserWarning: a layer's class was derived from ours in the meantime; it is named, and stays as it is.
+        UserWarning: a class was derived from warpsmith's in the meantime. The warning names the layer, which stays as
+            it is.
     """
     names, kept = [], []
     for name, module in model.named_modules():
@@ -104,7 +106,9 @@ def unpatch(model: nn.Module) -> tuple[str, ...]:
 
 
 def _class_without_us(module: Any) -> type[nn.Module] | None:
-    """The class that a replaced layer has without us; None where somebody derived one that PyTorch did not make."""
+    """PyTorch's class for a replaced layer; None if code other than PyTorch's parametrization derived a class from
+    ours.
+    """
     own = type(module)
     if own in _THEIRS:
         return _THEIRS[own]
@@ -112,7 +116,7 @@ def _class_without_us(module: Any) -> type[nn.Module] | None:
     if theirs is None or len(own.__bases__) > 1 or not parametrize.is_parametrized(module):
         return None
     made = {name: each for name, each in vars(own).items() if name not in ("__dict__", "__weakref__")}
-    return type(own.__name__, (theirs,), made)  # a new one: copies of the module share theirs
+    return type(own.__name__, (theirs,), made)  # a new class, because copies of the module share the old one
 
 
 def _is_convolution(module: nn.Module) -> bool:
@@ -120,7 +124,7 @@ def _is_convolution(module: nn.Module) -> bool:
 
 
 def _why_not(module: nn.Module) -> str | None:
-    """Why a convolution is left as it is, whatever its inputs; None where it may be replaced."""
+    """Reason why a convolution is left to PyTorch for any input; None if it may be replaced."""
     if type(module) not in OURS:
         return f"its class {type(module).__qualname__} is derived from PyTorch's, and may compute something else"
     weight = module.weight
@@ -134,7 +138,7 @@ def _why_not(module: nn.Module) -> str | None:
 
 
 def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice: Choice) -> dict[str, list[_Seen]]:
-    """What each layer is for each of the inputs that it sees while the model runs once."""
+    """Layers of each module, one for each distinct input that it sees while the model runs once."""
     found: dict[str, list[_Seen]] = {name: [] for name in layers}
     hooks = []
     for name, module in layers.items():
@@ -159,7 +163,9 @@ def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice
 
 @contextlib.contextmanager
 def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in its evaluation mode, and back in its own afterwards: running statistics stay as they are."""
+    """Puts every module into evaluation mode and restores its own mode afterwards, so that running statistics do not
+    change.
+    """
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -170,13 +176,13 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _Seen:
-    """A module's layer for an input.
+    """The layer of a module for one input.
 
     Args:
         module: a convolution.
         x: its input.
-        others: further arguments of its call: of a transposed convolution the size of the result.
-        choice: how layers are computed.
+        others: further arguments of its call; for a transposed convolution, the size of the result.
+        choice: options for the layers.
     """
     words = module.stride, module.padding, module.dilation, module.groups, module.padding_mode, *choice.words
     batch = x[None] if x.dim() == 3 else x
@@ -191,7 +197,7 @@ def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _
 
 
 def _reported(seen: list[_Seen]) -> tuple[tuple[PassReport, ...], str | None]:
-    """The passes of a layer, and why it is left to PyTorch; None where it is not."""
+    """Passes of a layer, and the reason why it is left to PyTorch; None if it is replaced."""
     if not seen:
         return (), "the example inputs do not reach it"
     passes: list[PassReport] = []

@@ -1,6 +1,6 @@
-"""A convolution with a ReLU behind it: one launch forward; backward a mask, and then the convolution's own gradients.
+"""A convolution followed by a ReLU: one launch forward; backward, a mask and then the convolution's own gradients.
 
-The gradient of the ReLU is a kernel of PyTorch's, since both gradients of the convolution read what it masks.
+PyTorch's kernel computes the gradient of the ReLU, because both gradients of the convolution read its result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warpsmith.torch.tensors import is_forward_mode
 
 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
-    """y where it is positive or NaN, else 0; with its gradients where they are recorded."""
+    """Computes y where it is positive or NaN, else 0, and records gradients if they may be needed."""
     if is_forward_mode():
         return torch.nn.functional.relu(bilinear.forward(x, w, b, layer))
     if is_recorded(x, w, b):

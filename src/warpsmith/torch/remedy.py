@@ -1,4 +1,4 @@
-"""The command that tunes a problem, for messages."""
+"""The command that tunes a problem, for use in messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from warpsmith.generator.conv2d.shapes import pads_of
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 _USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))
-"""A layer of nothing special."""
+"""Layer with all defaults; `tune_command` prints only what differs from it."""
 
 
 def tune_command(layer: Conv2d, device: str) -> str:
-    """What tunes a layer's pass on a device: in the shell, or in Python where that alone has words for its padding."""
+    """Command that tunes a layer's pass on a device. It is Python code if the command line lacks the padding."""
     padding = _padding(layer)
     if padding is None:
         usual = _USUAL.spec()
@@ -41,7 +41,7 @@ def tune_command(layer: Conv2d, device: str) -> str:
 
 
 def _padding(layer: Conv2d) -> str | None:
-    """The command's word for it; empty for none, and None where it has no word for such sides."""
+    """The value of `--padding`; empty for no padding, None if the option cannot express these sides."""
     (above, below), (left, right) = layer.padding
     if (above, left) == (below, right):
         return _by_commas((above, left)) if above or left else ""

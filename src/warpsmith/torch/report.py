@@ -1,4 +1,4 @@
-"""What `patch` did to a model: layers that were replaced, and those that were left, with the reason."""
+"""Report of `patch`: the layers that were replaced, and the layers that were left, with the reason."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ class PassReport:
     """How one pass of a layer is computed, for images of one shape."""
 
     problem: Conv2d
-    """The pass, with its shapes."""
     kind: MatchKind | None
-    """How well the best stored answer fits; None where no kernel family solves the problem."""
+    """How well the best stored winner fits; None if no kernel family solves the problem."""
     family: str | None
-    """The kernel family that computes it; None where PyTorch does."""
+    """The kernel family that computes the pass; None if PyTorch does."""
 
     @classmethod
     def of(cls, answer: Answer) -> PassReport:
-        """From what was looked up."""
+        """Makes the report from an answer."""
         assert isinstance(answer.problem, Conv2d)
         kind = None if answer.match is None else answer.match.kind
         return cls(answer.problem, kind, None if answer.plan is None else answer.plan.match.program.family)
 
     @property
     def pass_(self) -> Pass:
-        """Which of the three."""
         return self.problem.pass_
 
     def __str__(self) -> str:
@@ -40,12 +38,12 @@ class PassReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplacedLayer:
-    """A layer that warpsmith computes, all of its passes or some."""
+    """A layer for which warpsmith computes at least one pass."""
 
     name: str
-    """As `named_modules` has it."""
+    """Name in `named_modules`."""
     passes: tuple[PassReport, ...]
-    """Of each shape of images that it saw: three. Empty where the shapes are not known yet."""
+    """Three passes for each image shape that the layer saw. Empty if no shape is known yet."""
 
     def __str__(self) -> str:
         told = ", ".join(map(str, self.passes)) or "looked up at its first input"
@@ -53,7 +51,7 @@ class ReplacedLayer:
 
     @property
     def _data(self) -> str:
-        """Element type and layout, where they are not the usual ones."""
+        """Element type and layout, if they are not float32 and NCHW."""
         seen = dict.fromkeys((each.problem.dtype, each.problem.layout) for each in self.passes)
         words = [_told_data(*each) for each in seen if each != (DType.FLOAT32, ImageLayout.NCHW)]
         return f"; {' and '.join(words)}" if words else ""
@@ -65,14 +63,14 @@ def _told_data(dtype: DType, layout: ImageLayout) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeftLayer:
-    """A convolution that PyTorch goes on computing."""
+    """A convolution that stays with PyTorch."""
 
     name: str
-    """As `named_modules` has it."""
+    """Name in `named_modules`."""
     reason: str
-    """In one line."""
+    """The reason, in one line."""
     passes: tuple[PassReport, ...] = ()
-    """Where nothing is stored for the layer: what would have to be tuned."""
+    """The passes to tune, if nothing is stored for the layer."""
 
     def __str__(self) -> str:
         return f"{self.name}: left to PyTorch, {self.reason}"
@@ -80,23 +78,23 @@ class LeftLayer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PatchReport:
-    """The convolution layers of a model, those that were replaced and those that were not."""
+    """The convolution layers of a model: those that were replaced and those that were left."""
 
     replaced: tuple[ReplacedLayer, ...]
     left: tuple[LeftLayer, ...]
     device: str
-    """Where the model's layers are: `host`, or `cuda:I`."""
+    """Device of the model's layers: `host`, or `cuda:I`."""
 
     @property
     def missing(self) -> tuple[Conv2d, ...]:
-        """Problems that PyTorch computes since nothing is stored for them: what to give to `warpsmith.tune`."""
+        """Problems that PyTorch computes because nothing is stored for them. Pass them to `warpsmith.tune`."""
         passes = [each for layer in self.replaced for each in layer.passes]
         passes += [each for layer in self.left for each in layer.passes]
         return tuple(dict.fromkeys(each.problem for each in passes if not each.family))
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What tunes each of them."""
+        """Commands that tune the missing problems."""
         return tuple(tune_command(problem, self.device) for problem in self.missing)
 
     def __str__(self) -> str:

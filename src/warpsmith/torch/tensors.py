@@ -1,4 +1,4 @@
-"""Tensors as plans take them: dense, aligned, outside of autograd."""
+"""Prepares tensors for plans: dense, aligned and outside autograd."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from warpsmith.devices.base import Allocation
 from warpsmith.plans.plan import Plan
 
 _ALIGNMENT = 16
-"""Bytes, of `warpsmith.devices.arrays`: what PyTorch allocates begins at a multiple of 64, views may not."""
+"""Bytes; required by `warpsmith.devices.arrays`. PyTorch's allocations begin at a multiple of 64, but views may not."""
 _TEXTURE_ALIGNMENT = 512
-"""Bytes, of images that kernels read through a texture."""
+"""Bytes, for images that kernels read through a texture."""
 _OPERANDS = Tensor, torch.nn.Parameter
-"""Types of operands that nobody has derived from PyTorch's."""
+"""PyTorch's own operand types, without subclasses."""
 _PLAIN = frozenset(
     (
         *itertools.product(_OPERANDS),
@@ -26,20 +26,20 @@ _PLAIN = frozenset(
         *itertools.product(_OPERANDS, _OPERANDS, (*_OPERANDS, type(None))),
     )
 )
-"""Types of one operand, of two, and of two with a bias or without."""
+"""Type tuples of one operand, of two, and of two with a bias or None."""
 
 
 def usable(
     x: Tensor, alignment: int = _ALIGNMENT, memory_format: torch.memory_format = torch.contiguous_format
 ) -> Tensor:
-    """The same values as a plan takes them: dense in a memory format, aligned, without a gradient; a copy only where
+    """The same values as a plan takes them: dense in a memory format, aligned, without a gradient. It copies only if
     needed.
     """
     if x.requires_grad or type(x) is not Tensor:
         x = x.detach()
     if not x.is_contiguous(memory_format=memory_format):
         x = x.contiguous(memory_format=memory_format)
-    address = x.data_ptr()  # 0 of zeros without memory, which autograd makes
+    address = x.data_ptr()  # 0 for zero tensors without memory, which autograd makes
     return x.clone() if not address or address % alignment else x
 
 
@@ -49,8 +49,8 @@ def usable_image(x: Tensor) -> Tensor:
 
 
 def call(plan: Plan, *operands: Tensor) -> Tensor:
-    """A plan's result. Scratch memory on a GPU is PyTorch's, which other layers use again after this call: a network
-    of fifty layers would otherwise hold up to 1 GiB for each of 150 plans.
+    """Runs a plan and returns its result. Its workspace on a GPU is allocated by PyTorch, so that other layers reuse it
+    after this call. Otherwise each of the 150 plans of a network of fifty layers could keep up to 1 GiB.
     """
     if not plan.workspace_bytes or not operands[0].is_cuda:
         result: Tensor = plan(*operands)
@@ -60,8 +60,8 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
 
 
 def is_transformed() -> bool:
-    """Whether the caller is within `torch.func.grad`, `vmap` or their kin, which take no operator whose gradient is
-    Python's, or within the `vmap` of `torch.autograd.grad(is_grads_batched=True)`: PyTorch's own computes there.
+    """True inside `torch.func.grad`, `vmap` and similar transforms, which take no operator whose gradient is Python
+    code, and inside the `vmap` of `torch.autograd.grad(is_grads_batched=True)`. PyTorch computes such calls.
     """
     if is_compiling():
         return _are_transforms_active()
@@ -72,20 +72,22 @@ def _are_transforms_active() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-# What `torch.compiler.assume_constant_result` does, which imports the compiler. Its guards look at the transforms.
+# This mark does what `torch.compiler.assume_constant_result` does, without importing the compiler. The compiler's
+# guards check the transforms.
 _are_transforms_active._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def is_forward_mode() -> bool:
-    """Whether operands may have tangents: the caller is within `torch.autograd.forward_ad.dual_level`."""
+    """True inside `torch.autograd.forward_ad.dual_level`, where operands may have tangents."""
     return forward_ad._current_level >= 0
 
 
 def goes_direct(*operands: Any) -> bool:
-    """Whether a call needs no dispatcher: ordinary tensors, and nobody traces, transforms or intercepts operators.
+    """True if a call needs no dispatcher: its tensors are ordinary, and nothing traces, transforms or intercepts
+    operators.
 
-    On a CPU core an operator of Python's costs 11 us a call, and 37 where a gradient is recorded; a plain
-    `torch.autograd.Function` costs 4.
+    On a CPU core an operator written in Python costs 11 us a call, and 37 us if a gradient is recorded. A plain
+    `torch.autograd.Function` costs 4 us.
     """
     if is_compiling() or _tracing() is not None or _modes() or _transforms():
         return False
@@ -93,26 +95,26 @@ def goes_direct(*operands: Any) -> bool:
 
 
 def is_intercepted() -> bool:
-    """Whether a backward pass is within function transforms, or within modes that want to see operators."""
+    """True if a backward pass runs inside function transforms, or inside modes that must see operators."""
     return bool(_modes() or _transforms() or _included(_VMAP))
 
 
 _tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
 _transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
-_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # its name would be read at each call, in 2 us
+_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # parsed once: reading the name at each call takes 2 us
 
 
 def is_traced(*operands: Any) -> bool:
-    """Whether `torch.fx.symbolic_trace` records a call."""
+    """True if `torch.fx.symbolic_trace` is recording the call."""
     return not is_compiling() and any(isinstance(x, torch.fx.Proxy) for x in operands)
 
 
 def is_for_torch(*operands: Any) -> bool:
-    """Whether PyTorch computes a call that does not go direct, since no operator of ours serves who asks.
+    """True if PyTorch must compute a call that does not run directly, because no operator of warpsmith can.
 
-    So it is within function transforms, `torch.jit.trace`, whose graphs are to run where warpsmith is not, and beside
-    modes within forward mode, which operators of Python do not have; with operands that are no tensors, or have no
-    strides; and with classes of tensors that look at PyTorch's functions by name.
+    These calls are: inside function transforms; inside `torch.jit.trace`, whose graphs must run without warpsmith; in
+    forward mode beside other modes, because Python operators have no forward mode; with operands that are no tensors or
+    have no strides; and with tensor classes that override PyTorch's functions by name.
     """
     if is_transformed():
         return True
@@ -131,4 +133,4 @@ def _is_usual(x: Tensor) -> bool:
 
 
 _INHERITED = Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
-"""What tensors of a class do that says nothing about functions."""
+"""The default `__torch_function__`, of tensor classes that do not override functions."""

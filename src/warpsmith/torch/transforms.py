@@ -1,4 +1,4 @@
-"""Fourier transforms of one shape: by a plan, or by PyTorch; and their adjoints, which are transforms too."""
+"""Fourier transforms of one shape, by a plan or by PyTorch, and their adjoints, which are transforms too."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from warpsmith.torch.tensors import call, goes_direct, is_transformed, usable
 from warpsmith.torch.words import LeftToTorch, Source
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-"""The norm under which the other direction has the same factor."""
+"""Norm under which the transform in the other direction has the same factor."""
 _SINGLE = (torch.float32, torch.complex64)
 
 
 class Transform:
     """A batch of transforms. Signals are (batch, *valid), spectra (batch, *frequencies).
 
+    PyTorch computes shapes that no plan has.
+
     Args:
-        problem: what is computed; None for shapes that no plan has, which PyTorch transforms.
-        source: where plans come from; None for tensors that no plan takes.
+        source: device, fallback and store of the plans; None for tensors that no plan takes.
         size: points along each axis.
-        valid: of the signal along each axis.
-        kind: which side is real.
-        inverse: the direction.
-        norm: which direction is scaled.
+        valid: elements of the signal along each axis.
+        kind: `r2c`, `c2r` or `c2c`.
+        inverse: True for the inverse transform.
+        norm: the direction that is scaled.
+        batch: number of transforms.
     """
 
     def __init__(
@@ -47,13 +49,13 @@ class Transform:
         try:
             problem = Fft(
                 size=self._size, batch=batch, kind=kind, inverse=inverse, valid=tuple(valid), norm=Norm(norm)
-            )  # a batch of none, and a single point, are refused
+            )  # Fft refuses an empty batch and a single point
         except BadArgument:
             return
         self._answer = HeldAnswer(problem, source)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The result, without a gradient."""
+        """Computes the result, without a gradient."""
         answer = None if self._answer is None else self._answer.get()
         if answer is not None and answer.plan is not None:
             return call(answer.plan, usable(x))
@@ -67,7 +69,7 @@ class Transform:
 def by_torch(
     x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str
 ) -> Tensor:  # fmt: skip
-    """What `transform` computes, by PyTorch's operations."""
+    """Computes the same as `transform`, by PyTorch's operations."""
     axes = tuple(range(-len(size), 0))
     if not inverse:
         forward: Any = torch.fft.rfftn if kind is Kind.R2C else torch.fft.fftn
@@ -77,7 +79,7 @@ def by_torch(
 
 
 def cropped(x: Tensor, size: Sequence[int]) -> Tensor:
-    """The first elements of each of the last axes."""
+    """The first `size` elements of the last axes."""
     for axis, points in enumerate(size, x.dim() - len(size)):
         x = x if x.shape[axis] == points else x.narrow(axis, 0, points)
     return x
@@ -87,17 +89,18 @@ def transform(
     x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any],
     direct: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """A batch of transforms of x, (batch, ...), with derivatives of any order and in both modes.
+    """Computes a batch of transforms of x, (batch, ...), with derivatives of any order, in reverse and forward mode.
 
     Args:
-        x: signals where the direction is forward, spectra otherwise.
+        x: signals if the direction is forward, spectra otherwise.
         size: points along each axis.
-        valid: of the signal; the rest of a forward transform is zeros, and is left out of the result of an inverse one.
-        kind: which side is real.
-        inverse: the direction.
-        norm: which direction is scaled.
-        choice: fallback, and store.
-        direct: whether the call needs no dispatcher; None where nobody has looked yet.
+        valid: elements of the signal. A forward transform pads it with zeros, and an inverse one crops its result to
+            it.
+        kind: `r2c`, `c2r` or `c2c`.
+        inverse: True for the inverse transform.
+        norm: the direction that is scaled.
+        choice: fallback and store.
+        direct: whether the call needs no dispatcher; None if that is not known yet.
     """
     words = list(size), list(valid), str(kind), inverse, norm, *choice
     if not (goes_direct(x) if direct is None else direct):
@@ -110,17 +113,18 @@ def transform(
 def _derived(
     x: Tensor, size: Sequence[int], valid: Sequence[int], kind: Kind, inverse: bool, norm: str, choice: Sequence[Any]
 ) -> Tensor:
-    """`transform` of a tangent or a gradient, which PyTorch may have batched."""
+    """Computes `transform` of a tangent or a gradient. PyTorch does it inside function transforms such as `vmap`."""
     if is_transformed():
         return by_torch(x, size, valid, kind, inverse, norm)
     return transform(x, size, valid, kind, inverse, norm, choice)
 
 
 def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
-    """The gradient of a transform's operand, from that of its result and the transform's words.
+    """Gradient of a transform's operand, from the gradient of its result and the transform's arguments.
 
-    Half a spectrum has each inner column once, for two of the whole one. So the gradient of the signal takes these
-    columns' gradients by halves, and theirs is twice what the transform of the signal's gradient is.
+    A half spectrum holds each inner column once, where the whole spectrum has two. So the gradient of a signal takes
+    half of the inner columns' gradients. The gradient of a half spectrum is twice the transform of the signal's
+    gradient there.
     """
     size, valid, kind, inverse, norm, *choice = words
     if kind == Kind.R2C:
@@ -134,22 +138,26 @@ def adjoint(gradient: Tensor, words: Sequence[Any]) -> Tensor:
 
 
 def _half_of_hermitian(spectrum: Tensor, size: Sequence[int]) -> Tensor:
-    """Half the spectrum of the real part of what a whole one transforms to, of which the other half is zeros.
+    """Half of the Hermitian part of a whole spectrum, which is `spectrum` continued with zeros. Its inverse transform
+    is real.
 
-    Columns that are their own mirror image become Hermitian: libraries differ in what they make of such that are not.
+    Columns that are their own mirror image become Hermitian, because libraries differ in how they treat such columns if
+    they are not.
     """
     first, inner, last = _columns(spectrum, size)
     return torch.cat([_hermitian(first, size), inner / 2, _hermitian(last, size)], -1)
 
 
 def _columns(spectrum: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """The first column, the inner ones, and the last where it is its own mirror image, of an even size; else none."""
+    """The first column, the inner ones, and the last one. The last is its own mirror image for an even size, and empty
+    for an odd one.
+    """
     stop = (size[-1] + 1) // 2
     return spectrum[..., :1], spectrum[..., 1:stop], spectrum[..., stop:]
 
 
 def _hermitian(columns: Tensor, size: Sequence[int]) -> Tensor:
-    """The mean of each number and the conjugate of that which mirrors it, along all axes but the last."""
+    """Mean of each element and the conjugate of its mirror image, along all axes but the last."""
     axes = tuple(range(-len(size), -1))
     mirrored = columns.flip(axes).roll((1,) * len(axes), axes) if axes else columns
     return (columns + mirrored.conj()) / 2
@@ -175,7 +183,7 @@ _TRANSFORMS: dict[Any, Transform] = {}
 
 
 def forget_transforms() -> None:
-    """Lets go of all transforms."""
+    """Drops all cached transforms."""
     _TRANSFORMS.clear()
 
 
@@ -193,7 +201,7 @@ def _found(x: Tensor, size: Sequence[int], valid: Sequence[int], *words: Any) ->
 
 
 def _define() -> Any:
-    """The operator `warpsmith::fft`, its gradient, and what it looks like to a tracer."""
+    """Defines the operator `warpsmith::fft`, its gradient and its fake implementation for tracing."""
     words = "SymInt[] size, SymInt[] valid, str kind, bool inverse, str norm, str fallback, str? store"
     LIBRARY.define(f"fft(Tensor x, {words}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
     operator = torch.ops.warpsmith.fft.default

@@ -1,1 +1,1 @@
-"""The operations as the command line names them, each in a room of its own; `registry.py` names them."""
+"""The operations of the command line, one package each. `registry.py` lists them."""

@@ -1,4 +1,4 @@
-"""The operations of the command line. One line each; nothing else names them."""
+"""Registry of the command line's operations, with one line each. Nothing else lists them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OPERATIONS: Mapping[str, Callable[..., Problem]] = {
     Conv2d.operation: conv2d,
     Cgemm.operation: cgemm,
 }
-"""By name what makes a problem of the options that its parameters are."""
+"""Function of each operation that makes a problem from the command's options."""
 
 
 def add_commands(group: typer.Typer, verb: Callable[..., Any]) -> None:
-    """Gives `group` one command an operation, which makes the problem and calls `verb` with it."""
+    """Adds one command per operation to `group`. It makes the problem and calls `verb` with it."""
     for name, operation in OPERATIONS.items():
         group.command(name)(join(operation, verb))

@@ -1,4 +1,4 @@
-"""Whether this machine can run CUDA programs, and what to do where it cannot."""
+"""Checks whether this machine can run CUDA programs, and says what to do if it cannot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from warpsmith.extras import Extra, install
 
 
 def gpu_count() -> int:
-    """How many GPUs the driver offers; CUDA_VISIBLE_DEVICES narrows it.
+    """Number of GPUs that the driver offers; CUDA_VISIBLE_DEVICES narrows it.
 
     Raises:
         DeviceError: there is none, or the driver or the extra `cuda` is missing, or this is a forked child of a process
-            that has asked before; the message names the remedy.
+            that has called the driver before; the message names the remedy.
     """
     _check_not_forked()
     try:
@@ -30,7 +30,7 @@ def gpu_count() -> int:
 
 @functools.cache
 def _first_asked() -> HomeProcess:
-    """The process that started the driver; a fork copies what is remembered of it, but not the driver's own state."""
+    """The process that first called the driver. A fork copies this cached value, but not the driver's own state."""
     return HomeProcess("CUDA")
 
 
@@ -40,10 +40,10 @@ def _check_not_forked() -> None:
 
 
 def cuda_device_count() -> int:
-    """How many GPUs programs can run on; 0 without a GPU, a driver or the extra `cuda`.
+    """Number of GPUs that programs can run on; 0 without a GPU, a driver or the extra `cuda`.
 
     Raises:
-        DeviceError: this is a forked child of a process that has asked before.
+        DeviceError: this is a forked child of a process that has called the driver before.
     """
     _check_not_forked()
     try:
@@ -53,7 +53,7 @@ def cuda_device_count() -> int:
 
 
 def require_gpu(ordinal: int) -> None:
-    """Raises DeviceError where `cuda:ordinal` is not there; the message says how many GPUs are."""
+    """Raises DeviceError if `cuda:ordinal` does not exist; the message says how many GPUs do."""
     count = gpu_count()
     if ordinal >= count:
         there = "cuda:0 alone" if count == 1 else f"cuda:0 to cuda:{count - 1}"

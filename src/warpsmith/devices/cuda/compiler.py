@@ -1,7 +1,7 @@
-"""CUDA compilers: NVRTC in this process, nvcc beside it. Neither needs a GPU or a driver.
+"""CUDA compilers: NVRTC in this process, nvcc as a child process. Neither needs a GPU or a driver.
 
-NVRTC is called through cuda-bindings: `cuda.core.Program` asks for a driver, which a machine that only exports
-does not have. nvcc is run directly; `pycuda_compiler` has the third, which asks for a driver too.
+NVRTC is called through cuda-bindings, because `cuda.core.Program` needs a driver, which a machine that only exports
+does not have. nvcc is run directly. The third compiler is in `pycuda_compiler` and needs a driver too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from warpsmith.extras import Extra, install
 from warpsmith.generator.steps import Compilation
 
 NO_CACHE = "--no-cache"
-"""NVRTC's own cache answers without a log: no registers, no spills. And to keep it, NVRTC opens every GPU, one process
-at a time: on a machine with 4 of them 64 processes took 8.6 s until each had compiled its first kernel."""
+"""NVRTC option that disables its own cache. Answers from that cache have no log, and so no register and spill counts.
+To maintain it, NVRTC also opens every GPU, one process at a time: on a machine with 4 of them 64 processes took 8.6 s
+until each had compiled its first kernel.
+"""
 
 _NVRTC_MISSING = f"NVRTC is missing: {install(Extra.CUDA)}, or install the CUDA 13 toolkit"
 _NVCC_MISSING = "nvcc is missing: install the CUDA 13 toolkit, or set CUDA_HOME to where it is"
@@ -32,7 +34,7 @@ _NVCC_MISSING = "nvcc is missing: install the CUDA 13 toolkit, or set CUDA_HOME 
 
 @dataclasses.dataclass(frozen=True)
 class NvrtcCompiler(Compiler):
-    """NVRTC, straight to machine code. About 40 ms a kernel.
+    """NVRTC, which compiles to machine code in about 40 ms a kernel.
 
     Args:
         arch: the architecture, such as `sm_90`.
@@ -64,35 +66,35 @@ class NvrtcCompiler(Compiler):
 
 
 def target_of(arch: str) -> str:
-    """The architecture with what it alone has, such as the warpgroup products of `sm_90a`.
+    """The architecture-specific target, such as `sm_90a`, which adds instructions such as wgmma.
 
-    Machine code runs on the one architecture that it was made for anyway.
+    Machine code runs only on the architecture that it was compiled for in any case.
     """
     return f"{arch}a" if re.fullmatch(r"sm_(9|1\d)\d", arch) else arch
 
 
 def nvrtc_name() -> str:
-    """NVRTC's name and version, such as `nvrtc 13.0`. Raises CompileError where it is missing."""
+    """NVRTC's name and version, such as `nvrtc 13.0`. Raises CompileError if it is missing."""
     _, major, minor = _nvrtc_call("nvrtcVersion")
     return f"nvrtc {major}.{minor}"
 
 
 def _nvrtc_call(function: str, *arguments: Any) -> tuple[Any, ...]:
-    """Calls one function of NVRTC; the status comes first. Raises CompileError where NVRTC is missing."""
+    """Calls one function of NVRTC; the status comes first. Raises CompileError if NVRTC is missing."""
     try:
         from cuda.bindings import nvrtc
 
         result: tuple[Any, ...] = getattr(nvrtc, function)(*arguments)
-    except (ImportError, OSError, RuntimeError):  # no cuda-bindings; no libnvrtc, by its release's kind of error
+    except (ImportError, OSError, RuntimeError):  # no cuda-bindings, or no libnvrtc (by release)
         raise CompileError(_NVRTC_MISSING) from None
     return result
 
 
 def _nvrtc_bytes(size_function: str, function: str, handle: Any) -> bytes:
-    """One of NVRTC's outputs, which it writes into a buffer of the caller."""
+    """One of NVRTC's outputs, which NVRTC writes into a buffer of the caller."""
     _, size = _nvrtc_call(size_function, handle)
-    # cuda-bindings takes bytes alone, and NVRTC writes into them. Python shares bytes of length 1: all that is ever
-    # written into those is the NUL that they hold already.
+    # cuda-bindings takes only `bytes`, and NVRTC writes into them. Python shares all `bytes` of length 1, but NVRTC
+    # writes only a NUL there, which they hold already.
     buffer = bytes(size)
     _nvrtc_call(function, handle, buffer)
     return buffer
@@ -100,12 +102,12 @@ def _nvrtc_bytes(size_function: str, function: str, handle: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class NvccCompiler(Compiler):
-    """nvcc, as a process. About a second a kernel; it needs a host compiler too.
+    """nvcc, as a process. It takes about a second a kernel and needs a host compiler too.
 
     Args:
         arch: the architecture, such as `sm_90`.
-        executable: path of nvcc; None for `find_nvcc()`, asked at each use.
-        timeout_s: how long one compilation may take, in seconds.
+        executable: path of nvcc; None to call `find_nvcc()` at each use.
+        timeout_s: seconds that one compilation may take.
     """
 
     arch: str
@@ -114,7 +116,7 @@ class NvccCompiler(Compiler):
 
     @property
     def name(self) -> str:
-        """Such as `nvcc 13.0.88`. Raises CompileError where nvcc is missing."""
+        """Name and version, such as `nvcc 13.0.88`. Raises CompileError if nvcc is missing."""
         return nvcc_name(self.executable or find_nvcc(), self.timeout_s)
 
     @property
@@ -141,10 +143,10 @@ class NvccCompiler(Compiler):
 
 
 def find_nvcc() -> str:
-    """Path of nvcc: of `$CUDA_HOME` where that is set, else on the path, else where the toolkit installs itself.
+    """Path of nvcc: in `$CUDA_HOME` if that is set, else on the path, else in the toolkit's default folder.
 
     Raises:
-        CompileError: none is there; the message says what to install.
+        CompileError: there is none; the message says what to install.
     """
     home = os.environ.get("CUDA_HOME")
     places = [str(Path(home) / "bin")] if home else [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
@@ -156,7 +158,7 @@ def find_nvcc() -> str:
 
 @functools.lru_cache(maxsize=8)
 def nvcc_name(path: str, timeout_s: float) -> str:
-    """nvcc's name and version, asked once a process."""
+    """nvcc's name and version, read once per process."""
     status, output, errors = run_compiler([path, "--version"], "", timeout_s)
     version = re.search(r"\bV(\d[\d.]*)", output)
     if status != 0 or version is None:

@@ -1,7 +1,7 @@
-"""`__constant__` variables of a loaded module: there is one of each, whatever the streams of the launches that read it.
+"""Writes the `__constant__` variables of a loaded module. All streams that launch its kernels share one copy of each.
 
-The stream order of two launches on one stream does not hold for two streams, so each launch that reads variables is
-made to wait for the one before it.
+Two launches on one stream run in order, but launches on two streams may overlap. So each launch that reads such
+variables is made to wait for the one before it.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ _MOST_SOURCES = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BoundConstant:
-    """What is to stand in a variable when a launch starts."""
+    """Content that a variable must have when a launch starts."""
 
     symbol: str
     address: int
     content: bytes
     source: ctypes.Array[ctypes.c_char] = dataclasses.field(repr=False)
-    """The content, where the driver reads it; never written to again."""
+    """The content in host memory, from which the driver copies it. It is never written to again."""
 
     @property
     def source_address(self) -> int:
-        """Where `source` lies."""
         return ctypes.addressof(self.source)
 
 
 class Constants:
     """The `__constant__` variables of one module. All calls expect the module's context to be current.
 
-    One thread at a time, `written` included up to its end: the copies, the launch and the event of one thread may not
-    fall between those of another. Captured launches have variables of their own, in `ModuleCopies`.
+    Only one thread at a time may use it, and `written` counts until its end: the copies, the launch and the event of
+    one thread must not interleave with those of another. Captured launches have variables of their own, in
+    `ModuleCopies`.
     """
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._event: Any = None
-        """Recorded after the last launch, unless that was on the default stream."""
+        """Event recorded after the last launch, unless that was on the default stream."""
         self._last: int | None = None
         """The stream of the last launch; None before the first."""
         self._content: dict[str, bytes] = {}
-        """What the last copy to each variable wrote, in the order of the launches."""
+        """Content that the last queued copy writes to each variable, by symbol."""
         self._sources: list[object] = []
-        """What copies may still be reading: the driver need not have taken pageable memory when it returns."""
+        """Host buffers that queued copies may still read: the driver may return before it has read pageable memory."""
 
     def bind(self, launch: Launch, constant: Constant, content: bytes) -> BoundConstant:
-        """Finds a variable. Raises LaunchError where there is none, or one of another size."""
+        """Finds a variable. Raises LaunchError if there is none, or if its size differs."""
         status, address, nbytes = cu.cuModuleGetGlobal(self._module, constant.symbol.encode())
         if status != SUCCESS:
             raise failure(status, f"bind kernel {launch.entry} to __constant__ {constant.symbol}")
@@ -67,7 +67,9 @@ class Constants:
 
     @contextlib.contextmanager
     def written(self, constants: tuple[BoundConstant, ...], stream: int, doing: str) -> Iterator[None]:
-        """Within it the variables have their contents, for work on `stream`, which is not being captured."""
+        """Gives the variables their contents for the work that is queued on `stream` inside this context. The stream
+        must not be captured.
+        """
         self._follow(stream, doing)
         self._forget_sources(doing)
         try:
@@ -86,14 +88,14 @@ class Constants:
         if self._last is None or stream == self._last == _DEFAULT:
             return
         self._record_default(doing)
-        # Also where the handle is that of the last stream: it may have been given to another one meanwhile.
+        # This is done even if the handle equals the last one: the driver may have given it to another stream meanwhile.
         call(cu.cuStreamWaitEvent(stream, self._event, 0), doing)
 
     def _mark(self, stream: int, doing: str) -> None:
         """Remembers `stream` as the last one.
 
-        The default stream is there for ever, so its event can wait until another stream asks: the tuner times launches
-        on it, back to back. Other streams may be gone by then.
+        The default stream always exists, so its event is recorded only when another stream needs it: the tuner times
+        launches on it, back to back. Other streams may be destroyed by then, so their event is recorded at once.
         """
         self._last = stream
         if stream != _DEFAULT:
@@ -109,9 +111,9 @@ class Constants:
         call(cu.cuEventRecord(self._event, stream), doing)
 
     def _forget_sources(self, doing: str) -> None:
-        """Lets go of sources, where they are many, once their copies are done.
+        """If there are many host buffers, waits until their copies are done and drops them.
 
-        Each launch waits for the one before, so the event of the last one tells of all.
+        Each launch waits for the one before, so the event of the last launch covers all of them.
         """
         if len(self._sources) >= _MOST_SOURCES:
             self._record_default(doing)
@@ -120,7 +122,7 @@ class Constants:
             self._sources.clear()
 
     def close(self) -> None:
-        """Lets go of the event."""
+        """Destroys the event."""
         event, self._event = self._event, None
         if event is not None:
             cu.cuEventDestroy(event)

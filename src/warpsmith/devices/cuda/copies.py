@@ -1,4 +1,4 @@
-"""Copies of a module for CUDA graphs: `__constant__` variables that are written once."""
+"""Copies of a module for CUDA graphs, with `__constant__` variables that are written only once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Contents = tuple[tuple[str, bytes], ...]
 
 
 class ModuleCopies:
-    """Copies of one module, each with contents of its own in its `__constant__` variables.
+    """Copies of one module, each with its own contents in its `__constant__` variables.
 
-    A graph may run at any time, on any stream, beside other graphs and other launches of the module. So what is
-    captured reads variables that nobody writes to again: those of a copy, one for each contents. Copies stay until
-    `close`, since a graph may be launched as long as the module is there. All calls expect the module's context to be
-    current, and one thread at a time.
+    A graph may run at any time, on any stream, beside other graphs and other launches of the module. So captured
+    launches read variables that nothing writes to again: there is one copy of the module for each set of contents.
+    Copies stay until `close`, because a graph may be launched as long as the module is loaded. All calls expect the
+    module's context to be current, and one thread at a time.
     """
 
     def __init__(self, image: bytes) -> None:
@@ -26,9 +26,10 @@ class ModuleCopies:
         self._modules: dict[Contents, Any] = {}
 
     def function(self, entry: str, constants: tuple[BoundConstant, ...], doing: str) -> Any:
-        """The kernel `entry` of the copy whose variables have these contents; made where there is none yet.
+        """The kernel `entry` of the copy whose variables have these contents. The copy is made if it does not exist.
 
-        Works while the thread captures a graph, and is no part of it. Raises the error of `status.failure`.
+        It works while the thread captures a graph, and adds nothing to that graph. Raises the error of
+        `status.failure`.
         """
         contents = tuple((each.symbol, each.content) for each in constants)
         with outside_of_captures(doing):
@@ -54,6 +55,6 @@ class ModuleCopies:
         return module
 
     def close(self) -> None:
-        """Unloads them."""
+        """Unloads the copies."""
         while self._modules:
             cu.cuModuleUnload(self._modules.popitem()[1])

@@ -45,7 +45,7 @@ class _Status(enum.IntEnum):
 
 
 _REFUSALS = frozenset({_Status.INVALID_VALUE, _Status.ARCH_MISMATCH, _Status.NOT_SUPPORTED})
-"""Answers that are about what was asked for alone."""
+"""Statuses that depend only on the request, and not on the state of the device."""
 
 _OPERATION = {Transpose.N: 0, Transpose.T: 1, Transpose.C: 2}  # cublasOperation_t
 _int, _far, _pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
@@ -69,17 +69,19 @@ _FUNCTION = {
     ("cgemm", True): "cublasCgemm_v2",
     ("cgemm3m", True): "cublasCgemm3m",
 }
-"""By function, and by whether each product has a call of its own."""
+"""Name of the C function, by `function` and by whether each product is a separate call."""
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """libcublas, of a wheel or of the toolkit. Raises LaunchError where there is none."""
+    """libcublas, from a wheel or the toolkit. Raises LaunchError if there is none."""
     return loaded_library("cublas", MISSING, _SIGNATURES)
 
 
 def version() -> str:
-    """Such as `cublas 13.1.0`; `cublas missing` where there is none. Needs neither a GPU nor a driver."""
+    """Name and version, such as `cublas 13.1.0`; `cublas missing` if there is none. It needs neither a GPU nor a
+    driver.
+    """
     number, parts = ctypes.c_int(), []
     try:
         for part in range(3):  # major, minor, patch
@@ -91,14 +93,14 @@ def version() -> str:
 
 
 def _call(function: str, doing: str, *arguments: Any) -> None:
-    """Calls one of its functions. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
+    """Calls a cuBLAS function. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
     status = getattr(_library(), function)(*arguments)
     if status != _Status.SUCCESS:
         raise failure_of("cuBLAS", doing, status, _Status, _REFUSALS)
 
 
 class Cublas(DeviceLibrary):
-    """cuBLAS in a context. Raises LaunchError where it is missing, naming what to install."""
+    """cuBLAS in a context. Raises LaunchError if it is missing, naming what to install."""
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context = context
@@ -109,16 +111,16 @@ class Cublas(DeviceLibrary):
 
 
 class _LoadedProduct(LoadedCall):
-    """Handles of cuBLAS, made once for this call, one for each stream that its products are spread over.
+    """cuBLAS handles for one call, one handle for each stream that its products are spread over.
 
-    Their workspace is the caller's for each call, as cuFFT's work area is, and as large as the call says: one of a
-    handle's own would be shared by calls that overlap on two streams, or in a graph. Each has a part of its own, whose
-    size is the same on all, so that a product has the same bits on each. Stream and workspace are a handle's state, so
-    that one thread at a time sets them and queues the products; setting a stream takes the workspace away, and comes
-    first.
+    The caller provides the workspace of each call, as for cuFFT's work area, in the size that the call states. A
+    workspace owned by a handle would be shared by calls that overlap on two streams, or in a graph. Each handle gets
+    its own part of it. All parts have the same size, so that a product has the same bits on each stream. Stream and
+    workspace are state of a handle, so only one thread at a time sets them and queues the products. Setting a stream
+    resets the workspace, so it comes first.
 
-    A handle's math mode is CUBLAS_DEFAULT_MATH, in which float32 keeps all of its bits; pedantic mode, which fixes the
-    order of operations too, rules out kernels that are right as well.
+    A handle's math mode is CUBLAS_DEFAULT_MATH, in which float32 keeps all of its bits. Pedantic mode, which also fixes
+    the order of operations, excludes kernels that are just as correct.
     """
 
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
@@ -143,9 +145,9 @@ class _LoadedProduct(LoadedCall):
         places = tuple(workspace + number * product.workspace_pitch_bytes for number in range(product.streams))
 
         def run(stream: int | None) -> None:
-            # It loads kernels when they are first needed, which is no part of what a graph repeats.
+            # cuBLAS loads kernels at their first use, which must not become part of a graph.
             with self._context.active(doing), outside_of_captures(doing), self._lock, self._spread(stream) as streams:
-                for handle, each, place in zip(handles, streams, places, strict=False):  # not all may be free
+                for handle, each, place in zip(handles, streams, places, strict=False):  # maybe fewer streams
                     _call("cublasSetStream_v2", doing, handle, each)
                     _call("cublasSetWorkspace_v2", doing, handle, place, product.workspace_bytes)
                 for number, arguments in enumerate(calls):
@@ -154,7 +156,7 @@ class _LoadedProduct(LoadedCall):
         return run
 
     def _spread(self, stream: int | None) -> contextlib.AbstractContextManager[tuple[int, ...]]:
-        """The streams to queue products on. Behind the block the caller's goes on when all of them are finished."""
+        """Streams to queue products on. After the block, the caller's stream waits for all of them."""
         own = stream or 0
         return contextlib.nullcontext((own,)) if self._side is None else self._side.beside(own)
 
@@ -163,15 +165,15 @@ class _LoadedProduct(LoadedCall):
 
 
 def _product_of(call: LibraryCall) -> CublasProduct:
-    """What cuBLAS is told. Raises TypeError for a call of another library."""
+    """Parameters of the cuBLAS call. Raises TypeError for a call of another library."""
     if not isinstance(call.parameters, CublasProduct):
         raise TypeError(f"not a call of cuBLAS: {call.told()}")
     return call.parameters
 
 
 def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Those behind the handle, of each call."""
-    one, zero = (ctypes.c_float * 2)(1.0, 0.0), (ctypes.c_float * 2)(0.0, 0.0)  # read when it is called
+    """Arguments after the handle, for each call of the C function."""
+    one, zero = (ctypes.c_float * 2)(1.0, 0.0), (ctypes.c_float * 2)(0.0, 0.0)  # must outlive the call
     sizes = (_OPERATION[product.first], _OPERATION[product.second], product.m, product.n, product.k)
     if not product.is_looped:
         a, b, c = zip(starts, product.leads, product.distances, strict=True)
@@ -187,10 +189,10 @@ def _arguments(product: CublasProduct, starts: tuple[int, ...]) -> Iterator[tupl
 
 
 def _side_streams(count: int, doing: str, made: contextlib.ExitStack) -> SideStreams | None:
-    """Streams beside the caller's, which `made` closes; None where there are none."""
+    """Streams beside the caller's, which `made` closes; None for a count of 0."""
     if count == 0:
         return None
-    from warpsmith.devices.cuda.side_streams import SideStreams  # a version is told without the driver's wheel too
+    from warpsmith.devices.cuda.side_streams import SideStreams  # `version` works without cuda-bindings
 
     side = SideStreams(count, doing)
     made.callback(side.close)
@@ -198,7 +200,7 @@ def _side_streams(count: int, doing: str, made: contextlib.ExitStack) -> SideStr
 
 
 def _created(doing: str, made: contextlib.ExitStack) -> int:
-    """A handle, which `made` destroys."""
+    """Creates a handle, which `made` destroys."""
     handle = ctypes.c_void_p()
     _call("cublasCreate_v2", doing, ctypes.byref(handle))
     made.callback(_library().cublasDestroy_v2, handle.value or 0)
@@ -206,6 +208,6 @@ def _created(doing: str, made: contextlib.ExitStack) -> int:
 
 
 def _destroy(context: PrimaryContext, made: contextlib.ExitStack) -> None:
-    # A context that has failed or was let go takes what a handle keeps on the device along.
+    # A context that has failed or was released has already freed what the handles hold on the device.
     with contextlib.suppress(DeviceError), context.active("destroy a handle of cuBLAS"):
         made.close()

@@ -1,4 +1,4 @@
-"""cuFFT's single precision transforms, through ctypes: CuPy, which has them too, is far more than is needed here.
+"""cuFFT's single precision transforms, through ctypes. CuPy has them too, but is far larger than needed here.
 
 Source: cuFFT API reference, CUDA 13 (advanced data layout, caller allocated work area, streamed transforms).
 """
@@ -52,7 +52,7 @@ class _Status(enum.IntEnum):
 _REFUSALS = frozenset(
     {_Status.INVALID_TYPE, _Status.INVALID_VALUE, _Status.INVALID_SIZE, _Status.NOT_IMPLEMENTED, _Status.NOT_SUPPORTED}
 )
-"""Answers that are about what was asked for alone."""
+"""Statuses that depend only on the request, and not on the state of the device."""
 
 _TYPE = {TransformKind.R2C: 0x2A, TransformKind.C2R: 0x2C, TransformKind.C2C: 0x29}  # cufftType
 _SIGN = {Direction.FORWARD: -1, Direction.INVERSE: 1}
@@ -79,12 +79,14 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """libcufft, of a wheel or of the toolkit. Raises LaunchError where there is none."""
+    """libcufft, from a wheel or the toolkit. Raises LaunchError if there is none."""
     return loaded_library("cufft", MISSING, _SIGNATURES)
 
 
 def version() -> str:
-    """Such as `cufft 12.0.0`; `cufft missing` where there is none. Needs neither a GPU nor a driver."""
+    """Name and version, such as `cufft 12.0.0`; `cufft missing` if there is none. It needs neither a GPU nor a
+    driver.
+    """
     number = ctypes.c_int()
     try:
         _call("cufftGetVersion", "ask for its version", ctypes.byref(number))
@@ -94,14 +96,14 @@ def version() -> str:
 
 
 def _call(function: str, doing: str, *arguments: Any) -> None:
-    """Calls one of its functions. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
+    """Calls a cuFFT function. Raises LaunchError, OutOfMemory or DeviceError; `doing` completes "cannot ..."."""
     status = getattr(_library(), function)(*arguments)
     if status != _Status.SUCCESS:
         raise failure_of("cuFFT", doing, status, _Status, _REFUSALS)
 
 
 class Cufft(DeviceLibrary):
-    """cuFFT in a context. Raises LaunchError where it is missing, naming what to install."""
+    """cuFFT in a context. Raises LaunchError if it is missing, naming what to install."""
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context = context
@@ -112,10 +114,10 @@ class Cufft(DeviceLibrary):
 
 
 class _LoadedTransform(LoadedCall):
-    """A plan of cuFFT, made once.
+    """A cuFFT plan, created once.
 
-    Its work area is the caller's for each call: one that cuFFT allocates itself would be shared by calls that overlap
-    on two streams, and nobody would guard it. Stream and work area are the plan's state, so that one thread at a time
+    The caller provides the work area of each call: one that cuFFT allocates itself would be shared by calls that
+    overlap on two streams, without protection. Stream and work area are state of the plan, so only one thread at a time
     sets them and queues the transform.
     """
 
@@ -148,7 +150,7 @@ class _LoadedTransform(LoadedCall):
         signs = (_SIGN[parameters.direction],) if parameters.kind is TransformKind.C2C else ()
 
         def run(stream: int | None) -> None:
-            # It loads kernels when they are first needed, which is no part of what a graph repeats.
+            # cuFFT loads kernels at their first use, which must not become part of a graph.
             with self._context.active(doing), outside_of_captures(doing), self._lock:
                 _call("cufftSetStream", doing, self._handle, stream or 0)
                 if self._nbytes:
@@ -162,14 +164,14 @@ class _LoadedTransform(LoadedCall):
 
 
 def _transform_of(call: LibraryCall) -> CufftTransform:
-    """What cuFFT is told. Raises TypeError for a call of another library."""
+    """Parameters of the cuFFT call. Raises TypeError for a call of another library."""
     if not isinstance(call.parameters, CufftTransform):
         raise TypeError(f"not a call of cuFFT: {call.told()}")
     return call.parameters
 
 
 def _make_plan(handle: int, transform: CufftTransform, nbytes: ctypes.c_size_t, doing: str) -> None:
-    """`nbytes` takes the size of the work area."""
+    """Makes the cuFFT plan and stores the size of its work area, in bytes, in `nbytes`."""
     axes = len(transform.sizes)
 
     def extents(values: tuple[int, ...]) -> Any:
@@ -183,6 +185,6 @@ def _make_plan(handle: int, transform: CufftTransform, nbytes: ctypes.c_size_t, 
 
 
 def _destroy(context: PrimaryContext, handle: int) -> None:
-    # A context that has failed or was let go takes what a plan keeps on the device along.
+    # A context that has failed or was released has already freed what the plan holds on the device.
     with contextlib.suppress(DeviceError), context.active("destroy a plan of cuFFT"):
         _library().cufftDestroy(handle)

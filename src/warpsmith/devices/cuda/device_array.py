@@ -1,4 +1,4 @@
-"""An array on a GPU for callers who have no array library of their own."""
+"""A GPU array for callers that use no array library."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class DeviceArray:
-    """Uninitialised memory of a GPU with a shape, a dtype and strides in bytes; freed with the last reference to it.
+    """Uninitialised GPU memory with a shape, a dtype and strides in bytes, freed with the last reference to it.
 
-    Other libraries read it by `__cuda_array_interface__`, without a copy; `get` copies it into a NumPy array.
+    Other libraries read it through `__cuda_array_interface__`, without a copy; `get` copies it into a NumPy array.
 
     Args:
-        context: in which it is allocated.
+        context: context in which it is allocated.
         shape: extents.
-        dtype: of an element.
+        dtype: element type.
         strides: bytes from one element to the next, for each dimension.
-        nbytes: the memory that is taken, which may reach beyond the last element.
+        nbytes: bytes to allocate, which may reach beyond the last element.
 
     Raises:
-        OutOfMemory: there is not that much.
+        OutOfMemory: the memory does not fit.
     """
 
     def __init__(
@@ -45,17 +45,17 @@ class DeviceArray:
         self.dtype = dtype
         self.strides = strides
         doing = f"allocate an array of shape {shape}"
-        # Not among what the context frees when it is closed: another library may still read it then.
+        # The context does not free this when it is closed: another library may still read it then.
         with context.active(doing):
             self.address = int(call(cu.cuMemAlloc(nbytes), doing))
         self._context = context
         self._nbytes = nbytes
-        # At the process's end the driver frees it.
+        # At the end of the process the driver frees it.
         weakref.finalize(self, _free, context, self.address).atexit = False
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3 of the protocol. It names no stream: the array does not know which one wrote to it."""
+        """Version 3 of the protocol. It names no stream, because the array does not know which stream wrote to it."""
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -65,7 +65,7 @@ class DeviceArray:
         }
 
     def get(self) -> NDArray[np.generic]:
-        """A copy in host memory, of this shape, without gaps. Waits for all work on the GPU."""
+        """A dense copy of this shape in host memory. It waits for all work on the GPU."""
         self._context.synchronize()
         memory = np.empty(self._nbytes, np.uint8)
         self._context.download(memory, self.address)
@@ -74,6 +74,6 @@ class DeviceArray:
 
 
 def _free(context: PrimaryContext, address: int) -> None:
-    # A context that has failed or was let go takes its memory along.
+    # A context that has failed or was released has already freed its memory.
     with contextlib.suppress(DeviceError), context.active("free memory"):
         cu.cuMemFree(address)

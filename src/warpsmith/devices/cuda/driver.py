@@ -1,4 +1,4 @@
-"""Which GPUs there are, by cuda-bindings, and their primary contexts. `available.gpu_count` says what is missing."""
+"""Lists GPUs through cuda-bindings, and opens their primary contexts. `available.gpu_count` says what is missing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from warpsmith.generator.device import Device, DeviceKind
 
 _ATTRIBUTE = cu.CUdevice_attribute
 _NAME_LENGTH = 256
-_BUS_ID_LENGTH = 32  # at the least 13, says cuDeviceGetPCIBusId
+_BUS_ID_LENGTH = 32  # bytes; cuDeviceGetPCIBusId needs at least 13
 
 
 def count() -> int:
-    """How many GPUs the driver offers, at least one. Raises DeviceError where it offers none, or there is no driver."""
+    """Number of GPUs that the driver offers, at least one. Raises DeviceError if it offers none, or there is no
+    driver.
+    """
     advice = "see nvidia-smi and CUDA_VISIBLE_DEVICES"
     try:
         call(cu.cuInit(0), "start")
@@ -36,7 +38,7 @@ def count() -> int:
 
 
 def describe(ordinal: int) -> Device:
-    """What the generator may know of a GPU. The driver is asked once a process: none of it changes."""
+    """Facts about a GPU for the generator. They never change, so the driver is asked once per process."""
     return _described(cu, ordinal)
 
 
@@ -68,19 +70,19 @@ def _described(cu: Any, ordinal: int) -> Device:
 
 
 def pci_bus_id(ordinal: int) -> str:
-    """Where the GPU sits, which names it to NVML whatever CUDA_VISIBLE_DEVICES says."""
+    """PCI bus id of the GPU. NVML knows the GPU by it, whatever CUDA_VISIBLE_DEVICES says."""
     doing = f"find cuda:{ordinal}"
     return _text(call(cu.cuDeviceGetPCIBusId(_BUS_ID_LENGTH, call(cu.cuDeviceGet(ordinal), doing)), doing))
 
 
 def cuda_version() -> str:
-    """The newest CUDA that the driver knows, such as `13.0`."""
+    """The newest CUDA version that the driver supports, such as `13.0`."""
     number = int(call(cu.cuDriverGetVersion(), "read the driver's version"))
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def open_context(ordinal: int, choice: DriverChoice) -> PrimaryContext:
-    """A GPU's primary context. Raises DeviceError, also where the library of the choice is missing."""
+    """A GPU's primary context. Raises DeviceError, also if the chosen library is missing."""
     if choice is DriverChoice.BINDINGS:
         from warpsmith.devices.cuda.bindings_context import BindingsContext
 
@@ -96,5 +98,5 @@ def open_context(ordinal: int, choice: DriverChoice) -> PrimaryContext:
 
 
 def _text(padded: bytes) -> str:
-    """What the driver wrote into a longer buffer, up to the NUL."""
+    """The text up to the NUL in a padded buffer."""
     return padded.partition(b"\0")[0].decode(errors="replace")

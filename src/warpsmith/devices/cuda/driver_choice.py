@@ -1,4 +1,4 @@
-"""Which library gives contexts, memory and events of GPUs."""
+"""Chooses the library that provides GPU contexts, memory and events."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ ENVIRONMENT_VARIABLE = "WARPSMITH_DRIVER"
 class DriverChoice(enum.StrEnum):
     """The library between this package and the CUDA driver, for contexts, memory and events.
 
-    Modules, launches and graphs go through cuda-bindings in either case: PyCUDA 2026.1 launches only on streams that
+    Modules, launches and graphs use cuda-bindings in either case, because PyCUDA 2026.1 launches only on streams that
     it made itself.
     """
 
     BINDINGS = "bindings"
-    """cuda-bindings, NVIDIA's own: a wheel, of the extra `cuda`."""
+    """NVIDIA's own cuda-bindings: a wheel, of the extra `cuda`."""
     PYCUDA = "pycuda"
-    """PyCUDA, of the extra `pycuda`; results for callers without a library are then its GPUArrays."""
+    """PyCUDA, of the extra `pycuda`. Results for callers without an array library are then GPUArrays."""
 
 
 def chosen_driver() -> DriverChoice:
-    """What WARPSMITH_DRIVER names, else BINDINGS. Raises BadArgument for another name."""
+    """The driver that WARPSMITH_DRIVER names, else BINDINGS. Raises BadArgument for another name."""
     name = os.environ.get(ENVIRONMENT_VARIABLE) or DriverChoice.BINDINGS
     try:
         return DriverChoice(name)

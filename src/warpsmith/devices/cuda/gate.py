@@ -1,4 +1,4 @@
-"""A gate in front of timed work: the GPU starts when all of it is queued, so that launching costs no time."""
+"""A gate that holds the GPU until all timed work is queued, so that launch overhead is not measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 PATIENCE_CYCLES = 40_000_000
-"""About 20 ms, after which the gate opens by itself: work that waits for the GPU while it is queued must not hang."""
+"""Clock cycles, about 20 ms, after which the gate opens by itself: work that waits for the GPU while it is being queued
+must not hang.
+"""
 
 _SOURCE = """// Waits until the host says that everything is queued.
 extern "C" __global__ void gate(const volatile int* open, long long patience) {
@@ -33,7 +35,7 @@ _LAUNCH = Launch("gate", (1, 1, 1), (1, 1, 1), (Pointer("open"), ByValue("patien
 
 
 class Gate:
-    """One gate of one context. Raises DeviceError where it cannot be made."""
+    """One gate of one context. Raises DeviceError if it cannot be made."""
 
     def __init__(self, context: PrimaryContext, device: Device) -> None:
         unit = Compilation.of(_SOURCE, (_LAUNCH,))
@@ -46,23 +48,23 @@ class Gate:
         self._launch = self._module.bind(_LAUNCH, {"open": self._address}, {"patience": patience})
 
     def shut(self) -> None:
-        """Holds back what is queued on the default stream from here on."""
+        """Holds back everything that is queued on the default stream from here on."""
         self._flag.value = 0
         self._launch(None)
 
     def open(self) -> None:
-        """Lets it go."""
+        """Releases the held work."""
         self._flag.value = 1
 
     def close(self) -> None:
-        """Gives the memory back; a context that has failed or was let go takes it along."""
+        """Frees the host memory; a context that has failed or was released has already freed it."""
         self._module.close()
         with contextlib.suppress(DeviceError), self._context.active("give host memory back"):
             cu.cuMemFreeHost(self._address)
 
 
 def gate_of(context: PrimaryContext, device: Device) -> Gate | None:
-    """A gate; None where there is no NVRTC to make one with."""
+    """A gate; None if NVRTC is missing."""
     with contextlib.suppress(CompileError, DeviceError):
         return Gate(context, device)
     return None

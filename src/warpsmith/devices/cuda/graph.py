@@ -1,4 +1,4 @@
-"""CUDA graphs: launches captured from a stream and launched again with one call."""
+"""CUDA graphs: launches captured from a stream, and launched again with one call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class CudaGraph(Graph):
-    """What `work` launches on the stream that it is given; with `rehearse` it runs there once before.
+    """Graph of the launches of `work` on the stream that it receives. With `rehearse`, the work runs there once before.
 
-    Raises DeviceError where it cannot be captured, and whatever `work` raises.
+    Raises DeviceError if the work cannot be captured, and whatever `work` raises.
     """
 
     def __init__(self, context: PrimaryContext, work: Callable[[int], None], *, rehearse: bool = False) -> None:
@@ -44,7 +44,7 @@ class CudaGraph(Graph):
         call(cu.cuGraphLaunch(self._handle, 0), "launch a graph")
 
     def close(self) -> None:
-        # A context that has failed takes its graphs along.
+        # A context that has failed has already destroyed its graphs.
         with contextlib.suppress(DeviceError), self._context.active("destroy a graph"):
             cu.cuGraphExecDestroy(self._handle)
 

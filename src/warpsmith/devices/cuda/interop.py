@@ -1,4 +1,4 @@
-"""Other libraries' streams."""
+"""Orders launches after the work that other libraries have queued on their streams."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def launch_stream(
     owners: Iterable[int | None],
     current: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> int | None:
-    """The stream to launch on, made to wait for all work that the arguments' owners have queued on theirs.
+    """The stream to launch on. It is made to wait for all work that the arguments' owners have queued on theirs.
 
     Args:
-        requested: handle of the caller's choice; None for the stream of the first owner that names one.
+        requested: handle of the caller's stream; None for the stream of the first owner that names one.
         owners: for each array, the stream on which its owner orders its work (`ArrayView.stream`).
-        current: makes the device current meanwhile; a thread that made no CUDA call yet has none.
+        current: makes the device current; a thread that has made no CUDA call yet has no current device.
 
     Returns:
-        A handle; None, the default stream, where neither the caller nor an owner names one.
+        A handle; None, the default stream, if neither the caller nor an owner names one.
 
     Raises:
         DeviceError: one of them is no stream of this device.
@@ -37,7 +37,7 @@ def launch_stream(
 
 
 def _wait(stream: int, other: int) -> None:
-    """Makes `stream` wait, on the device, for what `other` has queued up to now."""
+    """Makes `stream` wait, on the device, for all work that `other` has queued so far."""
     from cuda.bindings import driver as cu
 
     from warpsmith.devices.cuda.status import call

@@ -1,4 +1,4 @@
-"""Where the launches of a program find their arguments at each call."""
+"""Finds where each launch of a program gets its arguments from at each call."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from warpsmith.generator.program import Argument, Launch, Pointer, Program, Tens
 ADDRESS_BYTES = 8
 IN_MEMORY = (ArgumentKind.ADDRESS, ArgumentKind.MAP)
 ANY_ADDRESS = 1 << 20
-"""Of a map, until a call brings one."""
+"""Address from which a tensor map is encoded until a call brings one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:
-    """Each argument as an address that a call brings and an offset, or as bytes."""
+    """Source of each argument: an address that a call brings plus an offset, or bytes."""
 
     arguments: tuple[tuple[PlacedArgument, ...], ...]
-    """Of each launch, in order."""
+    """The arguments of each launch, in order."""
     words: tuple[tuple[int, int], ...]
-    """What some launch takes as an address, or a map's, once each: the place of one that a call brings, and bytes from
-    there on."""
+    """Distinct (index, offset in bytes) pairs of the addresses that launches take directly or in a tensor map. The
+    index counts a call's addresses.
+    """
     taken: tuple[tuple[Launch, Argument], ...]
-    """What some launch takes as bytes."""
+    """The arguments that launches take as bytes."""
     brought: Brought
 
     @classmethod
     def of(cls, program: Program, brought: Brought, scratch: Block) -> Layout:
-        """That of a program.
+        """Makes the layout of a program.
 
         Args:
-            program: whose launches take no textures.
-            brought: what a call brings, and what is there already.
-            scratch: the CALL workspaces, whose address is behind those of `brought`.
+            program: a program whose launches take no textures.
+            brought: operands that a call brings, and buffers with fixed addresses.
+            scratch: the CALL workspaces, whose address comes after those of `brought`.
 
-        Raises LaunchError where a launch takes something that is none of these.
+        Raises LaunchError if a launch takes a buffer that is none of these.
         """
         places = {name: (place, 0) for place, name in enumerate(brought.buffers)}
         places |= {name: (len(brought.buffers), offset) for name, offset in scratch.offsets.items()}
@@ -59,7 +60,7 @@ class Layout:
         return cls(arguments, tuple(words), tuple(taken), brought)
 
     def contents(self, values: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """What launches take as bytes, of the values that a call brings."""
+        """Bytes of each argument in `taken`, from the values that a call brings."""
         of_call = dict(zip(self.brought.operands, values, strict=True))
         kept = self.brought.kept
         return tuple(
@@ -68,6 +69,6 @@ class Layout:
 
     @staticmethod
     def sizes(arguments: tuple[PlacedArgument, ...], contents: tuple[bytes, ...]) -> list[int]:
-        """The bytes of a launch's arguments."""
+        """Bytes of each argument of a launch."""
         bytes_of = {ArgumentKind.ADDRESS: ADDRESS_BYTES, ArgumentKind.MAP: MAP_BYTES}
         return [bytes_of[each.kind] if each.kind in bytes_of else len(contents[each.place]) for each in arguments]

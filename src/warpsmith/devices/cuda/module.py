@@ -1,6 +1,6 @@
-"""Cubins on a GPU: loading, binding arguments, launching, through cuda-bindings.
+"""Cubins on a GPU: loading, binding arguments and launching, through cuda-bindings.
 
-Not through PyCUDA, since its launches accept no stream of another library, and its functions show no handle.
+PyCUDA is not used: its launches accept no stream of another library, and its functions expose no handle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FUNCTION = cu.CUfunction_attribute
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_BLOCK = (1024, 1024, 64)  # CUDA programming guide, technical specifications, every compute capability
+_MAX_BLOCK = (1024, 1024, 64)  # CUDA programming guide, technical specifications, all compute capabilities
 
 
 class CudaModule(Module):
@@ -69,14 +69,16 @@ class CudaModule(Module):
         return _KernelWithState(bound, self._context, self._state, launch, tuple(textures.values()), constants)
 
     def checked_function(self, launch: Launch, sizes: list[int]) -> Any:
-        """A launch's kernel. Raises LaunchError where the device would refuse it with arguments of these sizes."""
+        """A launch's kernel. Raises LaunchError if the device would refuse it with arguments of these sizes, in
+        bytes.
+        """
         with self._binding(launch) as function:
             _check(function, launch, sizes, self._device)
         return function
 
     @contextlib.contextmanager
     def _binding(self, launch: Launch) -> Iterator[Any]:
-        """Gives a launch's kernel, in the module's context. Raises LaunchError where there is none."""
+        """Yields a launch's kernel, in the module's context. Raises LaunchError if there is none."""
         if not self._unload.alive:
             raise LaunchError(f"kernel {launch.entry} was bound after its module was closed")
         doing = f"bind kernel {launch.entry}"
@@ -89,7 +91,7 @@ class CudaModule(Module):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _State:
-    """What a module has beside its code. Whoever uses any of it, or launches what does, holds the lock meanwhile."""
+    """Mutable state of a module. Whoever uses any of it, or launches a kernel that does, holds the lock meanwhile."""
 
     lock: ForkLock
     textures: Textures
@@ -98,7 +100,7 @@ class _State:
 
 
 def _unload(context: PrimaryContext, handle: Any, state: _State) -> None:
-    # A context that has failed or was let go takes its modules along.
+    # A context that has failed or was released has already unloaded its modules.
     with contextlib.suppress(DeviceError), context.active("unload a binary"):
         state.textures.close()
         state.constants.close()
@@ -107,7 +109,7 @@ def _unload(context: PrimaryContext, handle: Any, state: _State) -> None:
 
 
 class _BoundKernel:
-    """A launch whose arguments lie ready: calling it costs one driver call."""
+    """A launch with prepared arguments: calling it costs one driver call."""
 
     __slots__ = ("_arguments", "_context", "_function", "_geometry", "_kept", "doing")
 
@@ -128,7 +130,7 @@ class _BoundKernel:
         self.launch(self._function, stream)
 
     def launch(self, function: Any, stream: int | None) -> None:
-        """Launches `function`, the same kernel or that of a copy of the module."""
+        """Launches `function`: this kernel, or the same kernel of a copy of the module."""
         (status,) = cu.cuLaunchKernel(function, *self._geometry, stream or 0, self._arguments, 0)
         if status == SUCCESS:
             return
@@ -141,7 +143,7 @@ class _BoundKernel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _KernelWithState:
-    """A bound launch that needs more than its arguments: texture objects, and contents of `__constant__` variables."""
+    """A bound launch that also needs texture objects or contents of `__constant__` variables."""
 
     kernel: _BoundKernel
     context: PrimaryContext
@@ -164,7 +166,7 @@ class _KernelWithState:
             self.state.textures.sweep()
 
     def _capture(self, stream: int | None) -> None:
-        """Launches into a graph, which nobody knows when and where it will run."""
+        """Launches into a graph. It may run at any time and on any stream, so what it reads must stay unchanged."""
         if self.contents:
             launch = self.configuration
             function = self.state.copies.function(launch.entry, self.contents, self.kernel.doing)
@@ -180,14 +182,16 @@ def _attribute(function: Any, attribute: Any, launch: Launch) -> int:
 
 
 def _check(function: Any, launch: Launch, sizes: list[int], device: Device) -> None:
-    """Raises LaunchError where the device would refuse the launch, with arguments of these sizes."""
+    """Raises LaunchError if the device would refuse the launch with arguments of these sizes, in bytes."""
     _check_geometry(function, launch, device)
     _check_arguments(function, launch, sizes)
     _allow_shared(function, launch)
 
 
 def _check_geometry(function: Any, launch: Launch, device: Device) -> None:
-    """Raises LaunchError where the device would refuse the launch; asked here, since a launch is called often."""
+    """Raises LaunchError if the device would refuse the launch. It is checked once when bound, because launches are
+    frequent.
+    """
     for name, size, limits in (("grid", launch.grid, _MAX_GRID), ("block", launch.block, _MAX_BLOCK)):
         if any(not 1 <= extent <= limit for extent, limit in zip(size, limits, strict=True)):
             raise LaunchError(f"kernel {launch.entry}: a {name} of {size} does not lie within (1, 1, 1) to {limits}")
@@ -202,7 +206,7 @@ def _check_geometry(function: Any, launch: Launch, device: Device) -> None:
 
 
 def _check_arguments(function: Any, launch: Launch, offered: list[int]) -> None:
-    """Raises LaunchError unless the kernel takes arguments of just these sizes.
+    """Raises LaunchError unless the kernel takes arguments of exactly these sizes, in bytes.
 
     The driver copies as many bytes as the kernel declares: a shorter argument would be read past its end.
     """
@@ -214,10 +218,10 @@ def _check_arguments(function: Any, launch: Launch, offered: list[int]) -> None:
 
 
 def _allow_shared(function: Any, launch: Launch) -> None:
-    """Raises the kernel's limit of dynamic shared memory, which starts at 48 KiB less what it has statically."""
+    """Raises the kernel's limit of dynamic shared memory, which starts at 48 KiB less its static shared memory."""
     if launch.shared_bytes == 0:
         return
     attribute = _FUNCTION.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    # Never lowered: another launch of the same kernel may be bound already and need the higher limit.
+    # It is never lowered: another launch of the same kernel may be bound already and need the higher limit.
     if launch.shared_bytes > _attribute(function, attribute, launch):
         call(cu.cuFuncSetAttribute(function, attribute, launch.shared_bytes), f"bind kernel {launch.entry}")

@@ -1,4 +1,4 @@
-"""NVML, the driver's own monitor: clocks, throttling, the driver's version. Everything is None without it."""
+"""Clocks, throttling and driver version from NVML, NVIDIA's management library. Every value is None without it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 _SUCCESS = 0
 _CLOCK_SM = 1
-_VERSION_LENGTH = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+_VERSION_LENGTH = 80  # bytes: NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
 
 class _Reason(enum.IntFlag):
-    """Why clocks are below what was asked for: the bits that mean a slower kernel (nvmlClocksEventReasons)."""
+    """Reasons for reduced clocks: the bits of nvmlClocksEventReasons that mean a slower kernel."""
 
     SW_POWER_CAP = 0x04
     HW_SLOWDOWN = 0x08
@@ -32,7 +32,7 @@ _THROTTLED = (
 
 
 def loaded_driver_version(path: Path = Path("/sys/module/nvidia/version")) -> str | None:
-    """The version of the driver that the system has loaded, such as `580.95.05`, without NVML; None where not told."""
+    """Version of the loaded kernel driver, such as `580.95.05`, read without NVML; None if the system does not tell."""
     try:
         return path.read_text().strip() or None
     except OSError:
@@ -43,8 +43,8 @@ class Monitor:
     """One GPU as NVML sees it.
 
     Args:
-        pci_bus_id: where the GPU sits: NVML does not heed CUDA_VISIBLE_DEVICES, so ordinals do not name it.
-        library: the name or path of NVML.
+        pci_bus_id: PCI bus id of the GPU. NVML ignores CUDA_VISIBLE_DEVICES, so an ordinal does not identify it.
+        library: name or path of NVML.
     """
 
     def __init__(self, pci_bus_id: str, library: str = "libnvidia-ml.so.1") -> None:
@@ -61,7 +61,7 @@ class Monitor:
             self._nvml = nvml
 
     def clock_mhz(self) -> int | None:
-        """The multiprocessor clock right now."""
+        """MHz of the SM clock now."""
         clock = ctypes.c_uint()
         if self._nvml is None:
             return None
@@ -69,16 +69,16 @@ class Monitor:
         return clock.value if status == _SUCCESS else None
 
     def throttled(self) -> bool | None:
-        """Whether power or temperature holds the clocks down right now."""
+        """True if a power or temperature limit is reducing the clocks now."""
         reasons = ctypes.c_ulonglong()
         if self._nvml is None:
             return None
-        # The name before driver 535, which newer drivers keep.
+        # This is the name before driver 535; newer drivers still export it.
         status = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle, ctypes.byref(reasons))
         return bool(reasons.value & _THROTTLED) if status == _SUCCESS else None
 
     def driver_version(self) -> str | None:
-        """Such as `580.95.05`."""
+        """Driver version, such as `580.95.05`."""
         text = ctypes.create_string_buffer(_VERSION_LENGTH)
         if self._nvml is None or self._nvml.nvmlSystemGetDriverVersion(text, _VERSION_LENGTH) != _SUCCESS:
             return None

@@ -1,4 +1,6 @@
-"""The file that NVRTC was loaded from, which tells later processes whether theirs would be the same."""
+"""Identifies the file from which NVRTC was loaded, so that a later process can tell whether it would load the same
+one.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from pathlib import Path
 _LOADED = re.compile(r"(?P<path>/\S*/libnvrtc\.so[.\d]*)$", re.MULTILINE)
 
 FileState = tuple[str, int, int]
-"""Path, size in bytes, time in ns."""
+"""Path, size in bytes, modification time in ns."""
 
 
 def loaded_nvrtc() -> FileState | None:
-    """That of this process; None where it has loaded none, or where the system does not tell."""
+    """State of this process's NVRTC file; None if it has loaded none, or if the system does not tell."""
     try:
         found = _LOADED.search(Path("/proc/self/maps").read_text(errors="replace"))
     except OSError:
@@ -21,7 +23,7 @@ def loaded_nvrtc() -> FileState | None:
 
 
 def file_state(path: str) -> FileState | None:
-    """What a file is like now; None where there is none."""
+    """State of a file now; None if it does not exist."""
     try:
         status = Path(path).stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""What NVRTC can do, tried in a process of its own: a broken library may hang or crash whoever loads it.
+"""Tests NVRTC in a separate process, because a broken library may hang or crash the process that loads it.
 
 `python -m warpsmith.devices.cuda.nvrtc_trial ARCH` prints one JSON object, `{"condition": ..., "told": ...}`.
 """
@@ -17,7 +17,7 @@ REMEDY = 'pip install "warpsmith[cuda]"'
 
 
 def trial_kernel() -> Compilation:
-    """The least that a compiler must be able to do."""
+    """A minimal kernel that every compiler must compile."""
     source = 'extern "C" __global__ void kernel(float* y) { y[threadIdx.x] = 1.0f; }\n'
     return Compilation(source)
 
@@ -30,7 +30,7 @@ def _tried(arch: str) -> tuple[str, str]:
     bindings = _bindings()
     try:
         nvrtc.nvrtcVersion()
-    except (OSError, RuntimeError) as error:  # no library, or one that does not load; the kind depends on the release
+    except (OSError, RuntimeError) as error:  # no library, or a broken one; the error type depends on the release
         return "missing", f"{bindings} finds no NVRTC library that loads ({_first_line(error)}): {REMEDY}"
     try:
         image = NvrtcCompiler(arch).compile(trial_kernel()).image
@@ -44,7 +44,7 @@ def _tried(arch: str) -> tuple[str, str]:
 def _bindings() -> str:
     try:
         return f"cuda-bindings {importlib.metadata.version('cuda-bindings')}"
-    except importlib.metadata.PackageNotFoundError:  # the modules alone, without what pip keeps of them
+    except importlib.metadata.PackageNotFoundError:  # the modules without pip's metadata
         return "cuda-bindings"
 
 

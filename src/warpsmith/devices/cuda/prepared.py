@@ -1,8 +1,8 @@
-"""Launches of a whole program whose arguments are written where the driver reads them, at each call.
+"""Launches of a whole program. Each call writes its arguments directly into the memory that the driver reads.
 
-Measured on an EPYC core over a driver that does nothing: binding a launch takes 11 us, finding a bound one and calling
-cuda-bindings 13.5 takes 1.3, and launching here 0.4, of which the call through ctypes is 0.25: it has four
-arguments, which are ready ctypes objects.
+Measured on an EPYC core over a driver that does nothing: binding a launch takes 11 us. Finding a bound launch and
+calling cuda-bindings 13.5 takes 1.3 us. A launch here takes 0.4 us, of which the ctypes call is 0.25 us: it has four
+arguments, which are existing ctypes objects.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     from warpsmith.devices.native_calls import KernelLauncher
 
 LaunchKernel = Callable[..., int]
-"""`cuLaunchKernelEx` of the driver: configuration, function, arguments, null; its status. Python's lock is given up
-meanwhile: the driver waits where its queue is full, perhaps for a host function that is Python's.
+"""The driver's `cuLaunchKernelEx`: configuration, function, arguments, null; it returns the status. The GIL is released
+during the call, because the driver waits if its queue is full, perhaps for a host function that runs Python.
 """
 
 PerKernel = Callable[[Launch, list[int]], Any]
-"""The driver's function for a launch, given the sizes of its arguments; raises LaunchError where they do not fit."""
+"""Finds the driver's function for a launch, given the sizes of its arguments in bytes. Raises LaunchError if they do
+not fit.
+"""
 
 _LAUNCHES = 11080
-"""The CUDA that brought cuLaunchKernelEx."""
+"""First CUDA version that has cuLaunchKernelEx."""
 _REPLACES = 12000
-"""And cuTensorMapReplaceAddress."""
+"""First CUDA version that has cuTensorMapReplaceAddress."""
 _MAP_ALIGNMENT = 64
 _MOST_STREAMS = 64
-"""Streams whose configurations are remembered; a handle that is given to a new stream is as good."""
+"""Streams whose configurations are cached. A handle that the driver gives to a new stream can reuse its entry."""
 
 
 class _Configuration(ctypes.Structure):
@@ -60,13 +62,15 @@ class _Configuration(ctypes.Structure):
 
 @cache
 def driver_launch() -> LaunchKernel | None:
-    """The driver's own launch; None where it does not tell its address."""
+    """The driver's launch function; None if the driver does not give its address."""
     return _driver_function(b"cuLaunchKernelEx", _LAUNCHES)
 
 
 @cache
 def driver_replace() -> LaunchKernel | None:
-    """The driver's `cuTensorMapReplaceAddress`: a map, an address; its status. None where it is older."""
+    """The driver's `cuTensorMapReplaceAddress`: it takes a map and an address and returns the status. None for an older
+    driver.
+    """
     return _driver_function(b"cuTensorMapReplaceAddress", _REPLACES)
 
 
@@ -76,7 +80,7 @@ def _driver_function(name: bytes, version: int) -> LaunchKernel | None:
         flags.CU_GET_PROC_ADDRESS_LEGACY_STREAM,
         flags.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
     )
-    # What handle 0 means is the user's choice, which cuda-bindings follow in every other call.
+    # The user chooses what stream handle 0 means; cuda-bindings follow that choice in every other call.
     chosen = (
         per_thread if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0") else legacy
     )
@@ -88,13 +92,13 @@ def _driver_function(name: bytes, version: int) -> LaunchKernel | None:
 
 
 def launch_at(address: int) -> LaunchKernel:
-    """The function at an address, whose arguments are ready."""
-    return ctypes.CFUNCTYPE(ctypes.c_int)(address)  # no types: every argument is a ready ctypes object
+    """A C function at an address, to be called with existing ctypes objects."""
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address)  # no argument types: every argument is a ctypes object
 
 
 def can_be_prepared(program: Program) -> bool:
-    """Whether a call of the program needs nothing of its modules but code: no textures, no variables, and maps where
-    the driver replaces their addresses.
+    """True if the program's calls need only code of their modules: no textures, no `__constant__` variables, and tensor
+    maps only if the driver can replace their addresses.
     """
     arguments = [each for launch in program.launches for each in launch.arguments]
     if any(isinstance(each, TensorMap) for each in arguments) and driver_replace() is None:
@@ -104,15 +108,16 @@ def can_be_prepared(program: Program) -> bool:
 
 
 class PreparedLaunches:
-    """A program's launches on whatever each call brings. Threads launch at the same time, each by a block of its own.
+    """A program's launches with the arguments of each call. Threads may launch at the same time, each with its own
+    block.
 
     Args:
-        context: in which the program is loaded.
-        program: one that `can_be_prepared`.
-        brought: what a call brings, and what is there already.
+        context: the context in which the program is loaded.
+        program: a program that `can_be_prepared`.
+        brought: operands that a call brings, and buffers with fixed addresses.
         memory: the program's workspaces.
         function_of: finds and checks a kernel, once for each block.
-        launch_kernel: the driver's function.
+        launch_kernel: the driver's launch function.
     """
 
     def __init__(
@@ -131,11 +136,11 @@ class PreparedLaunches:
         self._function_of = function_of
         self._launch_kernel = launch_kernel
         self._free: list[_Block] = []
-        """Blocks that no thread is using; as many as threads have ever launched at the same time."""
+        """Argument blocks that no thread is using. There are as many as threads have ever launched at the same time."""
 
     @cached_property
     def _layout(self) -> Layout:
-        """Made at the first call, which is where what does not fit is refused."""
+        """Layout of the arguments, made at the first call. A program that does not fit is refused then."""
         return Layout.of(self._program, self._brought, self._memory.block)
 
     def launch(
@@ -145,7 +150,7 @@ class PreparedLaunches:
         stream: int | None,
         workspace: Allocation | None = None,
     ) -> None:
-        """As `Launches.launch`."""
+        """See `Launches.launch`."""
         if not self._memory.block.nbytes:
             self._queue(addresses, values, stream)
             return
@@ -153,7 +158,7 @@ class PreparedLaunches:
             self._queue((*addresses, scratch), values, stream)
 
     def _queue(self, addresses: tuple[int, ...], values: tuple[bytes, ...], stream: int | None) -> None:
-        """Launches on the operands' addresses, and behind them that of the scratch memory, where there is any."""
+        """Launches with the operands' addresses, followed by that of the workspace if there is one."""
         try:
             block = self._free.pop()
         except IndexError:
@@ -167,11 +172,11 @@ class PreparedLaunches:
             if status := launch_kernel(*ready):
                 place = block.on_stream[stream].index(ready)
                 self._again(status, self._program.launches[place].entry, ready)
-        # The driver has copied the arguments by now. After an error the block is simply not used again.
+        # The driver has copied the arguments by now. After an error the block is not used again.
         self._free.append(block)
 
     def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
-        """As `Launches.native`."""
+        """See `Launches.native`."""
         layout, contents = self._layout, self._layout.contents(values)
         maps = (sum(each.kind is ArgumentKind.MAP for each in arguments) for arguments in layout.arguments)
         if any(len(each) > compiled.MOST_ARGUMENTS for each in layout.arguments) or max(maps) > compiled.MOST_MAPS:
@@ -193,7 +198,9 @@ class PreparedLaunches:
         return launcher
 
     def _again(self, status: int, entry: str, ready: _Ready) -> None:
-        """Launches in the program's own context, where only that was wrong. Raises what the driver's answer means."""
+        """Retries the launch in the program's own context if only the current context was wrong. Raises an error for
+        any other status.
+        """
         doing = f"launch kernel {entry}"
         if STATUS(status) in NOT_CURRENT:
             with self._context.active(doing):
@@ -206,7 +213,7 @@ class PreparedLaunches:
 
 
 class _Map:
-    """A map of images in memory of its own, aligned as the driver wants it."""
+    """A tensor map in its own memory, aligned as the driver requires."""
 
     __slots__ = ("_memory", "address")
 
@@ -216,7 +223,7 @@ class _Map:
         ctypes.memmove(self.address, content, len(content))
 
     def move(self, images: int) -> None:
-        """Makes it one of the images at this address. Raises DeviceError where the driver refuses that."""
+        """Points the map to the images at this address. Raises DeviceError if the driver refuses."""
         replace = driver_replace()
         assert replace is not None  # `can_be_prepared`
         if status := replace(ctypes.c_void_p(self.address), ctypes.c_void_p(images)):
@@ -224,11 +231,11 @@ class _Map:
 
 
 _Ready = tuple[Any, ctypes.c_void_p, Any, ctypes.c_void_p]
-"""What the driver's function is given."""
+"""The four arguments of the driver's launch function."""
 
 
 class _Block:
-    """The arguments of one call: a word for each address, room for the bytes, and the tables that point to them."""
+    """Arguments of one call: a word for each address, buffers for the bytes, and the tables that point to them."""
 
     __slots__ = ("_kernels", "_layout", "_maps", "_rooms", "_words", "addresses", "on_stream", "values")
 
@@ -246,12 +253,12 @@ class _Block:
             kernels.append((ctypes.c_void_p(function), ctypes.byref(table)))
         self._kernels = kernels
         self.on_stream: dict[int | None, list[_Ready]] = {}
-        """The launches by their stream."""
+        """Launches by stream handle."""
         self.values = values
         self.addresses: tuple[int, ...] = ()
 
     def _place(self, argument: PlacedArgument) -> int:
-        """Where the driver finds an argument; a map is made here."""
+        """Address from which the driver reads an argument. A tensor map is created here."""
         if argument.kind is ArgumentKind.BYTES:
             return ctypes.addressof(self._rooms[argument.place])
         word = self._layout.words.index((argument.place, argument.offset))
@@ -262,20 +269,20 @@ class _Block:
         return made.address
 
     def write_addresses(self, addresses: tuple[int, ...]) -> None:
-        """Sets the words that kernels take as addresses, and those of maps. Raises DeviceError."""
+        """Writes the address words and updates the tensor maps. Raises DeviceError."""
         self._words[:] = [addresses[place] + offset for place, offset in self._layout.words]
         for each, word in self._maps:
             each.move(self._words[word])
         self.addresses = addresses
 
     def write_values(self, values: tuple[bytes, ...]) -> None:
-        """Sets the bytes, each operand's as long as before."""
+        """Writes the byte arguments. Each has the same size as before."""
         for room, content in zip(self._rooms, self._layout.contents(values), strict=True):
             room.raw = content
         self.values = values
 
     def configure(self, program: Program, stream: int | None) -> list[_Ready]:
-        """The launches on a stream that the block does not know."""
+        """Makes and caches the launches for a stream that is not cached yet."""
         if len(self.on_stream) >= _MOST_STREAMS:
             self.on_stream.clear()
         made = [
@@ -287,5 +294,5 @@ class _Block:
 
 
 def _configuration(launch: Launch, stream: int | None) -> Any:
-    """What the driver takes by its address."""
+    """Pointer to the CUlaunchConfig of a launch on a stream."""
     return ctypes.byref(_Configuration(launch.grid, launch.block, launch.shared_bytes, stream or None, None, 0))

@@ -1,4 +1,4 @@
-"""A GPU's primary context, whichever library stands between this package and the driver."""
+"""A GPU's primary context, independent of the library that calls the driver."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _DEFAULT_STREAM = 0
 
 
 class PrimaryContext(abc.ABC):
-    """A GPU's primary context, the one that PyTorch and CuPy use, with the memory and events taken in it.
+    """A GPU's primary context, which PyTorch and CuPy use too, and the memory and events allocated in it.
 
-    It is pushed for each operation and popped after it: an operation thus works whatever context another library or
-    another thread made current meanwhile, and leaves that as it was. Errors of the driver are raised as ours; `doing`
-    completes the sentence "cannot ...".
+    It is pushed before each operation and popped after it. So an operation works whatever context another library or
+    thread has made current, and leaves that context as it was. Driver errors are raised as this package's errors;
+    `doing` completes the sentence "cannot ...".
     """
 
     def __init__(self, ordinal: int) -> None:
@@ -43,27 +43,27 @@ class PrimaryContext(abc.ABC):
     @property
     @abc.abstractmethod
     def versions(self) -> dict[str, str]:
-        """The versions of the libraries that are used."""
+        """Versions of the libraries that call the driver."""
 
     @abc.abstractmethod
     def active(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Makes the context current on this thread. Raises DeviceError where it is closed, and in a forked child."""
+        """Makes the context current on this thread. Raises DeviceError if it is closed, and in a forked child."""
 
     @abc.abstractmethod
     def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
-        """An uninitialised array of these strides in bytes, over `nbytes` bytes of memory, freed with it."""
+        """An uninitialised array of these strides in bytes, over `nbytes` bytes of memory that is freed with it."""
 
     def allocate(self, nbytes: int) -> int:
-        """The address of memory of its own. Raises OutOfMemory."""
+        """Allocates memory and returns its address. Raises OutOfMemory."""
         doing = f"allocate {nbytes:,} bytes on the GPU"
-        # A plan may be made, or let go of, while its thread captures a graph that is none of its business.
+        # A plan may be created or dropped while its thread captures an unrelated graph.
         with self.active(doing), outside_of_captures(doing):
             address = self._allocate(nbytes, doing)
         self._taken.add(address)
         return address
 
     def free(self, address: int) -> None:
-        """Raises DeviceError where the address was not allocated here, or is free already."""
+        """Frees an allocation. Raises DeviceError if the address was not allocated here, or is free already."""
         if address not in self._taken:
             raise DeviceError(f"there is no allocation at {address:#x}")
         self._taken.remove(address)
@@ -77,7 +77,7 @@ class PrimaryContext(abc.ABC):
         doing = "copy to the GPU"
         with self.active(doing):
             self._upload(address, source, doing)
-            # From pageable memory the call returns once the data are staged, before they have arrived.
+            # The call returns once pageable memory is staged, before it has arrived on the GPU.
             self._synchronize(doing)
 
     def download(self, target: NDArray[np.generic], address: int) -> None:
@@ -88,16 +88,16 @@ class PrimaryContext(abc.ABC):
             self._download(target, address, doing)
 
     def fill(self, address: int, byte: int, nbytes: int) -> None:
-        """Queues it on the default stream."""
+        """Queues a fill on the default stream."""
         doing = "fill memory"
         with self.active(doing):
             self._fill(address, byte, nbytes, doing)
 
     def copy(self, target: int, source: int, nbytes: int, stream: int | None = None) -> None:
-        """Queues it on a stream, by its handle; None is the default one."""
+        """Queues a copy on a stream, given by its handle; None is the default stream."""
         doing = "copy on the GPU"
         with self.active(doing):
-            # Not PyCUDA's copy, which accepts no stream of another library.
+            # PyCUDA's copy accepts no stream of another library.
             call(cu.cuMemcpyDtoDAsync(target, source, nbytes, stream or _DEFAULT_STREAM), doing)
 
     def synchronize(self) -> None:
@@ -107,7 +107,9 @@ class PrimaryContext(abc.ABC):
             self._synchronize(doing)
 
     def elapsed_ns(self, work: Callable[[], None], gate: Gate | None) -> float:
-        """The GPU's time for what `work` launches, all of it queued behind the gate before the first begins."""
+        """Nanoseconds that the GPU takes for the launches of `work`. With a gate, all of them are queued before the
+        first begins.
+        """
         doing = "time the work on the GPU"
         with self.active(doing):
             if gate is not None:
@@ -122,7 +124,7 @@ class PrimaryContext(abc.ABC):
             return self._elapsed_ms(doing) * 1e6
 
     def close(self) -> None:
-        """Frees what was taken and lets go of the context. Safe to call twice, and after the GPU has failed."""
+        """Frees all memory and releases the context. It is safe to call twice, and after the GPU has failed."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -139,15 +141,15 @@ class PrimaryContext(abc.ABC):
 
     @abc.abstractmethod
     def _retain(self, ordinal: int, doing: str) -> int:
-        """Takes hold of the context; its handle."""
+        """Retains the context and returns its handle."""
 
     @abc.abstractmethod
     def _release(self, handle: int, taken: tuple[int, ...]) -> None:
-        """Frees memory and events and lets go of the context, whatever its state. Raises nothing."""
+        """Frees memory and events and releases the context, whatever its state. Raises nothing."""
 
     @abc.abstractmethod
     def _create_events(self, doing: str) -> None:
-        """Makes the two events that `elapsed_ns` records. From here on all with the context current."""
+        """Creates the two events that `elapsed_ns` records. This method and all below run with the context current."""
 
     @abc.abstractmethod
     def _allocate(self, nbytes: int, doing: str) -> int: ...
@@ -175,17 +177,17 @@ class PrimaryContext(abc.ABC):
 
     @abc.abstractmethod
     def _elapsed_ms(self, doing: str) -> float:
-        """Waits for the second event; the time from the first."""
+        """Waits for the second event and returns the milliseconds since the first."""
 
 
 def _check_contiguous(array: NDArray[np.generic]) -> None:
-    """The driver copies bytes from the first element on, whatever the strides."""
+    """Raises ValueError for gaps, because the driver copies consecutive bytes, whatever the strides."""
     if not array.flags.c_contiguous:
         raise ValueError("only C-contiguous arrays can be copied")
 
 
 def _make_current_if_none(handle: int) -> bool:
-    """Makes a context the thread's default where it has none, as the CUDA runtime does; says whether it did.
+    """Makes a context the thread's current one if it has none, as the CUDA runtime does. Returns True if it did.
 
     Arrays handed to callers, such as a GPUArray, can then be read without a context of the caller's own.
     """
@@ -197,7 +199,7 @@ def _make_current_if_none(handle: int) -> bool:
 
 
 def _unset_current(handle: int) -> None:
-    """Leaves the thread without a current context where `handle` still is it: it may be gone by now."""
+    """Leaves the thread without a current context if `handle` is still current: it may be destroyed by now."""
     _, current = cu.cuCtxGetCurrent()
     if int(current) == handle:
         cu.cuCtxSetCurrent(0)

@@ -1,8 +1,8 @@
-"""nvcc as PyCUDA's compiler runs it (`pycuda.compiler.compile`, PyCUDA 2026.1), of the extra `pycuda`.
+"""nvcc run by PyCUDA's compiler (`pycuda.compiler.compile`, PyCUDA 2026.1), of the extra `pycuda`.
 
-It loads `pycuda.driver`, which links the NVIDIA driver: other than NVRTC and nvcc it needs a machine with one. It knows
-no time limit; the tuner's worker processes, in which it compiles, have theirs. What ptxas says of registers comes as a
-warning.
+It loads `pycuda.driver`, which links the NVIDIA driver, so unlike NVRTC and nvcc it needs a machine with a driver. It
+has no time limit; the tuner's worker processes, in which it compiles, have one. PyCUDA passes on the log of ptxas, with
+its register counts, as a warning.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from warpsmith.generator.steps import Compilation
 
 _VERSION_TIMEOUT_S = 120.0
 _SERIAL = threading.Lock()
-"""Catching warnings changes the whole process's way with them, so threads compile one after the other."""
+"""Lock that lets threads compile one after the other, because catching warnings changes state of the whole process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PyCudaCompiler(Compiler):
-    """PyCUDA's compiler. About a second a kernel, as nvcc; it needs a host compiler too.
+    """PyCUDA's compiler. It takes about a second a kernel, as nvcc does, and needs a host compiler too.
 
     Args:
         arch: the architecture, such as `sm_90`.
-        executable: path of nvcc; None for `find_nvcc()`, asked at each use.
+        executable: path of nvcc; None to call `find_nvcc()` at each use.
     """
 
     arch: str
@@ -42,7 +42,7 @@ class PyCudaCompiler(Compiler):
 
     @property
     def name(self) -> str:
-        """Such as `pycuda 2026.1 (nvcc 13.0.88)`. Raises CompileError where either is missing."""
+        """Name and versions, such as `pycuda 2026.1 (nvcc 13.0.88)`. Raises CompileError if either is missing."""
         package, _, _ = _pycuda()
         return f"pycuda {package.VERSION_TEXT} ({nvcc_name(self._nvcc(), _VERSION_TIMEOUT_S)})"
 
@@ -72,7 +72,7 @@ class PyCudaCompiler(Compiler):
         return Binary(BinaryKind.CUBIN, image, self.arch, name, usages_of(log))
 
     def _compiled(self, compiler: Any, source: str) -> tuple[bytes, str]:
-        """The machine code, and the log, which PyCUDA gives away as a warning."""
+        """The machine code and the log, which PyCUDA issues as warnings."""
         with _SERIAL, warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             image: bytes = compiler.compile(
@@ -88,7 +88,7 @@ class PyCudaCompiler(Compiler):
 
 
 def _pycuda() -> tuple[Any, Any, Any]:
-    """PyCUDA, its compiler and its driver module. Raises CompileError where they do not load."""
+    """PyCUDA, its compiler and its driver module. Raises CompileError if they do not load."""
     try:
         import pycuda
         import pycuda.compiler
@@ -104,7 +104,7 @@ def _pycuda() -> tuple[Any, Any, Any]:
 
 
 def _remove_left_folder(message: str) -> None:
-    """PyCUDA leaves its temporary folder behind where nvcc fails, and names it in the error alone."""
+    """Removes the temporary folder that PyCUDA leaves behind if nvcc fails. Only the error message names it."""
     if match := re.search(r"compilation of (.+) failed", message):
         folder = Path(match[1]).parent
         if folder.parent == Path(tempfile.gettempdir()):

@@ -1,4 +1,4 @@
-"""Contexts, memory and events by PyCUDA, of the extra `pycuda`. Importing it needs PyCUDA and a driver."""
+"""Contexts, memory and events through PyCUDA, of the extra `pycuda`. Importing it needs PyCUDA and a driver."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from warpsmith.errors import DeviceError, OutOfMemory
 
 
 class PyCudaContext(PrimaryContext):
-    """A primary context by PyCUDA. Its arrays are GPUArrays.
+    """A primary context through PyCUDA. Its arrays are GPUArrays.
 
-    A context left on PyCUDA's own stack aborts the process at its end.
+    A context that stays on PyCUDA's own stack would abort the process at its end.
     """
 
     @property
@@ -37,10 +37,10 @@ class PyCudaContext(PrimaryContext):
                 cuda.Context.pop()
 
     def empty_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int) -> Any:
-        import pycuda.gpuarray  # half a second of imports that only callers without arrays of their own need
+        import pycuda.gpuarray  # half a second of imports, which only callers without arrays of their own need
 
         with self.active(f"allocate an array of shape {shape}"):
-            # Left to itself it allocates room for the elements alone.
+            # By default a GPUArray allocates only the size of its elements.
             return pycuda.gpuarray.GPUArray(shape, dtype, gpudata=cuda.mem_alloc(nbytes), strides=strides)
 
     def _retain(self, ordinal: int, doing: str) -> int:
@@ -55,7 +55,7 @@ class PyCudaContext(PrimaryContext):
             self._context.push()
             self._allocations.clear()
             del self._events
-            # PyCUDA lets go of the context that is on its stack but leaves it on the driver's: take it off there.
+            # PyCUDA releases the context on its own stack but leaves it on the driver's, so it is popped here.
             bindings.cuCtxPopCurrent()
             self._context.detach()
 
@@ -96,7 +96,7 @@ class PyCudaContext(PrimaryContext):
 
 @contextlib.contextmanager
 def _reported(doing: str) -> Iterator[None]:
-    """Raises PyCUDA's errors as ours. `doing` completes the sentence "cannot ..."."""
+    """Converts PyCUDA's errors to this package's. `doing` completes the sentence "cannot ..."."""
     try:
         yield
     except cuda.MemoryError as error:

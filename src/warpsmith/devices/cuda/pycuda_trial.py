@@ -1,4 +1,4 @@
-"""What PyCUDA's compiler can do, tried in a process of its own: it loads the driver, and knows no time limit.
+"""Tests PyCUDA's compiler in a separate process, because it loads the driver and has no time limit.
 
 `python -m warpsmith.devices.cuda.pycuda_trial ARCH` prints one JSON object, `{"condition": ..., "told": ...}`.
 """
@@ -17,7 +17,7 @@ def _tried(arch: str) -> tuple[str, str]:
     compiler = PyCudaCompiler(arch)
     try:
         name = compiler.name
-    except (CompileError, OSError) as error:  # PyCUDA, the driver or nvcc; which, and the remedy, is said
+    except (CompileError, OSError) as error:  # the message says what is missing and the remedy
         return "missing", _line(error)
     try:
         image = compiler.compile(trial_kernel()).image

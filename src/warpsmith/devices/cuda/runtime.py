@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def cuda_device(ordinal: int = 0) -> Device:
-    """What the generator may know of `cuda:ordinal`.
+    """Facts about `cuda:ordinal` for the generator.
 
     Raises:
-        DeviceError: it is not there; the message says how many are, or what is missing.
+        DeviceError: there is no such GPU; the message says how many there are, or what is missing.
     """
     require_gpu(ordinal)
     from warpsmith.devices.cuda import driver
@@ -47,7 +47,7 @@ def cuda_device(ordinal: int = 0) -> Device:
 
 
 def cuda_bus_id(ordinal: int = 0) -> str:
-    """The PCI address of `cuda:ordinal`, such as `0000:3b:00.0`. Raises DeviceError where it is not there."""
+    """PCI address of `cuda:ordinal`, such as `0000:3b:00.0`. Raises DeviceError if there is no such GPU."""
     require_gpu(ordinal)
     from warpsmith.devices.cuda import driver
 
@@ -58,12 +58,12 @@ class CudaRuntime(Runtime):
     """`cuda:ordinal`, in the primary context that it shares with PyTorch and CuPy.
 
     Args:
-        ordinal: which GPU, as CUDA_VISIBLE_DEVICES numbers them.
-        driver: the library for its context, memory and events; None for what WARPSMITH_DRIVER names.
+        ordinal: GPU number, as CUDA_VISIBLE_DEVICES numbers them.
+        driver: library for its context, memory and events; None for the one that WARPSMITH_DRIVER names.
 
     Raises:
         BadArgument: WARPSMITH_DRIVER names no such library.
-        DeviceError: it is not there; the message says how many are, or what is missing.
+        DeviceError: there is no such GPU; the message says how many there are, or what is missing.
     """
 
     def __init__(self, ordinal: int = 0, driver: DriverChoice | None = None) -> None:
@@ -76,7 +76,7 @@ class CudaRuntime(Runtime):
         self._cuda_version = cuda_version()
         self._context = open_context(ordinal, choice)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
-        # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
+        # This also covers a runtime that nobody closes: PyCUDA complains of contexts that outlive the interpreter.
         self._let_go = weakref.finalize(self, _let_go, self._home, self._context)
 
     def check_process(self) -> None:
@@ -87,7 +87,7 @@ class CudaRuntime(Runtime):
 
     @functools.cached_property
     def _monitor(self) -> Monitor:
-        """Opened when it is first asked: a plan needs none, and NVML looks at every GPU of the machine."""
+        """NVML monitor, opened at its first use: a plan needs none, and NVML looks at every GPU of the machine."""
         from warpsmith.devices.cuda.driver import pci_bus_id
 
         return Monitor(pci_bus_id(self.ordinal))
@@ -108,7 +108,7 @@ class CudaRuntime(Runtime):
         }
 
     def soft_facts(self, binaries: Binaries) -> dict[str, str]:
-        # NVRTC's name is known where it compiled; asking would load its library, of 100 MB.
+        # The binaries name NVRTC's version if it compiled them. Asking NVRTC itself would load its library of 100 MB.
         compilers = {each.compiler for each in binaries.values()}
         named = next(iter(compilers)) if len(compilers) == 1 else ""
         toolkit = named if named.startswith("nvrtc ") else self.environment()["toolkit"]
@@ -227,35 +227,35 @@ class CudaRuntime(Runtime):
     def empty_array(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...], nbytes: int, *, of_pycuda: bool
     ) -> Any:
-        """An uninitialised array for a caller without an array library that is known here.
+        """An uninitialised array for a caller whose array library is unknown or PyCUDA.
 
         Args:
             shape: extents.
-            dtype: of an element.
-            strides: in bytes.
-            nbytes: of the memory, which may reach beyond the last element.
+            dtype: element type.
+            strides: bytes from one element to the next, for each dimension.
+            nbytes: bytes to allocate, which may reach beyond the last element.
             of_pycuda: whether the caller's arrays are those of PyCUDA.
 
         Returns: a `pycuda.gpuarray.GPUArray` for PyCUDA's, else a `DeviceArray`.
 
         Raises:
-            OutOfMemory: there is not that much.
+            OutOfMemory: the memory does not fit.
         """
         context = self._pycuda_context if of_pycuda else self._context
         return context.empty_array(shape, dtype, strides, nbytes)
 
     @functools.cached_property
     def _pycuda_context(self) -> PrimaryContext:
-        """The same context as PyCUDA sees it, which alone can allocate what a GPUArray owns."""
+        """The same context through PyCUDA, because only PyCUDA can allocate memory that a GPUArray owns."""
         from warpsmith.devices.cuda.driver import open_context
 
         opened = open_context(self.ordinal, DriverChoice.PYCUDA)
-        # Also where nobody closes it: PyCUDA complains of contexts that outlive the interpreter.
+        # This also covers a runtime that nobody closes: PyCUDA complains of contexts that outlive the interpreter.
         weakref.finalize(self, opened.close)
         return opened
 
     def close(self) -> None:
-        # Only one that was made: asking would make it.
+        # Read from `__dict__`, because reading the attribute would make a gate.
         if gate := self.__dict__.pop("_gate", None):
             gate.close()
         for module in self._modules:
@@ -266,5 +266,5 @@ class CudaRuntime(Runtime):
 
 
 def _let_go(home: HomeProcess, context: PrimaryContext) -> None:
-    if home.is_current:  # a forked child may not ask the driver for anything
+    if home.is_current:  # a forked child must not call the driver
         context.close()

@@ -1,4 +1,5 @@
-"""Streams beside a caller's, over which a step spreads work: forked from it by events, and joined again.
+"""Streams beside the caller's, over which a step spreads its work. Events fork them from the caller's stream and join
+them.
 
 Source: CUDA programming guide, CUDA graphs, "Cross-stream dependencies and events" (a stream that waits for an event of
 a captured one is captured with it, and has to be joined before the capture ends).
@@ -16,16 +17,17 @@ from warpsmith.errors import DeviceError
 
 
 class SideStreams:
-    """Streams that wait for no other by themselves, made once.
+    """Non-blocking streams, created once.
 
-    All is to be called with the context current, by one thread at a time, since its events are those of each call.
+    All methods need the current context, and only one thread at a time may call them, because every call uses the same
+    events.
 
     Args:
-        count: how many, one or more.
+        count: number of streams, one or more.
         doing: completes "cannot ..." in all errors.
 
     Raises:
-        DeviceError: the driver cannot make one. None is left then.
+        DeviceError: the driver cannot create a stream or an event. None is left then.
     """
 
     def __init__(self, count: int, doing: str) -> None:
@@ -38,13 +40,14 @@ class SideStreams:
 
     @contextlib.contextmanager
     def beside(self, stream: int) -> Iterator[tuple[int, ...]]:
-        """The streams to queue work on: the caller's first, and those beside it, which wait until it has come here.
+        """Streams to queue work on: the caller's first, then the side streams, which wait for all work queued on it so
+        far.
 
-        Behind the block the caller's stream waits for all of them. From their first use in a capture to its end they
-        are part of that capture, and a caller outside of it has its own stream alone.
+        After the block the caller's stream waits for all of them. Side streams that are first used in a capture belong
+        to that capture until it ends. A caller outside it then gets only its own stream.
 
         Args:
-            stream: the caller's, by its handle; 0 is the default one.
+            stream: handle of the caller's stream; 0 is the default one.
 
         Raises:
             DeviceError: the caller's stream cannot be used.
@@ -57,17 +60,19 @@ class SideStreams:
             yield (stream, *self._streams)
             self._join(stream)
         except BaseException:
-            with contextlib.suppress(DeviceError):  # the first error is the one to be told
+            with contextlib.suppress(DeviceError):  # the first error must be the one that is raised
                 self._join(stream)
             raise
 
     def close(self) -> None:
-        """Destroys them; what is queued on them is carried out nevertheless."""
+        """Destroys the streams. Work that is queued on them still runs."""
         self._made.close()
 
     def _are_free_for(self, stream: int) -> bool:
-        """Whether no capture has these streams, or that of the caller's: work from outside would make it invalid."""
-        taken = capture_of(self._streams[0], self._doing)  # all are forked together
+        """True if no capture owns these streams, or the same one as the caller's: work from outside would invalidate
+        it.
+        """
+        taken = capture_of(self._streams[0], self._doing)  # all streams are forked together
         return taken is None or taken == capture_of(stream, self._doing)
 
     def _fork_from(self, stream: int) -> None:

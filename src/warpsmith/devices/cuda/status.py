@@ -1,4 +1,4 @@
-"""The driver's answers, as values or as our errors."""
+"""Converts the driver's statuses to values or to this package's errors."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ _REFUSALS = frozenset(
         STATUS.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
     }
 )
-"""Answers that leave the device unharmed: this binary or this launch is at fault. Any other condemns the context."""
+"""Statuses that leave the device intact: this binary or this launch is at fault. After any other the context is
+unusable.
+"""
 
 NOT_CURRENT = frozenset({STATUS.CUDA_ERROR_INVALID_CONTEXT, STATUS.CUDA_ERROR_INVALID_HANDLE})
-"""Answers to a launch while the context of another device, or none, is current on the calling thread."""
+"""Statuses of a launch while the context of another device, or none, is current on the calling thread."""
 
 
 def failure(status: Any, doing: str) -> DeviceError:
@@ -40,7 +42,7 @@ def failure(status: Any, doing: str) -> DeviceError:
 
 
 def call(result: tuple[Any, ...], doing: str) -> Any:
-    """The value of a finished driver call; all of them where it has several. Raises the error of `failure`."""
+    """The value of a finished driver call; a tuple if it has several. Raises the error of `failure`."""
     status, *values = result
     if status != SUCCESS:
         raise failure(status, doing)
@@ -50,19 +52,19 @@ def call(result: tuple[Any, ...], doing: str) -> Any:
 
 
 def is_capturing(stream: int, doing: str) -> bool:
-    """Whether a stream's work goes into a CUDA graph. Raises the error of `failure` where the stream cannot be used."""
+    """True if a stream's work goes into a CUDA graph. Raises the error of `failure` if the stream cannot be used."""
     return bool(call(cu.cuStreamIsCapturing(stream), doing) != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
 
-_LEGACY_DEFAULT = frozenset({0, 1})  # as a null handle, and as CU_STREAM_LEGACY
+_LEGACY_DEFAULT = frozenset({0, 1})  # the null handle, and CU_STREAM_LEGACY
 
 
 def capture_of(stream: int, doing: str) -> int | None:
-    """The number of the capture whose graph takes a stream's work; None where it runs now.
+    """Number of the capture whose graph takes a stream's work; None if the work runs now.
 
-    Raises the error of `failure` where the stream cannot be used.
+    Raises the error of `failure` if the stream cannot be used.
     """
-    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and may not even be asked while others are
+    if stream in _LEGACY_DEFAULT:  # it cannot be captured, and querying it while another stream is captured is an error
         return None
     status, capture, *_ = call(cu.cuStreamGetCaptureInfo(stream), doing)
     return None if status == cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE else int(capture)
@@ -70,9 +72,9 @@ def capture_of(stream: int, doing: str) -> int | None:
 
 @contextlib.contextmanager
 def outside_of_captures(doing: str) -> Iterator[None]:
-    """Allows this thread meanwhile what the driver takes for unsafe while it, or another, captures a graph.
+    """Allows this thread calls that the driver considers unsafe while this or another thread captures a graph.
 
-    For what is no part of what a graph repeats. Raises the error of `failure`.
+    Use it for work that must not become part of a graph. Raises the error of `failure`.
     """
     before = call(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), doing)
     try:
@@ -82,10 +84,10 @@ def outside_of_captures(doing: str) -> Iterator[None]:
 
 
 def identity_of(stream: int) -> StreamIdentity:
-    """Which stream a handle is of, or which capture it is in. Raises the error of `failure`.
+    """Identity of the stream of a handle, or of the capture that it is in. Raises the error of `failure`.
 
-    Handles are given away again once their stream is destroyed, and that of the per-thread default stream is one for
-    all threads; identities are not. A stream that is captured may not be asked for its number, and a capture has one.
+    The driver reuses handles of destroyed streams, and the per-thread default stream has one handle for all threads.
+    Identities are unique. A captured stream must not be asked for its number, but its capture has one.
     """
     doing = "ask for a stream"
     if stream in _LEGACY_DEFAULT:

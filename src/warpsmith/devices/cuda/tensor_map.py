@@ -1,4 +1,4 @@
-"""Maps of images on a GPU: what the driver makes of them.
+"""Encodes tensor maps (TMA im2col descriptors) of images on a GPU.
 
 Source: CUDA driver API, cuTensorMapEncodeIm2col.
 """
@@ -21,7 +21,7 @@ _TYPES = {
 
 
 def tensor_map_bytes(told: TensorMap, address: int) -> bytes:
-    """What a kernel takes for a map of the images at `address`. Raises DeviceError where the driver refuses it."""
+    """The 128 bytes of a tensor map of the images at `address`. Raises DeviceError if the driver refuses it."""
     images, rows, columns, channels = told.shape
     pixel = channels * told.dtype.itemsize
     (first_row, first_column), (last_row, last_column) = told.corners

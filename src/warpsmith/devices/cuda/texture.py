@@ -1,4 +1,6 @@
-"""Texture objects on a GPU: made when a launch is first bound, destroyed when no kernel can use them any more."""
+"""Texture objects on a GPU: created when a launch is first bound, and destroyed when no kernel can use them any
+more.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Texture
 
 MOST_KEPT = 64
-"""Texture objects that a module keeps although no launch is bound to them, and the number that waits for a sweep."""
+"""Texture objects that a module caches although no launch is bound to them, and unused ones that trigger a sweep."""
 
 _FORMAT = {
     DType.FLOAT32: cu.CUarray_format.CU_AD_FORMAT_FLOAT,
@@ -22,7 +24,7 @@ _FORMAT = {
 
 
 class TextureObject:
-    """One texture object. `handle` is what a kernel takes: 64 bits."""
+    """One texture object. Kernels take its 64-bit `handle`."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -33,19 +35,20 @@ class TextureObject:
 class Textures:
     """The texture objects of one module, for one thread at a time.
 
-    Destroying an object that a queued kernel reads through is undefined, and nothing tells when a kernel on a caller's
-    stream has ended. So those that no launch is bound to any more are gathered, and destroyed together once the whole
-    context is idle. What a captured launch uses stays until the module is closed: its graph may run at any time.
+    Destroying an object that a queued kernel reads through is undefined behaviour, and nothing tells when a kernel on a
+    caller's stream has ended. So objects that no launch is bound to any more are collected, and destroyed together once
+    the whole context is idle. Objects of captured launches stay until the module is closed, because their graph may run
+    at any time.
     """
 
     def __init__(self) -> None:
-        self._recent: dict[tuple[int, Texture], TextureObject] = {}  # the latest used last
+        self._recent: dict[tuple[int, Texture], TextureObject] = {}  # the most recently used is last
         self._captured: list[TextureObject] = []
         self._alive: set[int] = set()
         self._dropped: list[int] = []
 
     def at(self, address: int, texture: Texture) -> TextureObject:
-        """The object for the memory at `address`, in the context that is current. The caller keeps it.
+        """The object for the memory at `address`, in the current context. The caller must keep a reference to it.
 
         Raises:
             LaunchError: the driver refuses it: an address or a pitch that is not aligned, or too many texels.
@@ -68,22 +71,24 @@ class Textures:
         return made
 
     def keep(self, textures: tuple[TextureObject, ...]) -> None:
-        """Keeps objects until `close`: a graph uses them."""
+        """Keeps objects until `close`, because a graph uses them."""
         self._captured += [each for each in textures if each not in self._captured]
 
     def sweep(self) -> None:
-        """Destroys what no launch is bound to any more, where that is much; then it waits for the context."""
+        """Destroys objects that no launch is bound to any more, if there are many. It then waits for the context."""
         if len(self._dropped) >= MOST_KEPT:
-            waiting = len(self._dropped)  # what other threads drop meanwhile was perhaps not waited for
+            waiting = len(self._dropped)  # objects that other threads drop meanwhile may not have been waited for
             if self._destroyed(self._dropped[:waiting]):
                 del self._dropped[:waiting]
 
     def close(self) -> None:
-        """Destroys all of them, in the context that is current, after its work has ended."""
+        """Destroys all objects, in the current context, after its work has ended."""
         self._destroyed(list(self._alive))
 
     def _destroyed(self, handles: list[int]) -> bool:
-        """Destroys them, unless the context cannot be waited for: after a fault, or in a capture on some stream."""
+        """Destroys objects. Returns False if the context cannot be waited for: after a fault, or during a capture on
+        any stream.
+        """
         if not handles or cu.cuCtxSynchronize()[0] != SUCCESS:
             return False
         for handle in handles:
@@ -93,7 +98,7 @@ class Textures:
 
 
 def _resource(address: int, texture: Texture) -> Any:
-    """CUDA_RESOURCE_DESC: pitched rows, or one line of memory."""
+    """CUDA_RESOURCE_DESC for pitched rows, or for one linear block of memory."""
     resource = cu.CUDA_RESOURCE_DESC()
     if texture.height:
         resource.resType = cu.CUresourcetype.CU_RESOURCE_TYPE_PITCH2D
@@ -108,7 +113,9 @@ def _resource(address: int, texture: Texture) -> Any:
 
 
 def _reading(texture: Texture) -> Any:
-    """CUDA_TEXTURE_DESC: the nearest texel, coordinates in texels, clamped; integers as they are, not as 0 to 1."""
+    """CUDA_TEXTURE_DESC for nearest-texel reads, with clamped coordinates in texels. Integers are not converted to
+    0..1.
+    """
     reading = cu.CUDA_TEXTURE_DESC()
     reading.addressMode = [cu.CUaddress_mode.CU_TR_ADDRESS_MODE_CLAMP] * 3
     reading.filterMode = cu.CUfilter_mode.CU_TR_FILTER_MODE_POINT

@@ -1,4 +1,4 @@
-"""What NVIDIA's libraries have in common when they are called through ctypes."""
+"""Loads NVIDIA's libraries for ctypes and converts their statuses to errors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 
 ALLOC_FAILED = "ALLOC_FAILED"
-"""The name that each of them gives the status of memory that was not to be had."""
+"""Name that each library gives the status of a failed allocation."""
 
 
 def loaded_library(name: str, missing: str, signatures: Mapping[str, tuple[Any, ...]]) -> ctypes.CDLL:
-    """A library of a wheel or of the toolkit, with the arguments of its functions, which all return a status.
+    """Loads a library of a wheel or of the toolkit and declares its functions, which all return a status.
 
-    Raises LaunchError with the line `missing` where there is none.
+    Raises LaunchError with the line `missing` if there is none.
     """
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         library = ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
-    except (ImportError, OSError, RuntimeError):  # no cuda-bindings; none that loads; none that is found
+    except (ImportError, OSError, RuntimeError):  # no cuda-bindings, not found, or not loadable
         raise LaunchError(missing) from None
     for function_name, arguments in signatures.items():
         function = library[function_name]
@@ -35,14 +35,14 @@ def loaded_library(name: str, missing: str, signatures: Mapping[str, tuple[Any, 
 def failure_of(
     title: str, doing: str, status: int, names: type[enum.IntEnum], refusals: Collection[enum.IntEnum]
 ) -> DeviceError:
-    """What a status other than success means, to be raised.
+    """The error for a status other than success, to be raised.
 
     Args:
-        title: the library, as people call it.
+        title: name of the library.
         doing: completes "cannot ...".
         status: what a function returned.
-        names: the statuses that the library knows.
-        refusals: those of them that are about what was asked for alone.
+        names: the library's statuses.
+        refusals: statuses that depend only on the request.
 
     Returns:
         LaunchError for a refusal, OutOfMemory, or DeviceError.
@@ -56,7 +56,7 @@ def failure_of(
 
 @contextlib.contextmanager
 def outside_of_captures(doing: str) -> Iterator[None]:
-    """`status.outside_of_captures`; what tells a version is imported where there is no driver's wheel either."""
+    """`status.outside_of_captures`, imported late, because `version` of a library must work without cuda-bindings."""
     from warpsmith.devices.cuda import status
 
     with status.outside_of_captures(doing):

@@ -1,4 +1,6 @@
-"""Work of our own on a GPU, on a stream that waits for no other, also while some stream is captured."""
+"""This package's own copies and fills on a GPU, on a non-blocking stream. They work while another stream is
+captured.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ _DOING = "work beside the caller"
 
 
 class CudaWork(Work):
-    """Copies and fills on one stream. The context is current, and captures of graphs are none of its business."""
+    """Copies and fills on one stream. The context is current, and captures of graphs do not affect this work."""
 
     def __init__(self, runtime: Runtime, stream: int | None) -> None:
         super().__init__(runtime)
         self.stream = stream
 
     def upload(self, address: int, source: NDArray[np.generic]) -> None:
-        # The call from pageable memory returns once the data are staged.
+        # The call returns once pageable memory is staged.
         call(cu.cuMemcpyHtoDAsync(address, source.ctypes.data, source.nbytes, self.stream or 0), _DOING)
 
     def download(self, target: NDArray[np.generic], address: int) -> None:
@@ -43,7 +45,7 @@ class CudaWork(Work):
 
 @contextlib.contextmanager
 def work_beside(runtime: Runtime, context: PrimaryContext) -> Iterator[Work]:
-    """Work on a stream of its own."""
+    """Work on a new stream of its own."""
     with context.active(_DOING), outside_of_captures(_DOING):
         stream = int(call(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), _DOING))
         try:
@@ -61,7 +63,6 @@ def work_behind(runtime: Runtime, context: PrimaryContext, stream: int | None) -
 
 
 def free_memory(context: PrimaryContext) -> int:
-    """Bytes that can be allocated now."""
     doing = "ask for free memory"
     with context.active(doing), outside_of_captures(doing):
         free, _ = call(cu.cuMemGetInfo(), doing)
@@ -69,11 +70,11 @@ def free_memory(context: PrimaryContext) -> int:
 
 
 def is_being_captured() -> bool:
-    """Whether the caller's current stream, of PyTorch or CuPy, is captured now."""
+    """True if the caller's current stream, of PyTorch or CuPy, is being captured."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         return True
     cupy: Any = sys.modules.get("cupy")
-    # CuPy's default stream cannot be captured, and may not be asked while others are.
+    # CuPy's default stream cannot be captured, and querying it while another stream is captured is an error.
     current = None if cupy is None else cupy.cuda.get_current_stream()
     return current is not None and current.ptr not in (0, 1) and bool(current.is_capturing())

@@ -1,4 +1,4 @@
-"""The host's compiler: a unit becomes a shared library."""
+"""Compiles units for the host: a unit becomes a shared library."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def _header_fingerprint() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class HostCompiler(Compiler):
-    """g++ or clang++ with the header that gives CUDA's words their meaning.
+    """g++ or clang++ with the header that implements CUDA's keywords and functions on the CPU.
 
     Args:
-        executable: path or command line of the compiler; None for `find_compiler()`, asked at each use.
-        sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer. Such a binary runs only in a process
-            that was started with `sanitizer_environment()`; its blocks run on one core.
-        timeout_s: how long one compilation may take, in seconds.
+        executable: path or command line of the compiler; None to call `find_compiler()` at each use.
+        sanitize: build for AddressSanitizer and UndefinedBehaviorSanitizer. Such a binary runs only in a process that
+            was started with `sanitizer_environment()`; its blocks run on one core.
+        timeout_s: seconds that one compilation may take.
     """
 
     executable: str | None = None
@@ -63,7 +63,7 @@ class HostCompiler(Compiler):
 
     @property
     def name(self) -> str:
-        """The compiler's name and version, such as `g++ 12.2.0`. Raises CompileError where it is missing."""
+        """The compiler's name and version, such as `g++ 12.2.0`. Raises CompileError if it is missing."""
         return self._toolchain().name
 
     @property
@@ -90,10 +90,10 @@ class HostCompiler(Compiler):
         return Binary(kind=BinaryKind.LIBRARY, image=image, arch="host", compiler=compiler)
 
     def sanitizer_environment(self) -> dict[str, str]:
-        """The environment variables with which Python must be started to run sanitized binaries of this compiler.
+        """Environment variables with which Python must be started to run sanitized binaries of this compiler.
 
-        A process that a sanitizer ends then has an exit code of `SANITIZER_EXIT_CODES`, and the report on its
-        standard error. Leaks are not looked for, since Python itself never frees everything.
+        A process that a sanitizer ends then has an exit code of `SANITIZER_EXIT_CODES`, and the report on its standard
+        error. Leak detection is off, because Python itself never frees everything.
 
         Raises:
             CompileError: the compiler or its sanitizer libraries are missing.
@@ -105,5 +105,5 @@ class HostCompiler(Compiler):
 
     def _options(self, toolchain: Toolchain) -> tuple[str, ...]:
         options = (*_COMMON, *toolchain.target_options, *(_SANITIZED if self.sanitize else _FAST))
-        # Clang links its sanitizers into executables alone unless told otherwise; g++ has no such option.
+        # By default clang links its sanitizers only into executables; g++ has no such option.
         return (*options, "-shared-libasan") if self.sanitize and toolchain.is_clang else options

@@ -1,4 +1,4 @@
-"""cuBLAS's words on the CPU: the same products by NumPy, in float64 and rounded once."""
+"""cuBLAS's interface on the CPU: the same products by NumPy, in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from warpsmith.generator.cublas_product import CublasProduct, Transpose
 from warpsmith.generator.steps import LibraryCall
 
 LOST, LOST_BYTES = 0xFF, 256
-"""What the beginning of a call's workspace is filled with, as if it had been used."""
+"""Byte and number of bytes that overwrite the start of a call's workspace, as if cuBLAS had used it."""
 
 
 def version() -> str:
-    """The version of what stands in for cuBLAS, such as `cublas by numpy 2.3.1`."""
+    """Version of the replacement for cuBLAS, such as `cublas by numpy 2.3.1`."""
     return f"cublas by numpy {np.__version__}"
 
 
 class HostCublas(DeviceLibrary):
-    """The products of cuBLAS by NumPy."""
+    """Computes the products of cuBLAS by NumPy."""
 
     def load(self, call: LibraryCall) -> LoadedCall:
         return _LoadedProduct(call)
@@ -40,7 +40,7 @@ class _LoadedProduct(LoadedCall):
 
     @property
     def workspace_bytes(self) -> int:
-        """As on a GPU, so that what programs may take is held against it on the CPU too."""
+        """Same size as on a GPU, so that the CPU checks a program's limit too."""
         return self._product.all_workspace_bytes
 
     def bind(self, addresses: Mapping[str, int], workspace: int) -> BoundLaunch:
@@ -59,7 +59,7 @@ class _LoadedProduct(LoadedCall):
 
 
 def _multiply(product: CublasProduct, starts: tuple[int, ...]) -> None:
-    """All products, from two addresses to a third one."""
+    """Computes all products, from two addresses to a third one."""
     m, n, k = product.m, product.n, product.k
     first = (m, k) if product.first is Transpose.N else (k, m)
     second = (k, n) if product.second is Transpose.N else (n, k)
@@ -73,7 +73,7 @@ def _multiply(product: CublasProduct, starts: tuple[int, ...]) -> None:
 
 
 def _by_columns(start: int, lead: int, distance: int, shape: tuple[int, ...]) -> NDArray[np.complex64]:
-    """Matrices in memory that lie column by column, `lead` elements from one to the next."""
+    """Column-major matrices in memory, with `lead` elements from one column to the next."""
     dtype = np.dtype(np.complex64)
     batch, rows, columns = shape
     reach = (batch - 1) * distance + (columns - 1) * lead + rows

@@ -1,21 +1,22 @@
-// The meaning of CUDA's words on a CPU: a generated CUDA source, unmodified, compiles as C++17 behind this header.
+// Implements CUDA's keywords and functions on a CPU: a generated CUDA source, unmodified, compiles as C++17 after this
+// header.
 //
-// Blocks run on several OS threads. The threads of a block run one after the other on one OS thread: as a plain loop
-// where the source has no word with which threads cooperate, as fibers where it has one. `compiler.py` defines, in
-// front of this header:
-//   WARPSMITH_HOST_COOPERATES            1 where the source has such a word (barrier, shuffle, vote), else 0. A word
-//                                        that was overlooked is then an unknown name: a compile error, not a hang.
-//   WARPSMITH_HOST_DYNAMIC_SHARED_BYTES  the most dynamic shared memory that any launch of the program asks for.
-//   WARPSMITH_HOST_SHARED_<line>         under the sanitizers: what `__shared__` means on that line (see words.h).
+// Blocks run on several OS threads. The threads of a block run one after the other on one OS thread: as a plain loop if
+// the source has no word by which threads cooperate, else as fibers. `translation.py` defines these macros before this
+// header:
+//   WARPSMITH_HOST_COOPERATES            1 if the source has such a word (barrier, shuffle, vote), else 0. If one was
+//                                        overlooked, it is an unknown name: a compile error, not a hang.
+//   WARPSMITH_HOST_DYNAMIC_SHARED_BYTES  the largest dynamic shared memory of any launch of the program.
+//   WARPSMITH_HOST_SHARED_<line>         under the sanitizers: the meaning of `__shared__` on that line (see words.h).
 #pragma once
 
-// Sources leave out what only a GPU's compiler understands where this is defined; ptx.h stands in for it.
+// If this is defined, sources leave out what only a GPU's compiler understands; ptx.h replaces it.
 #define WARPSMITH_ON_HOST 1
 
 // A checked longjmp refuses to leave a fiber's stack for the stack of its OS thread (see `stop` in launch.h).
 #undef _FORTIFY_SOURCE
 
-// Every standard header first: some of their texts use names that words.h defines (`__noinline__`).
+// All standard headers come first: some of them use names that words.h defines (`__noinline__`).
 #include <assert.h>
 #include <limits.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-// libstdc++ would add Bessel's and other functions, which take a third of the time of a small kernel's compilation to read.
+// libstdc++ would add Bessel's and other functions, which cost a third of the compile time of a small kernel.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <math.h>
 

@@ -1,4 +1,4 @@
-"""cuFFT's words on the CPU: the same transforms by NumPy, in float64 and rounded once."""
+"""cuFFT's interface on the CPU: the same transforms by NumPy, in float64 and rounded once."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strid
 from warpsmith.generator.steps import LibraryCall
 
 SCRATCH_BYTES = 256
-"""What a call asks for beside its arguments, so that the way of a work area is walked on the CPU too."""
+"""Bytes of work area that a call requests, so that the CPU also exercises the code that passes one."""
 SLACK = 1e-5
-"""How far from its mirror image a number may be, of the largest beside it: some roundings of float32."""
+"""Tolerance for a Hermitian column, relative to its largest element: a few roundings of float32."""
 LOST = 0xFF
-"""Fills what a transform has used as scratch memory, which cuFFT leaves undefined: as a float it is NaN."""
+"""Byte that overwrites memory which cuFFT leaves undefined after a transform. As a float it is NaN."""
 
 
 def version() -> str:
-    """The version of what stands in for cuFFT, such as `cufft by numpy 2.3.1`."""
+    """Version of the replacement for cuFFT, such as `cufft by numpy 2.3.1`."""
     return f"cufft by numpy {np.__version__}"
 
 
 class HostCufft(DeviceLibrary):
-    """The transforms of cuFFT by NumPy."""
+    """Computes the transforms of cuFFT by NumPy."""
 
     def load(self, call: LibraryCall) -> LoadedCall:
         return _LoadedTransform(call)
@@ -78,7 +78,7 @@ def _transform(transform: CufftTransform, source: int, target: int) -> None:
         (TransformKind.C2C, False): np.fft.fftn,
         (TransformKind.C2C, True): np.fft.ifftn,
     }
-    # The norm that leaves this direction as it is.
+    # This norm leaves this direction unscaled.
     norm = "forward" if inverse else "backward"
     written[...] = functions[transform.kind, inverse](wide, s=transform.sizes, axes=axes, norm=norm)
     if transform.kind is TransformKind.C2R and not _is_of_real_signals(wide, transform.sizes[-1]):
@@ -86,9 +86,10 @@ def _transform(transform: CufftTransform, source: int, target: int) -> None:
 
 
 def _is_of_real_signals(spectra: NDArray[Any], columns: int) -> bool:
-    """Whether the columns of half spectra that are their own mirror images are so, but for rounding.
+    """True if the half spectra are those of real signals: columns that are their own mirror image must be Hermitian, up
+    to rounding.
 
-    What else comes of the other ones cuFFT leaves undefined; NumPy would take the nearest that are.
+    cuFFT's result is undefined for other spectra; NumPy would use the nearest Hermitian ones.
     """
     rows = tuple(range(1, spectra.ndim - 1))
     for column in (0, -1) if columns % 2 == 0 else (0,):

@@ -1,4 +1,4 @@
-"""What the CPU is, read off the machine."""
+"""Facts about this machine's CPU and memory."""
 
 from __future__ import annotations
 
@@ -25,19 +25,17 @@ def host_device() -> Device:
 
 
 def cores() -> int:
-    """Cores that this process may run on."""
+    """Number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):  # Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def memory_bytes() -> int:
-    """Bytes of memory that the machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cpu_name() -> str:
-    """The CPU's model name."""
     for line in _read(Path("/proc/cpuinfo")).splitlines():
         field, _, value = line.partition(":")
         if field.strip() == "model name":  # absent on ARM
@@ -46,7 +44,7 @@ def cpu_name() -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes that can still be taken without the kernel ending processes; None where the machine does not tell."""
+    """Bytes that can still be allocated before the kernel kills processes; None if the machine does not tell."""
     limits = []
     for line in _read(Path("/proc/meminfo")).splitlines():
         if line.startswith("MemAvailable:"):

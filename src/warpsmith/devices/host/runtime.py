@@ -42,10 +42,10 @@ from warpsmith.generator.library import Library
 from warpsmith.generator.program import Constant, Launch, Texture
 from warpsmith.generator.steps import ALIGNMENT
 
-# What every sanitized library asks for when it is loaded.
+# Every sanitized library imports this symbol.
 _SANITIZER_MARK = b"__asan_init"
 
-# The other half of `Status` in launch.h.
+# Messages for `Status` in launch.h.
 _REFUSALS = {
     1: "the grid or the block is empty",
     2: "a block has at most 1024 threads, in at most 1024 x 1024 x 64",
@@ -58,9 +58,9 @@ _STACKS_BYTES = 8192  # at least `Stacks` in fibers.h
 
 
 class HostModule(Module):
-    """A shared library of the host compiler. `workers` is how many cores a launch may use.
+    """A shared library of the host compiler. `workers` is the number of cores that a launch may use.
 
-    Several threads may launch at the same time. They wait for each other where kernels share memory of the library: its
+    Several threads may launch at the same time. They wait for each other if kernels share memory of the library: its
     `__constant__` variables, and in a sanitized build the shared memory of blocks.
 
     Raises:
@@ -72,7 +72,7 @@ class HostModule(Module):
         self._workers = workers
         self._is_sanitized = _SANITIZER_MARK in image
         self._in_turn = ForkLock()
-        # A file in memory: nothing is left behind by a process that is killed.
+        # An in-memory file: a process that is killed leaves nothing behind.
         file = os.memfd_create("warpsmith")
         try:
             with os.fdopen(file, "wb", closefd=False) as written:
@@ -84,12 +84,12 @@ class HostModule(Module):
         self._library: ctypes.CDLL | None = loaded
         if _exports(loaded, "warpsmith_share_stacks"):
             loaded["warpsmith_share_stacks"](_stacks(self._is_sanitized))
-        # What is bound keeps the module.
+        # Bound launches keep the module alive.
         self._unload = weakref.finalize(self, _ctypes.dlclose, loaded._handle)
         self._unload.atexit = False
         if self._is_sanitized:
-            # AddressSanitizer goes on reading its tables of a library's variables, and its report names lines that it
-            # finds in the file.
+            # AddressSanitizer keeps reading its tables of a library's variables, and its reports read line numbers from
+            # the file. So neither is released.
             self._unload.detach()
         else:
             os.close(file)
@@ -124,12 +124,12 @@ class HostModule(Module):
                 if function(*geometry, pointers, self._workers) == _STOPPED:
                     raise DeviceError(f"kernel {launch.entry} was stopped on the host device: {self._failure()}")
 
-        # `pointers` and handles hold addresses alone: what they point to must live as long as the launch.
+        # `pointers` and handles only hold addresses: the memory behind them must live as long as the launch.
         run.kept = (storage, textures)  # type: ignore[attr-defined]
         return run
 
     def close(self) -> None:
-        """Unloads the library; a sanitized one stays until the process ends."""
+        """Unloads the library; a sanitized one stays loaded until the process ends."""
         self._unload()
         self._library = None
 
@@ -140,13 +140,13 @@ class HostModule(Module):
         if not _exports(self._library, name):
             raise LaunchError(f"the library has no kernel {launch.entry}")
         function = self._library[name]
-        address = ctypes.c_void_p  # also takes an array, by its address
+        address = ctypes.c_void_p  # also accepts an array and passes its address
         function.argtypes = [address, address, ctypes.c_ulonglong, address, ctypes.c_int]
         function.restype = ctypes.c_int
         return function
 
     def _constant(self, launch: Launch, constant: Constant, content: bytes) -> tuple[int, bytes]:
-        """Where a `__constant__` variable lies, and what is to be written there."""
+        """Address of a `__constant__` variable and the content to write there."""
         name = f"warpsmith_constant_{constant.symbol}"
         if self._library is None or not _exports(self._library, name):
             raise LaunchError(f"kernel {launch.entry}: the library has no __constant__ {constant.symbol}")
@@ -158,7 +158,7 @@ class HostModule(Module):
         return address, content
 
     def _failure(self) -> str:
-        """Why the last launch of this thread was stopped."""
+        """Reason why the last launch of this thread was stopped."""
         failure = self._library["warpsmith_failure"]  # type: ignore[index]
         failure.restype = ctypes.c_char_p
         message: bytes = failure()
@@ -185,8 +185,8 @@ class HostRuntime(Runtime):
     def __init__(self, workers: int | None = None) -> None:
         self.device = host_device()
         self._workers = workers if workers is not None else cores()
-        # The allocator of the process itself: under AddressSanitizer that is the one whose redzones sit right at
-        # the end of each buffer.
+        # The allocator of the process itself: under AddressSanitizer its redzones begin right at the end of each
+        # buffer.
         self._libc = ctypes.CDLL(None)
         self._libc.posix_memalign.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t]
         self._libc.free.argtypes = [ctypes.c_void_p]
@@ -228,11 +228,11 @@ class HostRuntime(Runtime):
 
     def allocate(self, nbytes: int) -> Allocation:
         available = available_memory()
-        # The kernel grants more than there is and ends the process when the pages are touched.
+        # The kernel overcommits, and kills the process when it touches the pages.
         if available is not None and nbytes > available:
             raise OutOfMemory(f"{nbytes} bytes were asked for, {available} are free; choose a smaller problem")
         address = ctypes.c_void_p()
-        # malloc may answer a request for nothing with nothing, which is no failure.
+        # malloc may return a null pointer for 0 bytes, which is no failure.
         status = self._libc.posix_memalign(ctypes.byref(address), ALIGNMENT, max(1, nbytes))
         if status != 0 or address.value is None:
             raise OutOfMemory(f"{nbytes} bytes could not be allocated; choose a smaller problem")
@@ -262,7 +262,7 @@ class HostRuntime(Runtime):
         ctypes.memmove(target, source, nbytes)
 
     def synchronize(self) -> None:
-        """Returns at once: a launch returns when it is done."""
+        """Returns at once, because a launch returns when it is done."""
 
     def elapsed_ns(self, work: Callable[[], None]) -> float:
         start = time.perf_counter_ns()
@@ -270,7 +270,7 @@ class HostRuntime(Runtime):
         return float(time.perf_counter_ns() - start)
 
     def clock_mhz(self) -> int | None:
-        """None: each core has a clock of its own, which changes from one ms to the next."""
+        """None, because each core has its own clock, which changes within milliseconds."""
         return None
 
     def close(self) -> None:
@@ -282,9 +282,9 @@ class HostRuntime(Runtime):
 def _path_of(file: int) -> str:
     """A path of an open file that no other loaded library has.
 
-    The loader takes a library for one that it has where their paths are equal, and the numbers of open files come
-    again. Slashes with or without a dot behind them spell the inode, which a loaded library keeps. The path names this
-    process, since clang's symbolizer, which reads the file, is another.
+    The loader treats a library as already loaded if the paths are equal, and numbers of open files are reused. So the
+    path encodes the inode, which a loaded library keeps in use, as slashes with or without a dot behind them. The path
+    contains the process id, because clang's symbolizer, a separate process, reads the file.
     """
     inode = "".join("/." if digit == "1" else "/" for digit in f"{os.fstat(file).st_ino:b}")
     return f"/proc/{os.getpid()}/fd{inode}/{file}"
@@ -292,7 +292,7 @@ def _path_of(file: int) -> str:
 
 @functools.cache
 def _stacks(sanitized: bool) -> ctypes.Array[ctypes.c_char]:  # noqa: ARG001 - one of each, since their sizes differ
-    """What all libraries of this process share (`Stacks` in fibers.h); it lives until the process ends."""
+    """Memory that all libraries of this process share (`Stacks` in fibers.h). It lives until the process ends."""
     return ctypes.create_string_buffer(_STACKS_BYTES)
 
 

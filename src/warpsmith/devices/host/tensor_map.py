@@ -1,4 +1,4 @@
-"""Maps of images on the host: the descriptors that `tma_load_im2col` of tensor_map.h reads."""
+"""Tensor maps of images on the host: the descriptors that `tma_load_im2col` of tensor_map.h reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsmith.generator.program import TensorMap
 
 
 class _TensorMap(ctypes.Structure):
-    """`TensorMap` of tensor_map.h, as large as a GPU's."""
+    """`TensorMap` of tensor_map.h. It has the size of a GPU's tensor map."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -24,6 +24,6 @@ class _TensorMap(ctypes.Structure):
 
 
 def tensor_map_bytes(told: TensorMap, address: int) -> bytes:
-    """What a kernel takes for a map of the images at `address`."""
+    """Bytes of a tensor map of the images at `address`."""
     fields = told.shape, told.first, told.extent, told.step
     return bytes(_TensorMap(address, *fields, told.channels, told.pixels, told.dtype.itemsize))

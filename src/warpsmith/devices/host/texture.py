@@ -10,7 +10,7 @@ from warpsmith.generator.program import Texture
 
 
 class ChannelFormat(enum.IntEnum):
-    """What a channel of a texel is."""
+    """Number format of a texel's channel."""
 
     SIGNED = 0
     UNSIGNED = 1
@@ -18,7 +18,7 @@ class ChannelFormat(enum.IntEnum):
 
 
 class AddressMode(enum.IntEnum):
-    """What a coordinate outside the texture reads. Values are those of cudaTextureAddressMode.
+    """How coordinates outside the texture are read. Values are those of cudaTextureAddressMode.
 
     Wrap and mirror need normalized coordinates; with others the device clamps, as a GPU does.
     """

@@ -1,4 +1,4 @@
-"""The machine's C++ compilers: which there is, what it is, what its sanitizers need."""
+"""Finds the machine's C++ compilers, their versions and their sanitizer libraries."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ SANITIZER_EXIT_CODES = {
 }
 """Exit codes of a process that a sanitizer ended, under `HostCompiler.sanitizer_environment`.
 
-g++ links two run-time libraries, and each ends with its own code. Clang has both sanitizers in one, which knows one
-code: all of its reports end with that of AddressSanitizer.
+g++ links two run-time libraries, and each ends with its own code. Clang has both sanitizers in one library with one
+exit code: all of its reports end with that of AddressSanitizer.
 """
 
 
 class CompilerTimeout(CompileError):
-    """A compiler that did not end in time."""
+    """Error of a compiler that did not end in time."""
 
 
 def find_compiler() -> str:
-    """Command line of the C++ compiler: `$CXX` where it is set, such as `ccache g++`, else g++, else clang++.
+    """Command line of the C++ compiler: `$CXX`, such as `ccache g++`, if that is set, else g++, else clang++.
 
     Raises:
-        CompileError: none is there; the message says what to install.
+        CompileError: there is none; the message says what to install.
     """
     chosen = os.environ.get("CXX")
     for name in (chosen,) if chosen else ("g++", "clang++"):
@@ -52,19 +52,19 @@ def find_compiler() -> str:
 
 
 def _words(command: str) -> tuple[str, ...]:
-    """Words of a command line, the first one as a path; none where it names no program."""
-    if path := shutil.which(command):  # it may contain blanks
+    """Words of a command line, with the program's path as the first; empty if there is no such program."""
+    if path := shutil.which(command):  # a path may contain blanks
         return (path,)
     try:
         program, *options = shlex.split(command)
-    except ValueError:  # no words, or a quotation mark that is not closed
+    except ValueError:  # no words, or an unclosed quotation mark
         return ()
     path = shutil.which(program)
     return (path, *options) if path else ()
 
 
 def _compiler_environment() -> dict[str, str]:
-    # In a process under the sanitizers the compiler would be preloaded with them too, and take four times as long.
+    # In a sanitized process the compiler would be preloaded with the sanitizers too, and take four times as long.
     inherited = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return {**inherited, "LC_ALL": "C"}  # messages in English, for `first_error`
 
@@ -83,9 +83,9 @@ def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
-            errors="replace",  # compilers tell names of files and pieces of text as they are
+            errors="replace",  # compilers print file names and source text unchanged
             env=_compiler_environment(),
-            # A group of its own: a driver such as g++ starts cc1plus and ld, which would outlive it.
+            # A separate process group: a driver such as g++ starts cc1plus and ld, which would outlive it.
             process_group=0,
         )
     except OSError as error:
@@ -107,25 +107,25 @@ def run_compiler(command: list[str], source: str, timeout_s: float) -> tuple[int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Toolchain:
-    """One compiler, asked what it is."""
+    """A compiler, its version and its target."""
 
     command: tuple[str, ...]
     name: str
-    """Such as `g++ 12.2.0`."""
+    """Name and version, such as `g++ 12.2.0`."""
     is_clang: bool
     target_options: tuple[str, ...]
-    """The options that select this machine's instruction set; none where the compiler knows none."""
+    """Options that select this machine's instruction set; empty if the compiler has none."""
     target: str
-    """What the target options stand for here: a hash of the macros that they define."""
+    """Hash of the macros that the target options define on this machine."""
 
 
 @functools.lru_cache(maxsize=8)
 def probe(compiler: str, timeout_s: float) -> Toolchain:
-    """Asks a compiler what it is (two short runs at most, once a process). Raises CompileError where it fails.
+    """Asks a compiler for its version and target (two short runs at most, cached). Raises CompileError if it fails.
 
     Args:
         compiler: its path, or a command line such as `ccache g++`.
-        timeout_s: how long each run may take, in seconds.
+        timeout_s: seconds that each run may take.
     """
     words = _words(compiler) or (compiler,)
     failure = ""
@@ -150,14 +150,14 @@ def _toolchain(words: tuple[str, ...], options: tuple[str, ...], listing: str) -
 
 
 def first_error(errors: str) -> str:
-    """The line of a compiler's output that a person reads first."""
+    """The first error line of a compiler's output, else its first line."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     marked = [line for line in lines if "error:" in line or "undefined reference" in line]
     return (marked or lines or ["no message"])[0]
 
 
 def sanitizer_environment(toolchain: Toolchain, timeout_s: float) -> dict[str, str]:
-    """The environment variables of a process that loads sanitized code.
+    """Environment variables of a process that loads sanitized code.
 
     Raises:
         CompileError: the sanitizers' run-time libraries are not installed.
@@ -167,7 +167,7 @@ def sanitizer_environment(toolchain: Toolchain, timeout_s: float) -> dict[str, s
     if not toolchain.is_clang:
         undefined += f":exitcode={UNDEFINED_EXIT_CODE}"
     elif addr2line := shutil.which("addr2line"):
-        # llvm-symbolizer, its own choice, inherits LD_PRELOAD and then waits for ever (seen with version 14).
+        # llvm-symbolizer, the default, inherits LD_PRELOAD and then hangs (seen with version 14).
         address += f":allow_addr2line=1:external_symbolizer_path={addr2line}"
     else:
         address += ":symbolize=0"
@@ -176,8 +176,8 @@ def sanitizer_environment(toolchain: Toolchain, timeout_s: float) -> dict[str, s
 
 
 def _sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> list[str]:
-    """Paths of the libraries that must be loaded before anything else."""
-    # libstdc++ too: AddressSanitizer looks up what it intercepts there when it starts, before Python loads it.
+    """Paths of the libraries that must be preloaded."""
+    # This includes libstdc++: AddressSanitizer looks up its functions at start, before Python loads it.
     names = ["libasan.so", "libubsan.so", "libstdc++.so.6"]
     if toolchain.is_clang:
         names = [f"libclang_rt.asan-{platform.machine()}.so", "libstdc++.so.6"]
@@ -185,7 +185,7 @@ def _sanitizer_libraries(toolchain: Toolchain, timeout_s: float) -> list[str]:
     for name in names:
         _, output, _ = run_compiler([*toolchain.command, f"-print-file-name={name}"], "", timeout_s)
         path = Path(output.strip())
-        if not path.is_absolute():  # the bare name comes back where there is no such file
+        if not path.is_absolute():  # the compiler prints the bare name if the file does not exist
             raise CompileError(
                 f"{toolchain.name} has no {name}: install its sanitizer libraries "
                 "(dnf install libasan libubsan; apt-get install g++ has them)"

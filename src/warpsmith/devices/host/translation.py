@@ -1,4 +1,4 @@
-"""From a unit's CUDA text to the C++ text that the compiler reads. The CUDA text itself stays as it is."""
+"""Makes the C++ text that the host compiler reads from a unit's CUDA text. The CUDA text itself is not changed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _DYNAMIC_SHARED = re.compile(
 
 
 def without_comments(source: str) -> str:
-    """`source` with comments as blanks; lines stay where they are."""
+    """`source` with comments replaced by blanks; line numbers do not change."""
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
 
 
 def cooperates(text: str) -> bool:
-    """Whether threads of a block wait for each other: a barrier, a shuffle, a vote, a matrix product.
+    """True if threads of a block wait for each other: a barrier, a shuffle, a vote, a matrix product.
 
-    Decided from the text before compilation, since the two ways of running a block share no code: a plain loop that
-    the compiler may inline the kernel into and vectorise, or fibers. A word that this misses (one that the
-    preprocessor puts together) is not declared in the plain build, so it ends as a compile error and never as
-    threads that fail to wait.
+    The text decides this before compilation, because a block can run in two ways that share no code: as a plain loop,
+    into which the compiler may inline the kernel and vectorise it, or as fibers. A word that this search misses (one
+    that the preprocessor puts together) is not declared in the plain build. It causes a compile error, never threads
+    that fail to wait.
     """
     return _COOPERATION.search(text) is not None
 
@@ -42,7 +42,7 @@ def dynamic_shared(text: str) -> dict[str, str]:
 
 
 def _shared_lines(text: str) -> list[str]:
-    """What `__shared__` means on each line that has it, for a build with static shared memory (see words.h)."""
+    """Definition of `__shared__` on each line that has it, for a build with static shared memory (see words.h)."""
     dynamic = {match.start() + match[0].index("__shared__") for match in _DYNAMIC_SHARED.finditer(text)}
     meanings = {}
     for match in _SHARED.finditer(text):
@@ -52,13 +52,13 @@ def _shared_lines(text: str) -> list[str]:
 
 
 def translation_unit(unit: Compilation, sanitize: bool) -> str:
-    """The C++ text of `unit`: what the header needs to know, the header, the source, the entries."""
+    """The C++ text of `unit`: configuration macros, the header, the source, the entries."""
     text = without_comments(unit.source)
     lines = [
         f"#define WARPSMITH_HOST_COOPERATES {int(cooperates(text))}",
         f"#define WARPSMITH_HOST_DYNAMIC_SHARED_BYTES {unit.shared_bytes}",
         *(_shared_lines(text) if sanitize else ()),
-        "#include <cuda_on_host.h>",  # in quotes it would be looked for in the working folder first
+        "#include <cuda_on_host.h>",  # quotes would search the working folder first
         '#line 1 "program.cu"',
         unit.source,
         '#line 1 "launches"',

@@ -1,4 +1,4 @@
-"""`cgemm` as the command line names it."""
+"""Options of `cgemm` on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`conv2d` as the command line names it."""
+"""Options of `conv2d` on the command line."""
 
 from __future__ import annotations
 
@@ -153,21 +153,21 @@ def conv2d(
 
 
 def _check_transposed(pass_: str, padding_mode: str) -> None:
-    """A transposed convolution is one pass, and what a layer pads with is no part of it. Raises BadArgument."""
-    if pass_ != Pass.FPROP:  # where nothing is said
+    """Raises BadArgument: a transposed convolution is a pass of its own, and has no padding mode."""
+    if pass_ != Pass.FPROP:  # the default
         raise BadArgument("--transposed is a pass of its own: leave --pass out")
     if padding_mode != PaddingMode.ZEROS:
         raise BadArgument("--transposed has no padding mode, as in PyTorch")
 
 
 def _check_output_padding(output_padding: str) -> None:
-    """Raises BadArgument where there is one."""
+    """Raises BadArgument if an output padding is given."""
     if output_padding != "0":
         raise BadArgument("--output-padding is of a transposed convolution: add --transposed")
 
 
 def _nbytes(text: str, name: str) -> int:
-    """`4096`, `64K`, `256M` or `1G` in bytes. Raises BadArgument."""
+    """Bytes for a text such as `4096`, `64K`, `256M` or `1G`. Raises BadArgument."""
     match = re.fullmatch(r"\s*(\d+)\s*([kmg]?)(?:i?b)?\s*", text.lower())
     if match is None:
         raise BadArgument(f"{name} must be a number of bytes, such as 4096, 64K, 256M or 1G; got {text!r}")
@@ -175,14 +175,14 @@ def _nbytes(text: str, name: str) -> int:
 
 
 def _four(text: str, name: str, form: str) -> list[int]:
-    """`32,64,56,56` as numbers. Raises BadArgument."""
+    """Four numbers of a text such as `32,64,56,56`. Raises BadArgument."""
     if re.fullmatch(r"\s*\d+\s*(,\s*\d+\s*){3}", text) is None:
         raise BadArgument(f"{name} must be {form}; got {text!r}")
     return [int(number) for number in text.split(",")]
 
 
 def _pair(text: str, name: str, others: str = "") -> tuple[int, int]:
-    """`2` as (2, 2), `2,1` as (2, 1). Raises BadArgument."""
+    """Two numbers of a text: `2` is (2, 2), `2,1` is (2, 1). Raises BadArgument."""
     match = re.fullmatch(r"\s*(\d+)\s*(?:,\s*(\d+)\s*)?", text)
     if match is None:
         raise BadArgument(f"{name} must be N or ROWS,COLUMNS{others}; got {text!r}")

@@ -34,10 +34,11 @@ from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.problem import DType
 
 FBFFT_SIZES = ("8x8", "16x16", "32x32", "64x64", "128x128")
-"""The sizes of Vasilache et al. 2014, figure 8."""
+"""Sizes of Vasilache et al. 2014, figure 8."""
 SIGNAL_BYTES = {DeviceKind.CUDA: 256 << 20, DeviceKind.HOST: 4 << 20}
-"""Of all transforms together: 2^26 real numbers or 2^25 complex ones, more than a GPU's caches hold; a host, whose
-times say nothing of a GPU, gets 2^20 or 2^19."""
+"""Bytes of all signals of a batch together: 2^26 real numbers or 2^25 complex ones, more than a GPU's caches hold. A
+host, whose times say nothing about a GPU, gets 2^20 or 2^19.
+"""
 
 SPEED_UP = Column("speed-up over the fastest peer", lambda row: "-" if row.speed_up is None else f"{row.speed_up:.2f}x")
 
@@ -96,12 +97,12 @@ def bench_fft(
 
 
 def default_norm(kind: str, *, inverse: bool) -> str:
-    """The one by which the transform is not scaled."""
+    """The norm that leaves the transform unscaled."""
     return str(Norm.FORWARD if kind == Kind.C2R or inverse else Norm.BACKWARD)
 
 
 def filled(problem: Fft, device: DeviceKind) -> Fft:
-    """As many such transforms as make SIGNAL_BYTES, with the zeros that pad them; one at least."""
+    """The transform with a batch that fills SIGNAL_BYTES, including padding zeros; at least one."""
     element = (DType.FLOAT32 if problem.is_real else DType.COMPLEX64).itemsize
     return dataclasses.replace(problem, batch=max(SIGNAL_BYTES[device] // (element * problem.points), 1))
 

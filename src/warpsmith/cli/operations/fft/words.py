@@ -1,4 +1,4 @@
-"""Fourier transforms as the command line names them."""
+"""Options of `fft` on the command line."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, memb
 from warpsmith.tuner.spaces.regions import Region, path_words
 
 PAPER_FILTERS = ("2x2", "3x3", "4x4", "5x5", "6x6", "7x7")
-"""The sizes of Iandola et al. 2013, tables 3 and 4."""
+"""Filter sizes of Iandola et al. 2013, tables 3 and 4."""
 SWEPT_FILTER = "3x3"
-"""The size whose design space the paper shows, in figures 2 and 3."""
+"""Filter size whose design space the paper shows, in figures 2 and 3."""
 GLOBAL_ONLY = "global only"
 """The paper's name for the simplest kernel: the default config of FILTER2D.simplest."""
 

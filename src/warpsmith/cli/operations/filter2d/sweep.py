@@ -1,4 +1,4 @@
-"""`warpsmith bench filter2d --sweep`: the design space of one size, as a table, a plot and every measurement."""
+"""`warpsmith bench filter2d --sweep`: the design space of one filter size, as a table, a plot and all measurements."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ HEADER = ("memory path", "outputs per thread", "time", "% of copy", "rows x colu
 def run_sweep(problem: Filter2d, ref: DeviceRef, trials: int | None, seed: int, folder: Path, json: bool) -> int:
     """Sweeps the design space and writes sweep.json, sweep.md, sweep.svg and sweep.png into `folder`.
 
-    Ctrl-C ends the sweep and keeps what was measured. Returns the exit code. Raises WarpsmithError where a file
-    cannot be written or no config is right.
+    Ctrl-C ends the sweep and keeps what was measured. Returns the exit code. Raises WarpsmithError if a file cannot be
+    written or no config is correct.
     """
-    families_for(problem, ref.device())  # nothing is made before it is known that there is something to measure
+    families_for(problem, ref.device())  # raises, before any file is made, if there is nothing to measure
     _ = ref.compiler(CompilerChoice.AUTO, sanitize=False).identity
     plotted = can_plot()
     names = ["sweep.json", "sweep.md", *([f"sweep.{kind}" for kind in ImageFormat] if plotted else [])]
@@ -63,7 +63,7 @@ def run_sweep(problem: Filter2d, ref: DeviceRef, trials: int | None, seed: int, 
 
 
 def workload(problem: Filter2d) -> str:
-    """What is filtered, in words: `image 512x512 float32, border valid`."""
+    """Description of the workload, such as `image 512x512 float32, border valid`."""
     counts = (("plane", problem.planes), ("channel", problem.channels))
     several = "".join(f" x {count} {name}s" for name, count in counts if count > 1)
     rows, columns = problem.image
@@ -73,7 +73,7 @@ def workload(problem: Filter2d) -> str:
 
 
 def _prepare(folder: Path, names: list[str]) -> None:
-    """Makes the folder, and looks whether the files can be written, before minutes of measuring."""
+    """Creates the folder and checks that the files can be written, before minutes of measuring."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Image filters as the command line names them."""
+"""Options of `filter2d` on the command line."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def filter2d(
 
 
 def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tuple[int, int] | None:
-    """The tap on the output pixel, which scipy.ndimage counts from the middle of the filter."""
+    """The anchor tap. scipy.ndimage counts `origin` from the middle of the filter."""
     if anchor is not None and origin is not None:
         raise BadArgument("--anchor and --origin both set the anchor; give one of them")
     if origin is None:
@@ -151,14 +151,14 @@ def _anchor(anchor: str | None, origin: str | None, taps: tuple[int, int]) -> tu
 
 
 def read_weights(path: Path, taps: tuple[int, int], filters: int | None) -> tuple[tuple[float, ...], int]:
-    """The values of an .npy file, in C order, and of how many filters: of as many as are asked for, where it says.
+    """Values of an .npy file, in C order, and the number of filters that it holds; `filters` is the required number.
 
-    Raises BadArgument where it cannot be read, or holds something else.
+    Raises BadArgument if it cannot be read, or holds something else.
     """
     array = _array(path)
     if array.dtype.kind not in "fiub":
         raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
-    # Without --filters a third dimension tells how many there are.
+    # Without --filters a third dimension gives the number of filters.
     count = filters or (array.shape[0] if array.ndim == 3 else 0) or 1
     if array.shape not in ((count, *taps), (count * math.prod(taps),)) and not (count == 1 and array.shape == taps):
         rows, columns = taps
@@ -176,7 +176,7 @@ def _array(path: Path) -> NDArray[Any]:
 
     try:
         with path.open("rb") as file:
-            # numpy.load takes a file of another kind for a pickle, and says so.
+            # numpy.load would treat another kind of file as a pickle, and report that.
             if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
                 raise BadArgument(f"{path} is not a .npy file; write the weights with numpy.save")
             file.seek(0)
@@ -186,5 +186,5 @@ def _array(path: Path) -> NDArray[Any]:
         raise BadArgument(f"cannot read the weights {path}: {error.strerror}") from None
     except BadArgument:
         raise
-    except Exception as error:  # a damaged header gives rise to whatever NumPy's parser stumbles over
+    except Exception as error:  # a damaged header causes arbitrary errors in NumPy's parser
         raise BadArgument(f"cannot read the weights {path}: {error}; write them with numpy.save") from None

@@ -1,9 +1,9 @@
-// Arithmetic beyond what <math.h> has, rounded as CUDA rounds it.
+// Arithmetic functions that <math.h> lacks, rounded as CUDA rounds them.
 #pragma once
 
 namespace warpsmith_host {
 
-// Keeps the compiler from contracting `value`'s operation with the next into a fused multiply-add.
+// Keeps the compiler from contracting the operation of `value` and the next one into a fused multiply-add.
 inline float rounded(float value) {
 #if defined(__x86_64__)
     asm("" : "+x"(value));
@@ -23,7 +23,7 @@ template <typename To, typename From> To reinterpreted(From value) {
     return result;
 }
 
-// To an integer of type T as the hardware converts: NaN is 0, values beyond the range are its ends.
+// Converts to an integer of type T as the hardware does: NaN becomes 0, and values beyond the range become its ends.
 template <typename T> T saturated(float value) {
     static_assert(sizeof(T) == 4);
     constexpr double lowest = std::is_signed_v<T> ? -2147483648.0 : 0.0;
@@ -46,7 +46,7 @@ inline float __fdividef(float a, float b) { return a / b; }
 inline float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }  // NaN is 0
 inline float rsqrtf(float a) { return static_cast<float>(1.0 / sqrt(static_cast<double>(a))); }
 
-// sin(pi a) and cos(pi a). The reduction to [-1, 1] is exact, so that large arguments keep their accuracy.
+// sin(pi a) and cos(pi a). The reduction to [-1, 1] is exact, so large arguments keep their accuracy.
 inline void sincospif(float a, float *sine, float *cosine) {
     const double angle = M_PI * remainder(static_cast<double>(a), 2.0);
     *sine = a == truncf(a) ? copysignf(0.0f, a) : static_cast<float>(sin(angle));
@@ -78,7 +78,7 @@ inline float __uint_as_float(unsigned a) { return ::warpsmith_host::reinterprete
 inline long long __double_as_longlong(double a) { return ::warpsmith_host::reinterpreted<long long>(a); }
 inline double __longlong_as_double(long long a) { return ::warpsmith_host::reinterpreted<double>(a); }
 
-// As CUDA's overloads: floating point ignores a NaN operand; integers of mixed sign compare as unsigned.
+// Like CUDA's overloads: floating point ignores a NaN operand, and integers of mixed sign compare as unsigned.
 template <typename A, typename B, typename C = std::common_type_t<A, B>> constexpr C min(A a, B b) {
     static_assert(std::is_arithmetic_v<A> && std::is_arithmetic_v<B>);
     const C x = static_cast<C>(a), y = static_cast<C>(b);

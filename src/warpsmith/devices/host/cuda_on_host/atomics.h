@@ -1,9 +1,9 @@
-// Atomics. Blocks run on several OS threads, so these are the processor's own; relaxed, as CUDA's are.
+// Atomics. Blocks run on several OS threads, so these use the processor's atomics, in relaxed order as in CUDA.
 #pragma once
 
 namespace warpsmith_host {
 
-// Replaces *address by change(*address) in one step and returns what was there before.
+// Replaces *address by change(*address) atomically and returns the previous value.
 template <typename T, typename Change> T atomically(T *address, Change change) {
     T before;
     __atomic_load(address, &before, __ATOMIC_RELAXED);

@@ -1,15 +1,16 @@
-// The threads of one block as fibers on one OS thread: who runs next, and who waits for whom.
+// Runs the threads of one block as fibers on one OS thread: schedules them, and implements barriers and warp
+// operations.
 //
-// Threads start one after the other on whichever stack runs. Only a thread that has to wait keeps its stack; the next
-// thread then starts on another. So a warp that never waits costs no switch, and at most one stack is taken for each
-// thread that waits at the same time.
+// Threads start one after the other on the stack that is running. Only a thread that has to wait keeps its stack; the
+// next thread then starts on another. So a warp that never waits costs no switch, and there are at most as many stacks
+// as threads that wait at the same time.
 #pragma once
 
 namespace warpsmith_host {
 
 struct Warp {
-    unsigned live;           // lanes that have not exited, those not yet started included
-    unsigned waiting;        // lanes at a warp operation
+    unsigned live;           // lanes that have not exited, including those not yet started
+    unsigned waiting;        // lanes that wait at a warp operation
     Fiber *lanes[warpSize];  // their fibers
 };
 
@@ -22,7 +23,7 @@ class Block {
     ~Block() { give_back(arena_); }
     Block(const Block &) = delete;
 
-    // A block for this OS thread; null where there is no memory for it (see `take_arena`).
+    // A block for this OS thread; null if there is no memory for it (see `take_arena`).
     static Block *make(bool waits) {
         Arena *const arena = take_arena(waits);
         if (arena == nullptr) return nullptr;
@@ -31,15 +32,15 @@ class Block {
         return block;
     }
 
-    // Runs all threads of block `here.block`. `run_thread(kernel)` runs one.
+    // Runs all threads of block `here.block`. `run_thread(kernel)` runs one thread.
     void run(void (*run_thread)(const void *), const void *kernel);
 
-    unsigned barrier(bool predicate);  // how many threads' predicates held
+    unsigned barrier(bool predicate);  // returns the number of threads whose predicate held
     uint64_t exchange(Wait wait, unsigned mask, uint64_t value, int source);
     unsigned converged(int place);
-    void poll();          // lets others run until one of them calls wake_pollers()
+    void poll();          // lets other threads run until one calls wake_pollers()
     void wake_pollers();
-    void meet(unsigned number, unsigned threads);  // a barrier of some threads; there are max_barriers of them
+    void meet(unsigned number, unsigned threads);  // a barrier of some threads; max_barriers exist
     unsigned lane() const { return current_->index % warpSize; }
 
   private:
@@ -65,11 +66,11 @@ class Block {
 
     Fiber native_;  // the OS thread's own stack
     Fiber *current_;
-    Fiber *origin_;  // where the last switch came from
+    Fiber *origin_;  // the fiber that the last switch left
     Arena *const arena_;
-    unsigned free_[max_block_threads];  // numbers of stacks
+    unsigned free_[max_block_threads];  // indices of free stacks
     unsigned free_count_ = 0;
-    Fiber *ready_[max_block_threads];  // a ring
+    Fiber *ready_[max_block_threads];  // a ring buffer
     unsigned ready_first_, ready_count_;
     Fiber *at_barrier_[max_block_threads];
     unsigned at_barrier_count_;
@@ -97,7 +98,7 @@ inline void Block::run(void (*run_thread)(const void *), const void *kernel) {
     running_block = this;
     current_ = &native_;
     run_unstarted();
-    if (live_ > 0) hand_over(false);  // comes back when the last thread has exited
+    if (live_ > 0) hand_over(false);  // returns when the last thread has exited
 }
 
 inline void Block::run_unstarted() {
@@ -124,7 +125,7 @@ inline void Block::fiber_main() {
     block.hand_over(true);
 }
 
-// An exited thread counts as arrived, at barriers and at warp operations alike.
+// An exited thread counts as arrived, at barriers and at warp operations.
 inline void Block::exit_thread() {
     Fiber &fiber = *current_;
     --live_;
@@ -137,7 +138,7 @@ inline void Block::exit_thread() {
     }
 }
 
-// Leaves the running fiber for the next one that can go on. Returns when this one is resumed.
+// Switches from the running fiber to the next runnable one. Returns when this fiber is resumed.
 inline void Block::hand_over(bool for_good) {
     Fiber &from = *current_;
     Fiber &to = next();
@@ -149,7 +150,7 @@ inline void Block::hand_over(bool for_good) {
     here.thread = from.thread;
 }
 
-// Threads that can go on come before threads that have not started: fewer stacks are in use at a time.
+// Runnable threads come before threads that have not started, so that fewer stacks are in use at a time.
 inline Fiber &Block::next() {
     if (ready_count_ == 0 && started_ < threads_) return prepare(*arena_, free_[--free_count_], fiber_main);
     if (ready_count_ == 0 && live_ == 0) return native_;
@@ -208,7 +209,7 @@ inline uint64_t Block::exchange(Wait wait, unsigned mask, uint64_t value, int so
     return me.result;
 }
 
-// Carries the operation out and wakes its lanes, if all live lanes of `mask` wait for it.
+// Carries out the operation and wakes its lanes, if all live lanes of `mask` wait for it.
 inline bool Block::complete(Warp &warp, Wait wait, unsigned mask) {
     const unsigned group = mask & warp.live;
     if (wait == Wait::activemask || (warp.waiting & group) != group) return false;
@@ -222,7 +223,7 @@ inline bool Block::complete(Warp &warp, Wait wait, unsigned mask) {
     warp.waiting &= ~group;
     for (unsigned left = group; left != 0; left &= left - 1) {
         Fiber &fiber = *warp.lanes[__builtin_ctz(left)];
-        // A lane that takes no part has nothing to give: CUDA leaves the result open, here it is the reader's own.
+        // CUDA leaves the result open if the source lane takes no part; here the reader keeps its own value.
         const bool has_source = group >> fiber.source & 1;
         fiber.result = is_vote ? held : has_source ? warp.lanes[fiber.source]->value : fiber.value;
     }
@@ -230,8 +231,8 @@ inline bool Block::complete(Warp &warp, Wait wait, unsigned mask) {
     return true;
 }
 
-// CUDA leaves open which threads have converged at an __activemask. Here: all of a warp that reach it at the same place
-// before the whole block has to wait.
+// CUDA leaves open which threads have converged at an __activemask. Here they are all threads of a warp that reach it
+// at the same place before the whole block has to wait.
 inline unsigned Block::converged(int place) {
     Fiber &me = *current_;
     Warp &warp = warp_of(me);

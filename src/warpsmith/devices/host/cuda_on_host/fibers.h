@@ -1,5 +1,5 @@
-// Fibers: stacks of their own that one OS thread switches between. A switch saves the registers that a called function
-// must keep, and nothing else: a few ns, where swapcontext takes a system call for the signal mask.
+// Fibers: separate stacks between which one OS thread switches. A switch saves only the callee-saved registers: a few
+// ns, where swapcontext makes a system call for the signal mask.
 #pragma once
 
 #if (!defined(__x86_64__) && !defined(__aarch64__)) || defined(WARPSMITH_HOST_UCONTEXT)
@@ -17,8 +17,8 @@
 namespace warpsmith_host {
 
 constexpr unsigned max_block_threads = 1024;
-// A generated kernel's locals are registers on a GPU, 255 of them at most; spilled arrays fit many times over.
-// Pages that are never touched take no memory. Frames with redzones are larger.
+// A generated kernel's locals are registers on a GPU, at most 255; spilled arrays fit many times over. Untouched pages
+// take no memory. Frames with redzones are larger.
 constexpr size_t stack_bytes = (sanitized ? 256 : 128) << 10;
 
 #if WARPSMITH_HOST_USES_UCONTEXT
@@ -41,8 +41,8 @@ inline void switch_context(Context &from, Context &to) { swapcontext(&from.regis
 extern "C" void warpsmith_host_switch(void **saved_stack_pointer, void *stack_pointer) asm("warpsmith_host_switch");
 
 #if defined(__x86_64__)
-// A jump where a return would do: the processor foretells returns from its own record of calls, which a switch makes
-// wrong every time (26 ns a barrier and thread with `ret`, 11 ns so).
+// A jump instead of a return: the processor predicts returns from its own record of calls, which a switch always
+// invalidates (26 ns per barrier and thread with `ret`, 11 ns with a jump).
 asm(R"(
 .text
 .p2align 4
@@ -64,7 +64,7 @@ warpsmith_host_switch:
     popq %rcx
     jmp *%rcx
 )");
-// Six registers, the return address, and the null return address of whoever would have called the entry.
+// Six registers, the return address, and a null return address, as if the entry had been called.
 constexpr size_t first_frame_words = 8, return_word = 6;
 #else
 asm(R"(
@@ -141,22 +141,22 @@ inline const char *name_of(Wait wait) {
 
 struct Fiber {
     Context context;
-    unsigned number;  // of its stack
-    char *stack;  // its lowest address
+    unsigned number;  // index of its stack
+    char *stack;  // lowest address of the stack
     size_t stack_size;
-    void *fake_stack;  // AddressSanitizer's, while the fiber is away
+    void *fake_stack;  // AddressSanitizer's fake stack while the fiber is suspended
 
-    // The thread of the block that runs on it, and what that thread waits for.
+    // The thread of the block that runs on this fiber, and the operation that the thread waits for.
     uint3 thread;
     unsigned index;
     Wait wait;
-    unsigned mask;    // the lanes that it waits for
+    unsigned mask;    // lanes that the operation waits for
     int source;       // shuffles: the lane to read; __activemask: the place in the source
-    uint64_t value;   // what it brings
-    uint64_t result;  // what it takes away
+    uint64_t value;   // input of the operation
+    uint64_t result;  // result of the operation
 };
 
-// To be called first on the other side of every switch. `origin` is where the switch came from.
+// Must be called first after every switch. `origin` is the fiber that the switch left.
 inline void arrive(Fiber &fiber, Fiber &origin) {
 #if WARPSMITH_HOST_SANITIZED
     const void *stack;
@@ -178,16 +178,16 @@ inline void depart(Fiber &from, Fiber &to, bool for_good) {
     switch_context(from.context, to.context);
 }
 
-// The stacks of one OS thread's fibers: one mapping, kept until the process ends, since the first touch of a page costs
-// more than a block. Each fiber lies above its own stack.
+// The stacks of one OS thread's fibers: one mapping, kept until the process ends, because the first touch of a page
+// costs more than a block. Each Fiber object lies above its own stack.
 struct Arena {
-    int owner;         // id of the process whose thread uses it; 0 while it is free
-    unsigned guarded;  // how many stacks have their guard page
+    int owner;         // id of the process whose thread uses it; 0 if it is free
+    unsigned guarded;  // number of stacks that have their guard page
     char *memory;
 };
 
-// What all libraries of a process share. Python makes it, filled with zeros, and hands it to each (runtime.py): with
-// stacks of their own, 30 libraries used up the 65,530 areas of memory that Linux gives a process.
+// Memory that all libraries of a process share. Python allocates it, filled with zeros, and passes it to each library
+// (runtime.py). With stacks of their own, 30 libraries used up the 65,530 memory areas that Linux gives a process.
 struct Stacks {
     unsigned guards;
     Arena arenas[max_workers];
@@ -196,7 +196,7 @@ static_assert(sizeof(Stacks) <= 8192, "runtime.py makes so many bytes");
 
 static Stacks *stacks;
 
-// Guard pages of a process; each splits an area of memory in two. Later stacks go without.
+// Maximum number of guard pages in a process; each splits a memory area in two. Later stacks have none.
 constexpr unsigned max_guards = 8192;
 
 inline size_t page_bytes() {
@@ -204,16 +204,16 @@ inline size_t page_bytes() {
     return bytes;
 }
 
-// A fiber that will start at `entry`, on stack `i` of `arena`.
+// Prepares a fiber that will start at `entry`, on stack `i` of `arena`.
 inline Fiber &prepare(Arena &arena, unsigned i, void (*entry)()) {
     char *const lowest = arena.memory + i * stack_bytes;
     const size_t page = page_bytes();
     if (i >= arena.guarded) {
-        // Turns an overflow into a fault.
+        // A stack overflow then faults.
         if (__atomic_fetch_add(&stacks->guards, 1, __ATOMIC_RELAXED) < max_guards) mprotect(lowest, page, PROT_NONE);
         arena.guarded = i + 1;
     }
-    // Stacks at equal offsets of a power of two would fight for the same cache lines.
+    // Stacks at equal offsets of a power of two would compete for the same cache lines.
     char *const top = lowest + stack_bytes - (i % 16) * 256 - (sizeof(Fiber) + 63) / 64 * 64;
     Fiber &fiber = *reinterpret_cast<Fiber *>(top);
     fiber.number = i;
@@ -229,8 +229,9 @@ inline Fiber &prepare(Arena &arena, unsigned i, void (*entry)()) {
 
 inline void give_back(Arena *arena) { __atomic_store_n(&arena->owner, 0, __ATOMIC_RELEASE); }
 
-// A free arena, or null where there is no memory for one. Where all are in use, `waits` says whether to wait for one. There is no lock that a fork could leave closed: what
-// a thread of the parent has taken is free in the child, where that thread does not exist.
+// A free arena; null if there is no memory for one. If all are in use, `waits` says whether to wait for one. No lock is
+// used, which a fork could leave closed: an arena that a thread of the parent has taken is free in the child, where
+// that thread does not exist.
 inline Arena *take_arena(bool waits) {
     const int self = getpid();
     for (Arena *arena = stacks->arenas;; ++arena) {

@@ -1,4 +1,4 @@
-// Launches: blocks over OS threads, and the functions that Python calls.
+// Launches: distributes blocks over OS threads, and defines the functions that Python calls.
 #pragma once
 
 #if WARPSMITH_HOST_SANITIZED
@@ -7,22 +7,22 @@
 
 namespace warpsmith_host {
 
-// What a launch function returns; runtime.py has the same list.
+// Result of a launch function; runtime.py has the same list.
 enum Status : int {
     launched = 0,
     empty = 1,
     block_too_large = 2,
     grid_too_large = 3,
     shared_too_large = 4,
-    stopped = 5  // warpsmith_failure() tells why
+    stopped = 5  // warpsmith_failure() returns the reason
 };
 
-// All dynamic shared arrays of a block are this memory, as on a GPU. Under AddressSanitizer the part beyond what the
-// launch asked for is poisoned, and there is always such a part.
+// All dynamic shared arrays of a block share this memory, as on a GPU. Under AddressSanitizer the part beyond the size
+// of the launch is poisoned, and such a part always exists.
 constexpr size_t dynamic_shared_bytes = WARPSMITH_HOST_DYNAMIC_SHARED_BYTES + (sanitized ? 1024 : 16);
 
-// What AddressSanitizer takes for the end of a dynamic shared array, and poisons; g++ leaves no room for it behind a
-// variable that has other names, and what follows may be a static shared array.
+// Bytes that AddressSanitizer treats as the end of a dynamic shared array, and poisons. g++ leaves no room for them
+// after a variable that has aliases, and a static shared array may follow.
 constexpr size_t poisoned_end_bytes = sanitized ? 64 : 0;
 
 }  // namespace warpsmith_host
@@ -33,7 +33,7 @@ WARPSMITH_HOST_SHARED_STORAGE unsigned char
     warpsmith_dynamic_shared[warpsmith_host::dynamic_shared_bytes + warpsmith_host::poisoned_end_bytes];
 }
 
-// Defines what a kernel declared as `extern __shared__ T name[]`.
+// Defines the memory of a kernel's `extern __shared__ T name[]`.
 #define WARPSMITH_HOST_DYNAMIC_SHARED(T, name)                                                                         \
     extern WARPSMITH_HOST_SHARED_STORAGE T name[::warpsmith_host::dynamic_shared_bytes / sizeof(T)]                    \
         __attribute__((alias("warpsmith_dynamic_shared")));
@@ -42,7 +42,7 @@ namespace warpsmith_host {
 
 inline Status check(const unsigned *grid, const unsigned *block, uint64_t shared_bytes) {
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0) return empty;
-    // The limits of every compute capability so far (CUDA programming guide, technical specifications).
+    // Limits of every compute capability so far (CUDA programming guide, technical specifications).
     if (block[0] > 1024 || block[1] > 1024 || block[2] > 64) return block_too_large;
     if (static_cast<uint64_t>(block[0]) * block[1] * block[2] > 1024) return block_too_large;
     if (grid[0] > INT_MAX || grid[1] > 65535 || grid[2] > 65535) return grid_too_large;
@@ -57,28 +57,28 @@ struct Work {
     uint64_t shared_bytes;
     const void *kernel;              // with its arguments
     void (*run_thread)(const void *);  // runs `kernel` for the thread at `here`
-    void (*run_block)(const void *);   // runs `kernel` for all threads of the block at `here`, none waiting for another
+    void (*run_block)(const void *);   // runs `kernel` for all threads of the block at `here`; none waits for another
     uint64_t blocks, chunk;
-    uint64_t next;  // the first block that nobody has taken
-    int failed;     // whether the kernel was stopped
+    uint64_t next;  // the first block that no OS thread has taken
+    int failed;     // 1 if the kernel was stopped
     char failure[max_failure_bytes];
 };
 
-// The launch that an OS thread works for, and where it goes on when its block is stopped.
+// The launch that an OS thread works on, and the point at which it continues when its block is stopped.
 struct Running {
     Work *work;
     jmp_buf outside;
 };
 static thread_local Running running;
 
-// Why the last launch of this OS thread was stopped.
+// Reason why the last launch of this OS thread was stopped.
 static thread_local char last_failure[max_failure_bytes];
 
 inline void fail(Work &work, const char *message) {
     if (__atomic_exchange_n(&work.failed, 1, __ATOMIC_RELAXED) == 0) {
         snprintf(work.failure, sizeof work.failure, "%s", message);
     }
-    __atomic_store_n(&work.next, work.blocks, __ATOMIC_RELAXED);  // nobody begins another block
+    __atomic_store_n(&work.next, work.blocks, __ATOMIC_RELAXED);  // no OS thread begins another block
 }
 
 [[noreturn]] inline void stop(const char *message) {
@@ -96,7 +96,7 @@ inline void fail(Work &work, const char *message) {
 }  // namespace warpsmith_host
 
 #ifdef __GLIBC__
-// What `assert` calls: the library's own comes before libc's, which ends the process.
+// The function that `assert` calls. The library's own definition comes before libc's, which would end the process.
 extern "C" void __assert_fail(const char *condition, const char *file, unsigned line, const char *) noexcept {
     char message[512];
     snprintf(message, sizeof message, "%s:%u: assertion fails: %s", file, line, condition);
@@ -109,7 +109,7 @@ namespace warpsmith_host {
 inline void prepare_dynamic_shared(const Work &work) {
 #if WARPSMITH_HOST_SANITIZED
     __asan_unpoison_memory_region(warpsmith_dynamic_shared, dynamic_shared_bytes);
-    // Contents are undefined at the start of a block; NaNs show who relies on them.
+    // Contents are undefined at the start of a block; NaNs expose kernels that rely on them.
     memset(warpsmith_dynamic_shared, 0xff, dynamic_shared_bytes);
     __asan_poison_memory_region(warpsmith_dynamic_shared + work.shared_bytes, dynamic_shared_bytes - work.shared_bytes);
 #else
@@ -144,13 +144,13 @@ __attribute__((noinline)) inline void run_blocks(Block &block, Work &work) {
     }
 }
 
-// One OS thread's share of a launch. It keeps nothing that a longjmp could undo.
+// One OS thread's share of a launch. It has no locals that a longjmp could invalidate.
 inline void do_share(Block &block, Work &work) {
     running.work = &work;
     if (setjmp(running.outside) == 0) run_blocks(block, work);
 }
 
-// An OS thread beside the caller's. Without memory for its stacks it leaves its share to the others.
+// An additional OS thread of a launch. Without memory for its stacks it leaves its share to the others.
 inline void *help(void *work) {
     if (Block *const block = make_block(false)) {
         do_share(*block, *static_cast<Work *>(work));
@@ -159,14 +159,14 @@ inline void *help(void *work) {
     return nullptr;
 }
 
-// OS threads are made for each launch (about 20 us each) rather than kept: nothing has to end before the library is
-// unloaded, and a forked process finds nothing missing. The caller's thread does its share.
+// OS threads are created for each launch (about 20 us each) and not kept: nothing has to end before the library is
+// unloaded, and a forked process lacks nothing. The caller's thread does its own share.
 inline void run_on_cores(Work &work, int workers) {
-    // The shared memory of a sanitized build belongs to the process: one block at a time.
+    // The shared memory of a sanitized build exists once per process: one block runs at a time.
     if (sanitized || workers < 1) workers = 1;
     if (workers > max_workers) workers = max_workers;
     if (static_cast<uint64_t>(workers) > work.blocks) workers = static_cast<int>(work.blocks);
-    // Small enough to even out, large enough to stream.
+    // The chunk is small enough to balance the load and large enough for sequential memory access.
     work.chunk = work.blocks / (static_cast<uint64_t>(workers) * 32) + 1;
     Block *const block = make_block(true);
     if (block == nullptr) return fail(work, "there is no memory for the stacks of its threads");
@@ -226,19 +226,19 @@ template <auto function, typename... Parameters> struct Kernel<function, void (*
 
 #define WARPSMITH_HOST_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Why the last launch that this thread called was stopped.
+// Reason why the last launch that this thread called was stopped.
 WARPSMITH_HOST_EXPORT const char *warpsmith_failure() { return ::warpsmith_host::last_failure; }
 
 #if WARPSMITH_HOST_COOPERATES
-// Gives the library the stacks of the process, before its first launch.
+// Passes the process's stacks to the library, before its first launch.
 WARPSMITH_HOST_EXPORT void warpsmith_share_stacks(void *stacks) {
     ::warpsmith_host::stacks = static_cast<::warpsmith_host::Stacks *>(stacks);
 }
 #endif
 
-// What Python finds for kernel `entry`: the sizes of its parameters, ended by 0, and its launch. `grid` and `block` are
-// three sizes each, x first; arguments[i] points to the bytes of argument i, and is not read after the return. Without
-// arguments the launch is checked, and nothing runs.
+// Functions of kernel `entry` that Python looks up: the sizes of its parameters, ended by 0, and its launch. `grid` and
+// `block` are three sizes each, x first. arguments[i] points to the bytes of argument i, and is not read after the
+// return. Without arguments the launch is checked, and nothing runs.
 #define WARPSMITH_HOST_ENTRY(entry)                                                                                    \
     WARPSMITH_HOST_EXPORT const unsigned long long *warpsmith_parameters_##entry() {                                   \
         return ::warpsmith_host::Kernel<&::entry>::sizes;                                                              \
@@ -249,7 +249,7 @@ WARPSMITH_HOST_EXPORT void warpsmith_share_stacks(void *stacks) {
         return ::warpsmith_host::Kernel<&::entry>::launch(grid, block, shared_bytes, arguments, workers);      \
     }
 
-// The address and the size of `__constant__` variable `name`, for Python to write to before a launch.
+// Returns the address and the size of `__constant__` variable `name`, to which Python writes before a launch.
 #define WARPSMITH_HOST_CONSTANT(name)                                                                                  \
     WARPSMITH_HOST_EXPORT void *warpsmith_constant_##name(unsigned long long *size) {                                  \
         *size = sizeof(::name);                                                                                        \

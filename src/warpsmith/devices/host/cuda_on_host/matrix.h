@@ -1,15 +1,15 @@
-// Matrix products of a warp or a warpgroup, as generated sources define them with PTX for a GPU.
+// Matrix products of a warp or a warpgroup, which generated sources define with PTX for a GPU.
 #pragma once
 
-// Towards zero, as tensor cores end a sum.
+// Rounds towards zero, as tensor cores round a sum.
 inline float cut_off(double sum) {
     const float nearest = static_cast<float>(sum);
     const bool is_beyond = fabs(static_cast<double>(nearest)) > fabs(sum) && isfinite(sum);
     return is_beyond ? nextafterf(nearest, 0.0f) : nearest;
 }
 
-// sums += a * b: mma.m16n8k16 with numbers of 16 bits in and floats out. Which thread holds what: PTX manual, matrix
-// fragments for mma.m16n8k16. Products and their sum are taken in double and cut off once.
+// sums += a * b: mma.m16n8k16 with 16-bit floats in and floats out. Distribution over threads: PTX manual, matrix
+// fragments for mma.m16n8k16. Products and their sum are computed in double and truncated once.
 template <float (*kToFloat)(unsigned short)>
 void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
@@ -18,7 +18,7 @@ void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsign
         pair[0] = static_cast<double>(kToFloat(static_cast<unsigned short>(word)));
         pair[1] = static_cast<double>(kToFloat(static_cast<unsigned short>(word >> 16)));
     };
-    for (int holder = 0; holder < 4; ++holder) {  // of its four, the thread with two neighbouring terms
+    for (int holder = 0; holder < 4; ++holder) {  // the thread of its four that holds two neighbouring terms
         for (int r = 0; r < 4; ++r) {
             unpack(rows[r % 2] + r / 2 * 8 + holder * 2, __shfl_sync(0xffffffffu, a[r], lane / 4 * 4 + holder));
             unpack(columns[r % 2] + r / 2 * 8 + holder * 2,
@@ -36,7 +36,7 @@ void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsign
 inline void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<half_to_float>(sums, a, b);
 }
-// Two halves, less 1024 each: sub.rn.f16x2.
+// Subtracts 1024 from each of two fp16 values: sub.rn.f16x2.
 inline unsigned subtract_1024(unsigned halves) {
     const auto less = [](unsigned half) -> unsigned {
         return float_to_half(half_to_float(static_cast<unsigned short>(half)) - 1024.0f);
@@ -48,12 +48,12 @@ inline void mma_bf16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&
     multiply_add_16_bits<bits_to_float>(sums, a, b);
 }
 
-// sums += a * b: mma.m16n8k32 with signed bytes in and integers out. Which thread holds what: PTX manual, matrix
-// fragments for mma.m16n8k32. A sum beyond 32 bits is told by the sanitizers.
+// sums += a * b: mma.m16n8k32 with signed bytes in and integers out. Distribution over threads: PTX manual, matrix
+// fragments for mma.m16n8k32. The sanitizers report a sum beyond 32 bits.
 inline void mma_s8(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     signed char rows[2][32], columns[2][32];
-    for (int holder = 0; holder < 4; ++holder) {  // of its four, the thread with four neighbouring terms
+    for (int holder = 0; holder < 4; ++holder) {  // the thread of its four that holds four neighbouring terms
         for (int r = 0; r < 4; ++r) {
             const int first = r / 2 * 16 + holder * 4;
             const unsigned row = __shfl_sync(0xffffffffu, a[r], lane / 4 * 4 + holder);
@@ -69,7 +69,7 @@ inline void mma_s8(int (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2
     }
 }
 
-// ldmatrix: four matrices of 8x8 numbers of 16 bits; lane l has the address of row l % 8 of matrix l / 8.
+// ldmatrix: four matrices of 8x8 16-bit numbers; lane l has the address of row l % 8 of matrix l / 8.
 using SharedAddress = const char *;
 inline SharedAddress shared_address(const void *shared) { return static_cast<SharedAddress>(shared); }
 inline void load_matrices_of_16_bits(SharedAddress row, bool turned, unsigned *const (&words)[4]) {
@@ -96,13 +96,13 @@ inline void ldmatrix_x4_trans(SharedAddress row, unsigned &first, unsigned &seco
     load_matrices_of_16_bits(row, true, {&first, &second, &third, &fourth});
 }
 
-// What a tensor core reads of a tf32 number: the upper 19 bits.
+// The part of a tf32 number that a tensor core reads: the upper 19 bits.
 inline double tf32(float value) {
     return static_cast<double>(__uint_as_float(__float_as_uint(value) & 0xffffe000u));
 }
 
-// sums += a * b: mma.m16n8k8 with tf32 numbers in and floats out. Which thread holds what: PTX manual, matrix fragments
-// for mma.m16n8k8. Products and their sum are taken in double and rounded once.
+// sums += a * b: mma.m16n8k8 with tf32 numbers in and floats out. Distribution over threads: PTX manual, matrix
+// fragments for mma.m16n8k8. Products and their sum are computed in double and rounded once.
 inline void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     double rows[2][8], columns[2][8];
@@ -122,31 +122,31 @@ inline void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&
     }
 }
 
-// `low` and `high`, clamped to a byte each, below the lower half of `above`: cvt.pack.sat.u8.
+// Packs `low` and `high`, clamped to a byte each, below the lower half of `above`: cvt.pack.sat.u8.
 inline unsigned cvt_pack_sat_u8(int low, int high, unsigned above) {
     const auto byte = [](int value) { return static_cast<unsigned>(value < 0 ? 0 : value > 255 ? 255 : value); };
     return above << 16 | byte(high) << 8 | byte(low);
 }
 
-// Stores the lowest byte of `bits`, past the caches on a GPU.
+// Stores the lowest byte of `bits`; on a GPU the store bypasses the caches.
 inline void st_cs_u8(unsigned char* address, unsigned bits) {
     *address = static_cast<unsigned char>(bits);
 }
 
-// Matrix products of a warpgroup, wgmma.m64nNk8 with tf32 numbers in: done at once, which is one of the orders that PTX
+// Warpgroup matrix products, wgmma.m64nNk8 with tf32 inputs. They complete at once, which is one of the orders that PTX
 // allows.
 inline void wgmma_fence() {}
 inline void wgmma_commit_group() {}
 template <int kSums> void wgmma_wait_all(float (&)[kSums]) {}
 template <int kGroups> void wgmma_wait_group() {}
 
-// Matrix B in shared memory: core matrices of 8 columns by 4 elements, those of the first 4 elements first.
+// Matrix B in shared memory: core matrices of 8 columns by 4 elements; those of the first 4 elements come first.
 using SmemDescriptorB = const float *;
 inline SmemDescriptorB smem_descriptor_b(const float *first) { return first; }
 inline SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements; }
 
-// sums = a * b, or sums += a * b. Which thread holds what: PTX manual, matrix fragments for wgmma.m64nNk8. Each number
-// is cut to its upper 19 bits; products and their sum are taken in double and rounded once.
+// sums = a * b, or sums += a * b. Distribution over threads: PTX manual, matrix fragments for wgmma.m64nNk8. Each
+// number is truncated to its upper 19 bits; products and their sum are computed in double and rounded once.
 template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float (&a)[4], SmemDescriptorB b) {
     const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
     double rows[2][8];
@@ -165,16 +165,18 @@ template <bool kAdd, int kSums> void multiply(float (&sums)[kSums], const float 
     }
 }
 
-// A matrix of halves in shared memory, as wgmma.m64nNk16 finds it without a swizzle: core matrices of 8 x 8, and how many
-// bytes they are apart along the terms, a descriptor's leading offset, and across them, its stride offset. Or with the
-// swizzle of 128 bytes: lines of 64 terms, or, where they are turned, of 64 rows or columns, of which the next ones lie
-// `across` bytes behind; chunks of 16 bytes of a line are exchanged by its address.
+// An fp16 matrix in shared memory, as a wgmma.m64nNk16 descriptor addresses it. Without a swizzle it has core matrices
+// of 8 x 8: `along` is their distance in bytes along K (the descriptor's leading offset), and `across` their distance
+// along M or N (its stride offset). With the 128-byte swizzle it has lines of 64 terms, or, if it is transposed, lines
+// of 64 rows or columns, and `across` is the distance in bytes to the next 64. The swizzle permutes the 16-byte chunks
+// of a line by the line's address.
 struct SmemDescriptor {
     const char *first;
     int along, across;
     bool is_swizzled = false;
 
-    // The bits of a term and a row of A, or a column of B. `turned`: not the terms lie side by side, but those (MN-major).
+    // Bits of one term (K) and one place: a row of A, or a column of B. `turned`: the matrix is transposed (MN-major),
+    // so that neighbouring places, not terms, are adjacent.
     unsigned short at(int term, int place, bool turned) const {
         if (is_swizzled) {
             const int further = turned ? place / 64 * across + term * 128 + place % 64 * 2 : place * 128 + term * 2;
@@ -205,8 +207,8 @@ inline SmemDescriptor behind(SmemDescriptor matrix, int bytes) {
     return {matrix.first + bytes, matrix.along, matrix.across, matrix.is_swizzled};
 }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead. Products and their sum are taken in double and cut
-// off once.
+// sums = a * b, or sums += a * b if `add` is set; -a * b instead of a * b if kNegated. Products and their sum are
+// computed in double and truncated once.
 template <float (*kToFloat)(unsigned short), bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
 void multiply_16_bits(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool add) {
     const int thread = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));

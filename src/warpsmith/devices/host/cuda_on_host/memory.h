@@ -1,4 +1,4 @@
-// Loads and stores with cache hints (a CPU has no use for the hints), and asynchronous copies.
+// Loads and stores with cache hints, which a CPU ignores, and asynchronous copies.
 #pragma once
 
 template <typename T> T __ldg(const T *address) { return *address; }
@@ -10,11 +10,11 @@ template <typename T> void __stcg(T *address, ::warpsmith_host::Exactly<T> value
 template <typename T> void __stwt(T *address, ::warpsmith_host::Exactly<T> value) { *address = value; }
 template <typename T> void __stwb(T *address, ::warpsmith_host::Exactly<T> value) { *address = value; }
 
-// A CPU fetches ahead by itself; reading the line finds an address that is none.
+// A CPU prefetches by itself; reading the line detects an invalid address.
 inline void fetch_line(const void *address) { static_cast<void>(*static_cast<const volatile char *>(address)); }
 
-// <cuda_pipeline.h>: the copy is done at once, which is one of the orders that CUDA allows. The last `zero_fill` bytes
-// are set to 0 instead of read. The sizes and alignments are those that the hardware's instruction takes.
+// <cuda_pipeline.h>: the copy completes at once, which is one of the orders that CUDA allows. The last `zero_fill`
+// bytes are set to 0 instead of read. Sizes and alignments are those of the hardware's instruction.
 inline void __pipeline_memcpy_async(void *target, const void *source, size_t size, size_t zero_fill = 0) {
     if (size != 4 && size != 8 && size != 16) {
         ::warpsmith_host::stop("__pipeline_memcpy_async copies 4, 8 or 16 bytes");

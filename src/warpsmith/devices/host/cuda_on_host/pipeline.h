@@ -1,12 +1,12 @@
-// Barriers in shared memory that count arrivals and bytes, as generated sources define them with PTX for a GPU: mbarrier,
-// and the bulk copies that complete on one.
+// Barriers in shared memory that count arrivals and bytes (mbarrier), and the bulk copies that complete on one.
+// Generated sources define them with PTX for a GPU.
 #pragma once
 
-// A phase ends when all its arrivals are there and all bytes that were announced.
+// A phase ends when all its arrivals have happened and all announced bytes have arrived.
 struct Mbarrier {
     unsigned char expected, pending;  // arrivals of a phase
-    unsigned short parity;            // of the phase that has not ended
-    int bytes;                        // on their way
+    unsigned short parity;            // parity of the phase that has not ended
+    int bytes;                        // bytes that have not arrived
 };
 static_assert(sizeof(Mbarrier) == 8, "as large as on a GPU");
 
@@ -39,7 +39,7 @@ inline void bulk_load(void *shared, const void *global, unsigned bytes, Mbarrier
     barrier->bytes -= static_cast<int>(bytes);
     ::warpsmith_host::end_phase_if_done(barrier);
 }
-// Copies of threads are there at once.
+// A thread's own copies complete at once.
 inline void cp_async_mbarrier_arrive(Mbarrier *barrier) { mbarrier_arrive(barrier); }
 inline void mbarrier_wait_parity(const Mbarrier *barrier, unsigned parity) {
     while (static_cast<const volatile Mbarrier *>(barrier)->parity == parity) {
@@ -47,9 +47,9 @@ inline void mbarrier_wait_parity(const Mbarrier *barrier, unsigned parity) {
     }
 }
 
-// A CPU has registers enough.
+// setmaxnreg has no effect on a CPU.
 template <int kRegisters> void setmaxnreg_dec() {}
 template <int kRegisters> void setmaxnreg_inc() {}
 
-// Of a warpgroup's 128 threads, by its number in the block.
+// Barrier of a warpgroup's 128 threads, by the warpgroup's number in the block.
 inline void sync_warpgroup(int number) { ::warpsmith_host::running_block->meet(static_cast<unsigned>(number), 128); }

@@ -1,4 +1,4 @@
-// Which thread of which block runs: threadIdx, blockIdx, blockDim, gridDim.
+// Position of the running thread and its block: threadIdx, blockIdx, blockDim, gridDim.
 #pragma once
 
 namespace warpsmith_host {
@@ -10,7 +10,7 @@ struct Position {
     dim3 block_size, grid_size;
 };
 
-// One an OS thread. Where the threads of a block are fibers, each switch sets `here.thread` anew.
+// One per OS thread. If the threads of a block are fibers, each switch sets `here.thread`.
 static thread_local Position here;
 
 }  // namespace warpsmith_host

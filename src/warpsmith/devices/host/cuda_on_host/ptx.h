@@ -1,11 +1,11 @@
-// What generated sources write with PTX instructions on a GPU, where WARPSMITH_ON_HOST is not defined: 16-bit floats
-// as their bits, and asynchronous copies.
+// Functions that generated sources write with PTX instructions on a GPU, where WARPSMITH_ON_HOST is not defined:
+// conversions of 16-bit floats, given as their bits, and asynchronous copies.
 #pragma once
 
-// What only ptxas needs to be told.
+// Only ptxas needs this function; here it returns its argument.
 template <typename T> const T *kept(const T *address) { return address; }
 
-// Exact: every 16-bit float is a 32-bit one. A NaN keeps its payload.
+// The conversion is exact: every 16-bit float is a 32-bit one. A NaN keeps its payload.
 inline float half_to_float(unsigned short bits) {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
     uint32_t wide;
@@ -19,7 +19,7 @@ inline float half_to_float(unsigned short bits) {
     return __uint_as_float(sign | wide);
 }
 
-// To the nearest, ties to even; 65520 and beyond to infinity, NaN to a quiet NaN.
+// Rounds to nearest, ties to even; 65520 and beyond becomes infinity, NaN a quiet NaN.
 inline unsigned short float_to_half(float value) {
     const uint32_t bits = __float_as_uint(value), magnitude = bits & 0x7fffffffu;
     uint32_t narrow;
@@ -27,7 +27,7 @@ inline unsigned short float_to_half(float value) {
         narrow = 0x7e00u;
     } else if (magnitude >= 0x47800000u) {  // 65536
         narrow = 0x7c00u;
-    } else if (magnitude < 0x38800000u) {  // below 2^-14; from 0.5 on floats lie 2^-24 apart, so the sum is rounded
+    } else if (magnitude < 0x38800000u) {  // below 2^-14; from 0.5 on floats are 2^-24 apart, so the sum is rounded
         narrow = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
     } else {
         narrow = (magnitude - ((127u - 15u) << 23) + 0x0fffu + (magnitude >> 13 & 1u)) >> 13;
@@ -35,12 +35,12 @@ inline unsigned short float_to_half(float value) {
     return static_cast<unsigned short>((bits >> 16 & 0x8000u) | narrow);
 }
 
-// Two of them, `low` in the lower 16 bits.
+// Packs two converted values, with `low` in the lower 16 bits.
 inline unsigned floats_to_half2(float low, float high) {
     return static_cast<unsigned>(float_to_half(low)) | static_cast<unsigned>(float_to_half(high)) << 16;
 }
 
-// cp.async: the copy is done at once, which is one of the orders that PTX allows.
+// cp.async: the copy completes at once, which is one of the orders that PTX allows.
 template <int kBytes> void cp_async(void *shared, const void *global) {
     static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the instruction copies 4, 8 or 16 bytes");
     if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % kBytes != 0) {
@@ -55,9 +55,9 @@ template <int kBytes> void cp_async_or_zero(bool wanted, bool has_source, void *
     if (wanted && has_source) cp_async<kBytes>(shared, global);
     if (wanted && !has_source) memset(shared, 0, kBytes);
 }
-// cp.async.bulk and the fence before it: at once as well. A barrier on its way is 1.
+// cp.async.bulk and the fence before it also complete at once. A barrier whose copy has begun is 1.
 inline void copy_bulk(void *target, const void *source, unsigned bytes) {
-    if (bytes == 0) {  // a tile so small that none of it lies between multiples of 16 bytes
+    if (bytes == 0) {  // a tile so small that it contains no aligned 16 bytes
         return;
     }
     if ((reinterpret_cast<uintptr_t>(target) | reinterpret_cast<uintptr_t>(source) | bytes) % 16 != 0) {

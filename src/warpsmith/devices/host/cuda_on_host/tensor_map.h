@@ -1,18 +1,19 @@
-// Maps of images, by which a GPU's copy engine brings pixels that lie where a tap of a filter reads: PTX manual,
-// cp.async.bulk.tensor, im2col mode, with 128 bytes of channels and their swizzle.
+// Tensor maps of images, by which TMA copies the pixels that a filter tap reads: PTX manual, cp.async.bulk.tensor,
+// im2col mode, with lines of 128 bytes of channels and the 128-byte swizzle.
 #pragma once
 
-// What tensor_map.py lays out. Rows come before columns.
+// Layout written by tensor_map.py. Rows come before columns.
 struct TensorMap {
     uint64_t data;
     int images, rows, columns, channels;
-    int first[2], extent[2], step[2];  // of the window, in pixels, positions, pixels a position
+    int first[2], extent[2], step[2];  // of the window: in pixels, in positions, in pixels per position
     int channels_of_copy, pixels_of_copy, bytes;
     int unused[17];
 };
 static_assert(sizeof(TensorMap) == 128, "as large as on a GPU");
 
-// From a position on, which is told by its pixel: the channels of the pixels that lie so many rows and columns further on.
+// Copies channels of the pixels at consecutive positions, starting at a position given by its pixel. The pixels read
+// lie `rows_on` rows and `columns_on` columns further.
 inline void tma_load_im2col(void *shared, const TensorMap &map, int channel, int column, int row, int image, int columns_on,
                            int rows_on, Mbarrier *barrier) {
     const int line = map.channels_of_copy * map.bytes;

@@ -1,7 +1,7 @@
-// Texture objects over pitch-linear memory: a handle is the address of a descriptor, which texture.py lays out.
+// Texture objects over pitch-linear memory. A handle is the address of a descriptor, which texture.py writes.
 //
-// Formulas: CUDA programming guide, texture fetching. Linear filtering weighs with 8 fractional bits, as the hardware
-// does, so that a kernel that needs more than that fails here too.
+// Formulas: CUDA programming guide, texture fetching. Linear filtering uses weights with 8 fractional bits, as the
+// hardware does, so that a kernel that needs more precision fails here too.
 #pragma once
 
 using cudaTextureObject_t = unsigned long long;
@@ -14,7 +14,7 @@ enum class Address : int32_t { wrap, clamp, mirror, border };  // the values of 
 struct Texture {
     uint64_t data;
     int32_t width, height;  // texels
-    int32_t pitch;          // bytes from row to row
+    int32_t pitch;          // bytes from one row to the next
     int32_t channels;       // 1, 2 or 4
     int32_t bits;           // of one channel: 8, 16 or 32
     Format format;
@@ -40,7 +40,7 @@ template <typename Stored> double channel_of(const char *texel, int channel) {
     return static_cast<double>(value);
 }
 
-// One channel of one stored texel. A double holds every value of every format exactly.
+// One channel of one stored texel. A double represents every value of every format exactly.
 inline double stored_channel(const Texture &texture, const char *texel, int channel) {
     if (texture.format == Format::floating && texture.bits == 16) {
         uint16_t bits;
@@ -62,8 +62,8 @@ inline double stored_channel(const Texture &texture, const char *texel, int chan
     return value / highest < -1.0 ? -1.0 : value / highest;
 }
 
-// The texel that coordinate `i` stands for; -1 for the border colour. Wrap and mirror exist for normalized
-// coordinates alone; with others the hardware clamps.
+// Texel index of coordinate `i`; -1 for the border colour. Wrap and mirror exist only for normalized coordinates; with
+// others the hardware clamps.
 inline int64_t texel_index(int64_t i, int64_t size, Address mode, bool normalized) {
     if (i >= 0 && i < size) return i;
     if (mode == Address::border) return -1;
@@ -86,7 +86,7 @@ inline double channel_at(const Texture &texture, int64_t x, int64_t y, int chann
     return stored_channel(texture, texel, channel);
 }
 
-// floor(a) as an index. Coordinates beyond +-2^40 (and NaN) are as good as any other that far outside.
+// floor(a) as an index. Coordinates beyond +-2^40, and NaN, are clamped: all indices that far outside are equivalent.
 inline int64_t whole(double a) {
     constexpr double far = 1099511627776.0;
     return static_cast<int64_t>(floor(a > -far ? (a < far ? a : far) : -far));
@@ -99,7 +99,7 @@ inline double filtered_channel(const Texture &texture, float x, float y, int cha
         v *= texture.height;
     }
     if (!texture.linear) return channel_at(texture, whole(u), whole(v), channel);
-    // In units of 1/256 texel, from the centre of texel 0.
+    // Units are 1/256 texel, from the centre of texel 0.
     const double fine_u = floor((u - 0.5) * 256.0 + 0.5), fine_v = floor((v - 0.5) * 256.0 + 0.5);
     const int64_t i = whole(fine_u / 256.0), j = whole(fine_v / 256.0);
     const double a = fine_u / 256.0 - static_cast<double>(i), b = fine_v / 256.0 - static_cast<double>(j);

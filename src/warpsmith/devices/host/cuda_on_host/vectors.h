@@ -1,5 +1,5 @@
-// Vector types, with the alignments of the CUDA programming guide (built-in vector types): the size of the vector for
-// 2 and 4 elements up to 16 bytes, the element's own otherwise.
+// Vector types, with the alignments of the CUDA programming guide (built-in vector types): the size of the vector for 2
+// and 4 elements up to 16 bytes, else the element's own.
 #pragma once
 
 #define WARPSMITH_HOST_VECTOR_1(name, T)                                                                               \

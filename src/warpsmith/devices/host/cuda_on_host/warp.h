@@ -36,7 +36,7 @@ template <typename T> T shuffle(Wait wait, unsigned mask, T value, int source) {
     return value;
 }
 
-// Lanes shuffle within segments of `width`; whoever would read beyond its segment keeps its own value.
+// Lanes shuffle within segments of `width`. A lane that would read beyond its segment keeps its own value.
 inline int segment_width(int width) {
     const bool possible = width >= 1 && width <= warpSize && (width & (width - 1)) == 0;
     if (!possible) stop("a shuffle's width must be 1, 2, 4, 8, 16 or 32");
@@ -70,7 +70,7 @@ template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lane_mask, i
     return ::warpsmith_host::shuffle(::warpsmith_host::Wait::shfl_xor, mask, value, source);
 }
 
-// The largest of a whole warp's values; CUDA takes fewer lanes too.
+// Largest value of a whole warp. CUDA also supports fewer lanes.
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     if (mask != 0xffffffffu) ::warpsmith_host::stop("__reduce_max_sync is here for whole warps alone");
     for (int step = 1; step < warpSize; step *= 2) value = max(value, __shfl_xor_sync(mask, value, step));

@@ -21,15 +21,15 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
-// C++ forbids the standard spelling right after `__shared__`, where CUDA sources write it; it allows this one.
+// C++ forbids the standard spelling right after `__shared__`, where CUDA sources write it, but allows this one.
 #define alignas(...) __attribute__((aligned(__VA_ARGS__)))
 
-// Shared memory belongs to a block, and a block to one OS thread. `thread_local` is implied `static` inside a function
-// and may be declared `extern`, so it fits both `__shared__ T a[N]` and `extern __shared__ T a[]`.
+// Shared memory belongs to a block, and a block to one OS thread. `thread_local` implies `static` inside a function and
+// may be declared `extern`, so it fits both `__shared__ T a[N]` and `extern __shared__ T a[]`.
 //
-// AddressSanitizer puts no redzones round thread-local objects. Its builds run blocks on one OS thread, with static
-// storage instead: `static` for the one form, nothing for the other, since no single word fits both. compiler.py says
-// which it is, line by line.
+// AddressSanitizer puts no redzones around thread-local objects. So its builds run blocks on one OS thread, with static
+// storage instead: `static` for the first form, nothing for the second, because no single word fits both.
+// translation.py decides line by line.
 #if WARPSMITH_HOST_SANITIZED
 #define WARPSMITH_HOST_SHARED_ON_LINE(line) WARPSMITH_HOST_SHARED_##line
 #define WARPSMITH_HOST_SHARED_ON(line) WARPSMITH_HOST_SHARED_ON_LINE(line)
@@ -39,7 +39,7 @@
 #if defined(__clang__) || __GNUC__ < 10
 #define __shared__ thread_local
 #else
-// Without the first word g++ has each access to an `extern` one ask first whether it must be initialised.
+// Without `__constinit` g++ checks at each access to an `extern` variable whether it must be initialised.
 #define __shared__ __constinit thread_local
 #endif
 #define WARPSMITH_HOST_SHARED_STORAGE thread_local
@@ -49,14 +49,14 @@ namespace warpsmith_host {
 
 constexpr bool sanitized = WARPSMITH_HOST_SANITIZED;
 
-// Ends the launch, which returns `stopped`: the device is in a state that the kernel cannot go on from. A build for the
-// sanitizers ends its process.
+// Ends the launch, which returns `stopped`: the device is in a state from which the kernel cannot continue. A sanitized
+// build ends its process.
 [[noreturn]] void stop(const char *message);
 
 template <typename T> struct Identity {
     using type = T;
 };
-// A parameter from which T is not deduced, so that atomicAdd(unsigned *, 1) converts the 1 as CUDA's overloads do.
+// A parameter that does not deduce T, so that atomicAdd(unsigned *, 1) converts the 1 as CUDA's overloads do.
 template <typename T> using Exactly = typename Identity<T>::type;
 
 }  // namespace warpsmith_host
