@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,12 +84,8 @@ FLOORS = (
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 50
 
-NAMES_WITH_ONE_MEANING = {
-    "register": "a command module's hook, as warpsmith.cli.app says",
-    "upgrade": "a migration's way up, Alembic's word",
-    "downgrade": "a migration's way down, Alembic's word",
-}
-"""Functions that many modules have, so that a docstring in each would repeat one sentence."""
+WITHOUT_SUBJECT = re.compile(r"\W*(Of|That|Those|From|As|And|By|Which|Where|In|To|With)\b")
+"""First words of a docstring that leaves its subject out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,19 +265,51 @@ def test_functions_are_short() -> None:
     assert not offenders, f"over {MAX_FUNCTION_LINES} lines:\n" + "\n".join(offenders)
 
 
-def test_whatever_is_public_says_what_it_is() -> None:
-    """Modules, classes, functions. Methods are left out: most carry the docstring of the class that they implement."""
+def test_every_module_says_what_it_is_for() -> None:
     offenders = [
-        f"{where(module.path, 1)}: the module"
-        for module in modules()
-        if module.tree.body and ast.get_docstring(module.tree) is None
-    ]
-    offenders += [
-        f"{where(module.path, node.lineno)}: {node.name}"
-        for module in modules()
-        for node in module.tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        if not node.name.startswith("_") and node.name not in NAMES_WITH_ONE_MEANING
-        if ast.get_docstring(node) is None
+        where(module.path, 1) for module in modules() if module.tree.body and ast.get_docstring(module.tree) is None
     ]
     assert not offenders, "without a docstring:\n" + "\n".join(offenders)
+
+
+def test_every_docstring_has_a_subject() -> None:
+    """A docstring is a sentence, or a noun phrase that names the thing."""
+    offenders = [
+        f"{where(path, text.lineno)}: {text.value.splitlines()[0]}"
+        for path in python_files()
+        for text in docstrings(ast.parse(path.read_text()))
+        if WITHOUT_SUBJECT.match(text.value)
+    ]
+    assert not offenders, f"{len(offenders)} docstrings without a subject:\n" + "\n".join(offenders)
+
+
+def test_no_docstring_only_repeats_its_name() -> None:
+    offenders = [
+        f"{where(path, node.lineno)}: {node.name}"
+        for path in python_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if (text := ast.get_docstring(node)) is not None and _words(text) <= _words(node.name)
+    ]
+    assert not offenders, "the name says it already:\n" + "\n".join(offenders)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a name or a sentence, without articles."""
+    apart = re.sub(r"([a-z])([A-Z])", r"\1 \2", text).replace("_", " ")
+    return set(re.findall(r"[a-z0-9]+", apart.lower())) - {"a", "an", "the"}
+
+
+def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Docstrings of modules, classes and functions, and the strings that stand below attributes."""
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str()) as text):
+                    yield text
+
+
+def python_files() -> Iterator[Path]:
+    """All files of the project, tests and benchmarks too."""
+    for folder in ("generator", "tuner", "src/warpsmith", "benchmarks", "tests"):
+        yield from sorted((ROOT / folder).rglob("*.py"))
