@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r"|\.?\d(?:[eEpP][+-]|['\w.])*"  # a number as the preprocessor reads it
     r"|[A-Za-z_]\w*"
     r"|\n"  # the end of a directive; `_tokens` leaves no other
-    r"|\+\+|--|&&"  # other operators are not legal C++ where a blank divides them
+    r"|<<=|>>=|<<|>>|->|::|\+\+|--|&&|\|\||[-+*/%&|^=!<>]="
     r"|[^\s\w]"
 )
 
@@ -178,7 +178,7 @@ def _is_declared(tokens: Sequence[str], place: int, types: set[str]) -> bool:
         before = tokens[place - 1]
     if before == ")":
         return _opened_by(tokens, place - 1) in _ATTRIBUTES
-    if before == ">":
+    if before in (">", ">>"):
         return _opened_by(tokens, place - 1) in types
     return before in _TYPES or before in types
 
@@ -202,10 +202,10 @@ def _declared_with(tokens: Sequence[str], place: int) -> Iterator[str]:
 
 def _opened_by(tokens: Sequence[str], close: int) -> str:
     """The name before the bracket that the one at `close` closes; empty where it is too far away."""
-    opening, closing = ("<", ">") if tokens[close] == ">" else ("(", ")")
+    depths = {"(": -1, ")": 1} if tokens[close] == ")" else {"<": -1, ">": 1, ">>": 2}
     depth = 0
     for place in range(close, max(close - _FARTHEST, 0), -1):
-        depth += (tokens[place] == closing) - (tokens[place] == opening)
+        depth += depths.get(tokens[place], 0)
         if depth == 0:
             return tokens[place - 1]
     return ""

@@ -56,6 +56,12 @@ def products_of(source: str) -> Products:
     return Products(ptx_of(source).count("wgmma.mma_async"), sum(word & 0xFFF in _HGMMA for word in words))
 
 
+def code_of(source: str) -> list[bytes]:
+    """The machine code of each kernel, in the order of the text. Fails where there is an error or a warning."""
+    _, handle = _compiled(source, "sm_90a")
+    return _text_sections(_content("CUBIN", handle))
+
+
 def _text_sections(cubin: bytes) -> list[bytes]:
     """The sections of machine code of an ELF file of 64 bits."""
     (first,) = struct.unpack_from("<Q", cubin, 40)
