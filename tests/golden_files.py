@@ -52,12 +52,12 @@ def all_reviewed(folder: Path) -> dict[str, str]:
 
 
 class GoldenFiles:
-    """Golden files of one folder; `generate` makes the present text of a name."""
+    """Golden files of one folder, of the cases with these names; `generate` makes the text of a case."""
 
     def __init__(self, folder: Path, names: Collection[str], generate: Callable[[str], str]) -> None:
         self._folder = folder
         self._names = names
-        self._generate = functools.cache(generate)
+        self.generated = functools.cache(generate)
 
     def check(self, name: str) -> None:
         """Fails unless the generated text is the reviewed one; an update makes it the reviewed one."""
@@ -70,7 +70,7 @@ class GoldenFiles:
             self._fail(name, f"there is no file {error.filename}")
         except DoesNotApply as error:
             self._fail(name, f"the stored diff does not fit its base: {error}")
-        generated = self._generate(name)
+        generated = self.generated(name)
         if generated != expected:
             self._fail(name, "the generated text (+) is not the reviewed one (-)", *_changes(expected, generated))
 
@@ -91,7 +91,7 @@ class GoldenFiles:
         whole, diff = _whole(self._folder, name), _diff(self._folder, name)
         made = None if self._is_whole(name) else self._best_diff(name)
         if made is None:
-            whole.write_text(self._generate(name), newline="")
+            whole.write_text(self.generated(name), newline="")
             diff.unlink(missing_ok=True)
         else:
             diff.write_text(made, newline="")
@@ -108,12 +108,12 @@ class GoldenFiles:
                 return self._diff_from(base, name)
         diffs = [self._diff_from(base, name) for base in self._names if self._is_whole(base)]
         shortest = min(diffs, key=_lines, default=None)
-        if shortest is None or _lines(shortest) > _LONGEST_DIFF * _lines(self._generate(name)):
+        if shortest is None or _lines(shortest) > _LONGEST_DIFF * _lines(self.generated(name)):
             return None
         return shortest
 
     def _diff_from(self, base: str, name: str) -> str:
-        return make_diff(self._generate(name), self._generate(base), f"{base}.cu")
+        return make_diff(self.generated(name), self.generated(base), f"{base}.cu")
 
 
 def _whole(folder: Path, name: str) -> Path:

@@ -1,18 +1,17 @@
-"""Generated CUDA of conv2d, byte by byte: a change of a template is a change that a person has read.
+"""Generated CUDA of conv2d: a person has reviewed each text, and NVRTC compiles it without warnings or spills.
 
-`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+`golden_files.py` says how the reviewed texts are stored and updated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from golden_files import GoldenFiles
 from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
@@ -33,9 +32,6 @@ from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
-
-FOLDER = Path(__file__).parent / "conv2d"
-UPDATE = "WARPSMITH_UPDATE_GOLDEN"
 
 LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
 """A layer of ResNet."""
@@ -200,28 +196,17 @@ CASES = {
 
 SPILLED = {"direct_fprop_alexnet": Frame(48, 48, 48)}
 """By ptxas 13.5; 13.0 spills nothing of it, in as many registers."""
+GOLDEN = GoldenFiles(Path(__file__).parent / "conv2d", CASES, lambda name: CASES[name].text)
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-def golden(name: str) -> Path:
-    return FOLDER / f"{name}.cu"
 
 
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
-    generated = CASES[name].text
-    if os.environ.get(UPDATE) == "1":
-        golden(name).write_text(generated)
-    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
-    if generated != reviewed:
-        lines = difflib.unified_diff(
-            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
-        )
-        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+    GOLDEN.check(name)
 
 
 def test_no_file_is_left_over() -> None:
-    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+    GOLDEN.check_names()
 
 
 def test_the_cases_cover_every_family_and_pass() -> None:
@@ -249,6 +234,6 @@ def test_the_cases_cover_every_family_and_pass() -> None:
 
 @every_case
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
-    frames = set(frames_of(golden(name).read_text()))
+    frames = set(frames_of(GOLDEN.generated(name)))
     assert frames
     assert frames <= {NOTHING, SPILLED.get(name, NOTHING)}
