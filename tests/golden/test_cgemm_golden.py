@@ -1,4 +1,4 @@
-"""Generated CUDA of cgemm: a person has reviewed each text, and NVRTC compiles it without warnings or spills.
+"""Generated CUDA of cgemm: a person has reviewed each text; NVRTC compiles it without warnings or spills.
 
 `golden_files.py` says how the reviewed texts are stored and updated.
 """
