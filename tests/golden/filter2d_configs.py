@@ -1,4 +1,4 @@
-"""Configs of filter2d whose generated CUDA is tested; parameters have a plain value unless an argument sets them."""
+"""Configs of filter2d kernels with simple values for the parameters that a case does not set."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from warpsmith.generator.space import Config, Value
 def window(
     columns: int, vectors: tuple[int, int], turn: tuple[int, int], block: tuple[int, int], **other: Value
 ) -> Config:
-    """A config of the window kernel: elements of a load and of a store, rows of a turn and of a strip, and whatever is
-    not plain.
+    """Config of `filter2d_window`.
+
+    Args:
+        columns: Output columns per thread.
+        vectors: Elements per load and per store.
+        turn: Input rows per loop iteration, and output rows per thread.
+        block: Threads across a block and down.
+        other: Other parameters that differ from the values below.
     """
     return Config.of(
         {
@@ -42,7 +48,7 @@ def plain(
     min_blocks: int = 0,
     weights: str = "argument",
 ) -> Config:
-    """A config of the plain kernel; `outputs` are rows and columns a thread."""
+    """Config of `filter2d_plain`; `outputs` are rows and columns per thread."""
     return Config.of(
         {
             "path": path,
@@ -58,7 +64,7 @@ def plain(
 
 
 def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
-    """A config of tiles in global memory, with small blocks unless told."""
+    """Config of `filter2d_fft` that keeps its tiles in global memory and has small blocks by default."""
     return Config.of(
         {
             "path": "global",
@@ -84,9 +90,7 @@ def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
 def warpgroup(
     rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int, **other: Value
 ) -> Config:
-    """A config of the warpgroup kernel, no products ahead unless told, with plain stores; `block` is warpgroups across
-    and down.
-    """
+    """Config of `filter2d_warpgroup`; `block` is warpgroups across a block and down."""
     return Config.of(
         {
             "path": "async",

@@ -26,7 +26,7 @@ from warpsmith.generator.space import Config, Value
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One golden file: what it solves, and what its config has beside the family's default on an H200."""
+    """Problem, family and config of one golden file; `wanted` changes the family's default config for an H200."""
 
     family: Family
     problem: Cgemm
@@ -39,22 +39,18 @@ class Case:
 
 
 def tiled(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled`."""
     return Case(CgemmTiled(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
 def tensor(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_tensor`."""
     return Case(CgemmTensor(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
 def warpgroup(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_warpgroup`."""
     return Case(CgemmWarpgroup(), Cgemm(*problem, accuracy="normwise"), tuple(wanted.items()))  # type: ignore[arg-type, misc]
 
 
 def thin(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_thin`."""
     return Case(CgemmThin(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 

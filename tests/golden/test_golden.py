@@ -32,7 +32,7 @@ LAPLACIAN = (0.0, 1.0, 0.0, 1.0, -4.0, 1.0, 0.0, 1.0, 0.0)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One golden file: what it solves, and with which config; None is the family's default on an H200."""
+    """Problem, family and config of one golden file; config None is the family's default for an H200."""
 
     family: str
     problem: Filter2d | Fft
@@ -47,7 +47,7 @@ class Case:
 
 
 def block(problem: Fft, **wanted: Value) -> Case:
-    """A case of `fft_block` with the default config but for what is wanted."""
+    """A case of `fft_block`; `wanted` changes the default config for an H200."""
     family = family_named("fft_block")
     assert family is not None
     values = family.default(problem, H200).values() | wanted
@@ -348,7 +348,7 @@ def test_the_cases_cover_every_family_and_kind_of_transform() -> None:
     transforms = [(case.family, case.problem) for case in CASES.values() if isinstance(case.problem, Fft)]
     assert {problem.kind for _, problem in transforms} == set(Kind)
     seen = {(family, problem.inverse) for family, problem in transforms}
-    # The texts of a pipeline are those of its stages.
+    # A pipeline has no text of its own: its stages generate them.
     names = {each.name for each in OPERATIONS["fft"].families if not isinstance(each, Pipeline)}
     assert seen == {(name, inverse) for name in names for inverse in (True, False)}
 

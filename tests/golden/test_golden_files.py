@@ -1,4 +1,4 @@
-"""Golden files fail with few lines, and an update writes them in the form that they had."""
+"""A changed golden file fails with few lines, and an update keeps the form and the base of each file."""
 
 from __future__ import annotations
 
