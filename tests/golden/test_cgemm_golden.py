@@ -1,17 +1,16 @@
-"""Generated CUDA of cgemm, byte by byte: a change of a template is a change that a person has read.
+"""Generated CUDA of cgemm: a person has reviewed each text; NVRTC compiles it without warnings or spills.
 
-`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+`golden_files.py` says how the reviewed texts are stored and updated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import os
 from pathlib import Path
 
 import pytest
 
+from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.plain import CgemmPlain
@@ -24,13 +23,10 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 
-FOLDER = Path(__file__).parent / "cgemm"
-UPDATE = "WARPSMITH_UPDATE_GOLDEN"
-
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One golden file: what it solves, and what its config has beside the family's default on an H200."""
+    """Problem, family and config of one golden file; `wanted` changes the family's default config for an H200."""
 
     family: Family
     problem: Cgemm
@@ -43,22 +39,18 @@ class Case:
 
 
 def tiled(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled`."""
     return Case(CgemmTiled(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
 def tensor(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_tensor`."""
     return Case(CgemmTensor(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
 def warpgroup(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_warpgroup`."""
     return Case(CgemmWarpgroup(), Cgemm(*problem, accuracy="normwise"), tuple(wanted.items()))  # type: ignore[arg-type, misc]
 
 
 def thin(*problem: int | str, **wanted: Value) -> Case:
-    """A config of `cgemm_thin`."""
     return Case(CgemmThin(), Cgemm(*problem), tuple(wanted.items()))  # type: ignore[arg-type]
 
 
@@ -85,30 +77,19 @@ CASES = {
     "thin_ragged": thin(7, 3, 95, 37, "n", "c", own=2),
 }
 
+GOLDEN = GoldenFiles(Path(__file__).parent / "cgemm", CASES, lambda name: CASES[name].program().source)
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-def golden(name: str) -> Path:
-    return FOLDER / f"{name}.cu"
 
 
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
-    generated = CASES[name].program().source
-    if os.environ.get(UPDATE) == "1":
-        golden(name).write_text(generated)
-    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
-    if generated != reviewed:
-        lines = difflib.unified_diff(
-            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
-        )
-        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+    GOLDEN.check(name)
 
 
 def test_no_file_is_left_over() -> None:
-    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+    GOLDEN.check_names()
 
 
 @every_case
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
-    assert set(frames_of(golden(name).read_text())) == {NOTHING}
+    assert set(frames_of(GOLDEN.generated(name))) == {NOTHING}

@@ -1,18 +1,17 @@
-"""Generated CUDA of conv2d, byte by byte: a change of a template is a change that a person has read.
+"""Generated CUDA of conv2d: a person has reviewed each text; NVRTC compiles it without warnings or spills.
 
-`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+`golden_files.py` says how the reviewed texts are stored and updated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from golden_files import GoldenFiles
 from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
@@ -34,23 +33,20 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 
-FOLDER = Path(__file__).parent / "conv2d"
-UPDATE = "WARPSMITH_UPDATE_GOLDEN"
-
 LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
-"""A layer of ResNet."""
+"""A ResNet layer."""
 DEEP: dict[str, Any] = {"input": (64, 512, 28, 28), "weight": (512, 512, 3, 3), "padding": 1}
-"""A layer of VGG."""
+"""A VGG layer."""
 WIDE: dict[str, Any] = {"input": (64, 1024, 12, 12), "weight": (1024, 1024, 3, 3), "padding": 1}
-"""A layer of OverFeat."""
+"""An OverFeat layer."""
 STRIDED: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (128, 64, 3, 3), "padding": 1, "stride": 2}
 ALEXNET: dict[str, Any] = {"input": (128, 3, 227, 227), "weight": (96, 3, 11, 11), "stride": 4}
 DEPTHWISE: dict[str, Any] = {"input": (32, 192, 28, 28), "weight": (192, 1, 7, 7), "groups": 192, "padding": 3}
 THIN: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
 PLANES: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}
-"""L5 of fbfft."""
+"""Layer L5 of the fbfft paper."""
 LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
-"""With 2^31 elements of x and more."""
+"""A layer whose x has at least 2^31 elements."""
 GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
 LAST: dict[str, Any] = {"layout": "nhwc", "dtype": "bfloat16"}
 LARGE_DEPTHWISE: dict[str, Any] = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
@@ -66,13 +62,13 @@ FOURS: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One golden file: what it solves, and what its config has beside the family's default on an H200."""
+    """Problem, family and config of one golden file; `wanted` changes the family's default config for an H200."""
 
     family: Family
     problem: Conv2d
     wanted: tuple[tuple[str, Value], ...] = ()
     unit: str = ""
-    """Which text of several."""
+    """Name of the compilation unit, if the program has several."""
 
     @property
     def text(self) -> str:
@@ -86,33 +82,29 @@ class Case:
 
 
 def direct(layer: dict[str, Any], pass_: Pass, *, relu: bool = False, bias: bool = False, **wanted: Value) -> Case:
-    """A config of `conv2d_direct`."""
     return Case(Conv2dDirect(), Conv2d(**layer, pass_=pass_, bias=bias, relu=relu), tuple(wanted.items()))
 
 
 def depthwise(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Value) -> Case:
-    """A config of `conv2d_depthwise`."""
     return Case(Conv2dDepthwise(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), tuple(wanted.items()))
 
 
 def warpgroup(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = False) -> Case:
-    """The default of `conv2d_warpgroup`."""
     return Case(Conv2dWarpgroup(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
 
 
 def winograd(layer: dict[str, Any], pass_: Pass, unit: str, *, bias: bool = False) -> Case:
-    """The default of `conv2d_winograd`."""
     return Case(Conv2dWinograd(), Conv2d(**layer, pass_=pass_, bias=bias, relu=bias), (), unit)
 
 
 def mma(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Value) -> Case:
-    """A config of `conv2d_mma`: its kernel that multiplies, whose others are those of `conv2d_warpgroup`."""
+    """The implicit-GEMM kernel of `conv2d_mma`; its other kernels are the ones of `conv2d_warpgroup`."""
     problem = Conv2d(**layer, pass_=pass_, bias=bias, relu=bias)
     return Case(Conv2dMma(), problem, tuple(wanted.items()), "multiply")
 
 
 def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
-    """The kernel of `conv2d_warpgroup_im2col` that multiplies, by default."""
+    """The implicit-GEMM kernel of `conv2d_warpgroup_im2col`."""
     problem = Conv2d(**{**LAST, **layer}, pass_=pass_, bias=bias, relu=bias)
     return Case(Conv2dWarpgroupIm2col(), problem, (), "multiply")
 
@@ -199,29 +191,18 @@ CASES = {
 }
 
 SPILLED = {"direct_fprop_alexnet": Frame(48, 48, 48)}
-"""By ptxas 13.5; 13.0 spills nothing of it, in as many registers."""
+"""Local memory of the cases that ptxas 13.5 spills; ptxas 13.0 uses as many registers and does not spill."""
+GOLDEN = GoldenFiles(Path(__file__).parent / "conv2d", CASES, lambda name: CASES[name].text)
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-def golden(name: str) -> Path:
-    return FOLDER / f"{name}.cu"
 
 
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
-    generated = CASES[name].text
-    if os.environ.get(UPDATE) == "1":
-        golden(name).write_text(generated)
-    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
-    if generated != reviewed:
-        lines = difflib.unified_diff(
-            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
-        )
-        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+    GOLDEN.check(name)
 
 
 def test_no_file_is_left_over() -> None:
-    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+    GOLDEN.check_names()
 
 
 def test_the_cases_cover_every_family_and_pass() -> None:
@@ -234,7 +215,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             )
             for pass_ in Pass
         ),
-        # Whose third pass is alike, and of several texts, which those of `fft` and `cgemm` are among.
+        # The missing pass is like one of these. Transforms and matrix products have golden files under fft and cgemm.
         *(
             (name, pass_)
             for name in ("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last", "conv2d_fft_halves")
@@ -249,6 +230,6 @@ def test_the_cases_cover_every_family_and_pass() -> None:
 
 @every_case
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
-    frames = set(frames_of(golden(name).read_text()))
+    frames = set(frames_of(GOLDEN.generated(name)))
     assert frames
     assert frames <= {NOTHING, SPILLED.get(name, NOTHING)}

@@ -1,18 +1,18 @@
-"""Generated CUDA, byte by byte: a change of a template is a change that a person has read.
+"""Generated CUDA of filter2d and fft: a person has reviewed each text; NVRTC compiles it without warnings or spills.
 
-`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the files; the difference is then reviewed as CUDA.
+`golden_files.py` says how the reviewed texts are stored and updated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
-import os
 from pathlib import Path
 
 import pytest
 
+from golden_files import UPDATE as UPDATE
+from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of, ptx_of
 from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft, Kind, Product, Tiling
@@ -23,8 +23,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.space import Config, Value
 
-FOLDER = Path(__file__).parent
-UPDATE = "WARPSMITH_UPDATE_GOLDEN"
+from .filter2d_configs import fft, plain, warpgroup, window
 
 BINOMIAL_7 = tuple(float(a * b) for a in (1, 6, 15, 20, 15, 6, 1) for b in (1, 6, 15, 20, 15, 6, 1))
 BINOMIAL_15 = tuple(float(math.comb(14, r) * math.comb(14, s)) for r in range(15) for s in range(15))
@@ -33,7 +32,7 @@ LAPLACIAN = (0.0, 1.0, 0.0, 1.0, -4.0, 1.0, 0.0, 1.0, 0.0)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One golden file: what it solves, and with which config; None is the family's default on an H200."""
+    """Problem, family and config of one golden file; config None is the family's default for an H200."""
 
     family: str
     problem: Filter2d | Fft
@@ -47,107 +46,8 @@ class Case:
         return family.program(self.problem, config)
 
 
-def window(
-    columns: int, vectors: tuple[int, int], turn: tuple[int, int], block: tuple[int, int], **other: Value
-) -> Config:
-    """A config of the window kernel: elements of a load and of a store, rows of a turn and of a strip, and whatever is
-    not plain.
-    """
-    return Config.of(
-        {
-            "path": "global",
-            "weights": "argument",
-            "method": "direct",
-            "columns": columns,
-            "load_vector": vectors[0],
-            "store_vector": vectors[1],
-            "unroll": turn[0],
-            "order": "rows",
-            "rows": turn[1],
-            "tail": "whole",
-            "prefetch": 0,
-            "block_columns": block[0],
-            "block_strips": block[1],
-            "min_blocks": 0,
-            "load": "cached",
-            "store": "plain",
-            **other,
-        }
-    )
-
-
-def plain(
-    block: tuple[int, int],
-    path: str = "global",
-    outputs: tuple[int, int] = (1, 1),
-    filters: int = 1,
-    min_blocks: int = 0,
-    weights: str = "argument",
-) -> Config:
-    """A config of the plain kernel; `outputs` are rows and columns a thread."""
-    return Config.of(
-        {
-            "path": path,
-            "rows": outputs[0],
-            "columns": outputs[1],
-            "filters": filters,
-            "block_columns": block[0],
-            "block_rows": block[1],
-            "min_blocks": min_blocks,
-            "weights": weights,
-        }
-    )
-
-
-def fft(y_radices: str, x_radices: str, **other: Value) -> Config:
-    """A config of tiles in global memory, with small blocks unless told."""
-    return Config.of(
-        {
-            "path": "global",
-            "weights": "global",
-            "y_radices": y_radices,
-            "x_radices": x_radices,
-            "pairs": 2,
-            "buffers": 1,
-            "blocks": 0,
-            "min_blocks": 2,
-            "columns": 4,
-            "column_threads": 64,
-            "rows": 4,
-            "row_threads": 128,
-            "twiddles": "table",
-            "partners": "adjacent",
-            "store": "plain",
-            **other,
-        }
-    )
-
-
-def warpgroup(
-    rows: int, prefetch: int, block: tuple[int, int], weights: str, min_blocks: int, **other: Value
-) -> Config:
-    """A config of the warpgroup kernel, no products ahead unless told, with plain stores; `block` is warpgroups across
-    and down.
-    """
-    return Config.of(
-        {
-            "path": "async",
-            "weights": weights,
-            "rows": rows,
-            "columns": 4,
-            "ahead": 0,
-            "prefetch": prefetch,
-            "block_groups": block[0],
-            "block_strips": block[1],
-            "min_blocks": min_blocks,
-            "store": "plain",
-            **other,
-        }
-    )
-
-
 def block(problem: Fft, **wanted: Value) -> Case:
-    """A case of `fft_block` with the default config but for what is wanted."""
+    """A case of `fft_block`; `wanted` changes the default config for an H200."""
     family = family_named("fft_block")
     assert family is not None
     values = family.default(problem, H200).values() | wanted
@@ -424,28 +324,17 @@ CASES = {
     "fft_warp_8x8_inverse": Case("fft_warp", Fft((8, 8), 4, kind="c2r")),
 }
 
+GOLDEN = GoldenFiles(Path(__file__).parent, CASES, lambda name: CASES[name].program().source)
 every_case = pytest.mark.parametrize("name", CASES)
-
-
-def golden(name: str) -> Path:
-    return FOLDER / f"{name}.cu"
 
 
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
-    generated = CASES[name].program().source
-    if os.environ.get(UPDATE) == "1":
-        golden(name).write_text(generated)
-    reviewed = golden(name).read_bytes().decode() if golden(name).exists() else ""
-    if generated != reviewed:
-        lines = difflib.unified_diff(
-            reviewed.splitlines(), generated.splitlines(), golden(name).name, "generated now", lineterm=""
-        )
-        pytest.fail("\n".join([*lines, f"If that is what you want: {UPDATE}=1 pytest tests/golden"]), pytrace=False)
+    GOLDEN.check(name)
 
 
 def test_no_file_is_left_over() -> None:
-    assert {path.stem for path in FOLDER.glob("*.cu")} == set(CASES)
+    GOLDEN.check_names()
 
 
 def test_the_cases_cover_every_family_border_and_kind_of_weights() -> None:
@@ -459,18 +348,18 @@ def test_the_cases_cover_every_family_and_kind_of_transform() -> None:
     transforms = [(case.family, case.problem) for case in CASES.values() if isinstance(case.problem, Fft)]
     assert {problem.kind for _, problem in transforms} == set(Kind)
     seen = {(family, problem.inverse) for family, problem in transforms}
-    # The texts of a pipeline are those of its stages.
+    # A pipeline has no text of its own: its stages generate them.
     names = {each.name for each in OPERATIONS["fft"].families if not isinstance(each, Pipeline)}
     assert seen == {(name, inverse) for name in names for inverse in (True, False)}
 
 
 @every_case
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
-    text = golden(name).read_text()
+    text = GOLDEN.generated(name)
     assert frames_of(text) == [NOTHING] * text.count("__global__")
 
 
 def test_zero_taps_vanish() -> None:
-    text = ptx_of(golden("plain_3x3_nearest_literal").read_text())
+    text = ptx_of(GOLDEN.generated("plain_3x3_nearest_literal"))
     taps = sum(tap != 0 for tap in LAPLACIAN)
     assert text.count("ld.global.nc.f32") == text.count("fma.rn.f32") == taps
