@@ -94,7 +94,7 @@ def generated(problem: Any) -> Callable[[], None]:
     """The default config's text."""
 
     def run() -> None:
-        from warpsmith.generator.device import H200
+        from warpsmith.generator.presets import H200
         from warpsmith.generator.registry import families_for
 
         family = families_for(problem, H200)[0]

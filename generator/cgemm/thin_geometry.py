@@ -16,8 +16,6 @@ OWN = (1, 2, 4, 8)
 UNROLLS = (1, 2, 4, 8, 16)
 MOST_SUMS = 32
 """Of a thread, two registers each."""
-MOST_SHARED_BYTES = 48 * 1024
-"""That a block has without asking for more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

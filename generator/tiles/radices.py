@@ -29,8 +29,6 @@ GAPS = (0, 2, 6, 12)
 """Percent of a tile that may be left out against bank conflicts."""
 _FEW_WARPS = (4, 5, 6, 7, 8)
 """Of a block, for which the model finds out how many of their turns have no work at best."""
-RESERVED_BYTES = 1024
-"""Shared memory of a block that the system takes (CUDA programming guide, compute capability 8.0 and later)."""
 
 
 def resident(elements: int, device: Device) -> int:
@@ -38,7 +36,7 @@ def resident(elements: int, device: Device) -> int:
     nbytes = COMPLEX_BYTES * elements
     if nbytes > device.shared_per_block_bytes:
         return 0
-    return max(1, device.shared_per_multiprocessor_bytes // (nbytes + RESERVED_BYTES))
+    return max(1, device.shared_per_multiprocessor_bytes // (nbytes + device.limits.reserved_shared_bytes))
 
 
 def instructions(y: Axis, x: Axis) -> float:

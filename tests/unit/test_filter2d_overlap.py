@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from rectangles import cover
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.overlap.geometry import Geometry
 from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.radices import idle, resident

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import OPERATIONS, answering
 
@@ -58,7 +58,7 @@ def answered(problem: Problem) -> Row:
                 "default": each.default(problem, H200).key(),
                 "starts": [config.key() for config in each.starts(problem, H200)],
                 "is_likely": each.is_likely(problem, H200),
-                "expected_ns": each.expected_ns(problem),
+                "expected_ns": each.expected_ns(problem, H200),
             }
             for each in able
         },

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterable
 from math import prod
 
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.architectures import BULK_COPIES, STATIC_SHARED_BYTES
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.memory import copied_bytes
@@ -22,15 +23,14 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile for each thread: fewer and threads outnumber the work, more and their registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
-MOST_THREADS = 1024
 GAPS = (2, 8, 25)
 """Percent of a tile: one element a row of 64, one in sixteen and a row's, or whatever helps."""
 LASTING = (4, 8, 16)
 """Blocks of a multiprocessor that go on from tile to tile."""
 AHEAD = (1, 2, 4)
 """Tiles of a multiprocessor after which comes the one whose data a tile fetches: later ones push out others' data."""
-SHARED_BYTES = 48 * 1024
-"""Of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
+SHARED_BYTES = STATIC_SHARED_BYTES
+"""Bytes of a tile, from which on two blocks may share a transform: a multiprocessor has room for four such tiles."""
 LEAST_BUSY = 0.6
 """Of the threads of a tile, in each pass: a radix that leaves more of them without work has them wait for the rest."""
 
@@ -86,7 +86,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
         Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
-        Parameter("threads", (*THREADS, MOST_THREADS) if is_large else THREADS, "of a tile"),
+        Parameter("threads", (*THREADS, device.limits.threads_per_block) if is_large else THREADS, "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
@@ -112,7 +112,7 @@ def _has_large_tiles(problem: Fft) -> bool:
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
     """Whether what a tile reads, and what it writes, lies together and can be copied at once."""
-    has_bulk = device.kind is DeviceKind.HOST or device.compute_capability >= (9, 0)
+    has_bulk = device.has(BULK_COPIES)
     has_whole_spectra = problem.layout is not Layout.FREQUENCY
     has_whole_signals = problem.tiling is None
     sides = has_whole_signals, has_whole_spectra

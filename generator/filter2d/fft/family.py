@@ -27,7 +27,7 @@ from warpsmith.generator.filter2d.fft.flow import Flow
 from warpsmith.generator.filter2d.fft.geometry import FLOWING, Geometry
 from warpsmith.generator.filter2d.fft.guesses import configs, flowing, most_blocks
 from warpsmith.generator.filter2d.fft.lines import radices_of
-from warpsmith.generator.filter2d.fft.model import MOST_POINTS, likely, nanoseconds, pairs_in_cache
+from warpsmith.generator.filter2d.fft.model import CLOCK_SHARE, MOST_POINTS, likely, nanoseconds, pairs_in_cache
 from warpsmith.generator.filter2d.fft.space import (
     fft_constraints,
     fft_parameters,
@@ -53,8 +53,6 @@ from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
-_CLOCKS_A_NS = 1.75
-"""Of a large GPU under load."""
 _SHARED_TILES = 0.7
 """Of what tiles in shared memory are expected to take: 717 us were measured where 982 are counted (H200, 65x65 taps on
 9216x9216)."""
@@ -106,8 +104,8 @@ class Filter2dFft(Family):
             return False
         if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
             return True
-        theirs = clocks(filter2d, *axes[0], device) / _CLOCKS_A_NS
-        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs
+        theirs_ns = device.rates.cycles_ns(clocks(filter2d, *axes[0], device)) / CLOCK_SHARE
+        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs_ns
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)

@@ -1,8 +1,8 @@
 """What a tile costs, by counting: which sizes and radices are worth trying first.
 
-A pass reads and writes every element of the tile in shared memory, which delivers 128 bytes a clock, and takes so many
-float32 instructions, of which a multiprocessor has 128 lanes a clock. Blocks that share a multiprocessor do one while
-others do the other. A larger tile wastes fewer results at its edge, and leaves room for fewer blocks.
+A pass reads and writes every element of the tile in shared memory, and takes so many float32 instructions. Blocks that
+share a multiprocessor do one while others do the other. A larger tile wastes fewer results at its edge, and leaves room
+for fewer blocks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _TRANSFERS = 8
 """Reads and writes of a tile's element in shared memory: two for each pass but the first and the last, which do one."""
 _BESIDE = 6.0
 """Clocks beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
-_LANES = 128
-"""float32 lanes of a multiprocessor, and bytes that its shared memory delivers at once."""
 _OVERHEAD = 1.2
 """Instructions for each that computes: addresses, loads, stores."""
 _SINGLE = 1.15
@@ -59,8 +57,10 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
     # About half of the way back is left out in columns without results, and two transfers.
     valid = (x.points - s + 1) / x.points
-    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
-    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
+    rates = device.rates.of_multiprocessor()
+    lanes, delivered = (each / rates.cycles_per_ns for each in (rates.multiply_adds_per_ns, rates.shared_bytes_per_ns))
+    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / lanes
+    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / delivered
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)

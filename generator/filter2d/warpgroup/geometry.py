@@ -30,7 +30,7 @@ WHOLE_ROWS = 15
 BATCHES = (1, 2, 3)
 """Of rows of a filter whose products follow one another."""
 BATCH_REGISTERS = 235
-"""Of a thread, for products, sums and pixels: MAX_REGISTERS without what the walk itself takes."""
+"""Of a thread, for products, sums and pixels: the registers of a thread without what the walk itself takes."""
 MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """That an asynchronous copy takes."""
 
