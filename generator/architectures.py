@@ -65,6 +65,7 @@ def nearest(rows: Mapping[Capability, RowT], capability: Capability) -> RowT | N
 
 
 ARCHITECTURES: Mapping[Capability, Architecture] = {
+    # limits (shared KiB, threads, blocks of a multiprocessor), float32 lanes, L2 bytes per cycle, memory bits per MiB
     # Turing: L2 by Jia et al. 2019, "Dissecting the NVidia Turing T4 GPU via Microbenchmarking".
     (7, 5): Architecture(Limits(64 * KIB, 64 * KIB, 1024, 16, reserved_shared_bytes=0), 64, 25.6, 64, 64),
     (8, 0): Architecture(Limits.of(164, 2048, 32), 64, 5120 / 108, 128),

@@ -97,12 +97,8 @@ class CgemmThin(Family):
             lanes = max(each for each in SHARERS if each == 1 or each <= min(USUAL_LANES, shape.term_vectors))
             wanted |= {"sharers": lanes, "own": USUAL_ROWS, "unroll": 2}
         else:
-            enough = (
-                BUSY
-                * device.limits.threads_per_multiprocessor
-                * device.multiprocessors
-                / (shape.problem.batch * shape.row_vectors)
-            )
+            busy = BUSY * device.limits.threads_per_multiprocessor * device.multiprocessors
+            enough = busy / (shape.problem.batch * shape.row_vectors)
             wanted["sharers"] = next((each for each in SHARERS if each >= enough), SHARERS[-1])
         config = self.space(problem, device).like(wanted)
         assert config is not None

@@ -27,13 +27,14 @@ from warpsmith.generator.filter2d.fft.flow import Flow
 from warpsmith.generator.filter2d.fft.geometry import FLOWING, Geometry
 from warpsmith.generator.filter2d.fft.guesses import configs, flowing, most_blocks
 from warpsmith.generator.filter2d.fft.lines import radices_of
-from warpsmith.generator.filter2d.fft.model import CLOCK_SHARE, MOST_POINTS, likely, nanoseconds, pairs_in_cache
+from warpsmith.generator.filter2d.fft.model import MOST_POINTS, likely, nanoseconds, pairs_in_cache
 from warpsmith.generator.filter2d.fft.space import (
     fft_constraints,
     fft_parameters,
 )
 from warpsmith.generator.filter2d.fft.text import FftText
-from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
+from warpsmith.generator.filter2d.overlap import model as overlap
+from warpsmith.generator.filter2d.overlap.model import likely_axes
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import (
     Filter2dText,
@@ -104,7 +105,7 @@ class Filter2dFft(Family):
             return False
         if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
             return True
-        theirs_ns = device.rates.cycles_ns(clocks(filter2d, *axes[0], device)) / CLOCK_SHARE
+        theirs_ns = overlap.nanoseconds(filter2d, *axes[0], device)
         return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs_ns
 
     def space(self, problem: Problem, device: Device) -> Space:

@@ -15,6 +15,7 @@ from math import ceil
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.fft.geometry import FLOWING
 from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
+from warpsmith.generator.filter2d.overlap.model import CLOCK_SHARE
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import TWIDDLE, resident
@@ -40,8 +41,6 @@ _LAUNCH_NS = 2.0e3
 """Time of a launch whose predecessor has to end first. A guess."""
 _OVERHEAD = 1.6
 """Instructions for each that computes: addresses, loads, stores."""
-CLOCK_SHARE = 1.75 / REFERENCE.cycles_per_ns
-"""Share of the boost clock that float32 instructions leave (measured, H200)."""
 _KEPT = 0.6
 """Of the L2 cache that tiles may fill and stay there: pixels and results pass through it. A guess."""
 _FLOWING_SHARE = 4400 / REFERENCE.memory_bytes_per_ns

@@ -13,6 +13,7 @@ from math import ceil
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import (
     TWIDDLE,
     best_axes,
@@ -25,10 +26,12 @@ from warpsmith.generator.tiles.radices import (
 )
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 
+CLOCK_SHARE = 1.75 / REFERENCE.cycles_per_ns
+"""Share of the boost clock that float32 instructions leave (measured, H200)."""
 _TRANSFERS = 8
 """Reads and writes of a tile's element in shared memory: two for each pass but the first and the last, which do one."""
 _BESIDE = 6.0
-"""Clocks beside those, for 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
+"""Further ones in whose time the rest of a tile is done: pixels, results, the filter's spectrum, twiddles. A guess."""
 _OVERHEAD = 1.2
 """Instructions for each that computes: addresses, loads, stores."""
 _SINGLE = 1.15
@@ -37,7 +40,7 @@ _LIKELY = 48
 """Sizes of tiles that are looked at more closely."""
 
 
-def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
+def nanoseconds(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
     """That the whole problem takes, by the model; infinite where a tile does not fit.
 
     Args:
@@ -57,10 +60,9 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
     # About half of the way back is left out in columns without results, and two transfers.
     valid = (x.points - s + 1) / x.points
-    rates = device.rates.of_multiprocessor()
-    lanes, delivered = (each / rates.cycles_per_ns for each in (rates.multiply_adds_per_ns, rates.shared_bytes_per_ns))
-    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / lanes
-    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / delivered
+    rates = device.rates.of_multiprocessor(CLOCK_SHARE)
+    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / rates.multiply_adds_per_ns
+    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / rates.shared_bytes_per_ns
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # Of a few blocks the last round is long; what only one of them does is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
@@ -87,12 +89,12 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
         for rows, columns in itertools.product(sizes(problem, 0), sizes(problem, 1))
         if resident(rows * columns, device) and (axes := best_axes(rows, columns))
     ]
-    choices.sort(key=lambda each: (clocks(problem, each[0], each[1], device), each[0].points, each[1].points))
+    choices.sort(key=lambda each: (nanoseconds(problem, each[0], each[1], device), each[0].points, each[1].points))
     few, others = choices[:_LIKELY], choices[_LIKELY:]
-    few.sort(key=lambda each: _closer_clocks(problem, each[0], each[1], device))
+    few.sort(key=lambda each: _closer_ns(problem, each[0], each[1], device))
     return (*few, *others)
 
 
-def _closer_clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
+def _closer_ns(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
     """The same with bank conflicts and idle threads, which take longer to count."""
-    return clocks(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))
+    return nanoseconds(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))
