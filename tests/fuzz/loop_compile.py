@@ -25,7 +25,7 @@ WARP_REGISTERS = 256
 
 
 def cases(seed: int, count: int) -> Iterator[Candidate]:
-    """`count` candidates for the presets, which are of ten architectures."""
+    """`count` candidates for the presets, one of each architecture."""
     return candidates(random.Random(seed), count, WHOLE, tuple(PRESETS.values()))
 
 
