@@ -66,10 +66,10 @@ def nearest(rows: Mapping[Capability, RowT], capability: Capability) -> RowT | N
 
 ARCHITECTURES: Mapping[Capability, Architecture] = {
     # limits (shared KiB, threads, blocks of a multiprocessor), float32 lanes, L2 bytes per cycle, memory bits per MiB
-    # Turing: L2 by Jia et al. 2019, "Dissecting the NVidia Turing T4 GPU via Microbenchmarking".
+    # TU104: 16 slices of L2, 64 bytes each, an estimate; shared memory and L1 deliver 64 bytes.
     (7, 5): Architecture(Limits(64 * KIB, 64 * KIB, 1024, 16, reserved_shared_bytes=0), 64, 25.6, 64, 64),
     (8, 0): Architecture(Limits.of(164, 2048, 32), 64, 5120 / 108, 128),
-    # GA102: 48 slices of L2, 64 bytes each. Orin's L2 rate is an estimate by that.
+    # GA102: 48 slices of L2, 64 bytes each, an estimate; Orin as that.
     (8, 6): Architecture(Limits.of(100, 1536, 16), 128, 36.6, 64),
     (8, 7): Architecture(Limits.of(164, 1536, 16), 128, 36.6, 64),
     # Ada and GeForce Blackwell: large and slow L2, an estimate. The 4090 has 384 bits for 72 MiB, the L40S for 96.

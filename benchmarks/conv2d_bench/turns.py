@@ -46,7 +46,7 @@ AHEAD = 4
 PREPARERS = 2
 """Processes that do so. A problem takes one of them 0.4 s, beside 1 s of the device at the least."""
 DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8 + 2 * PATIENCE_S, setup_s=90)
-SLOW_FLOPS_A_NS = 20_000.0
+SLOW_FLOPS_PER_NS = 20_000.0
 """Of cuDNN in float32 where it is slow, to guess how long turns will take (OverFeat's dgrad 5 on an H200: 31,000)."""
 LEAST_SAMPLES, MOST_SAMPLES, SAMPLES_NS = 6, 20, 20e6
 """Of a candidate on a GPU: 20 samples with the usual spread of 1% tell which of a few is the fastest to 0.3%."""
@@ -245,4 +245,4 @@ def _policy(kind: DeviceKind) -> TimingPolicy:
 def _factor(problem: Conv2d) -> int:
     """Samples in turns, as a `TimingPolicy`'s final factor, so that a slow library does not take the run's time."""
     samples = USUAL_FACTOR * _policy(DeviceKind.CUDA).min_samples
-    return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_A_NS > TURNS_NS else USUAL_FACTOR
+    return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_PER_NS > TURNS_NS else USUAL_FACTOR
