@@ -28,11 +28,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from builders import rewritten
 from pairs import covering
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.problem import ACCURACIES
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.image_geometry import (
     MAX_LOADS,
@@ -15,7 +16,7 @@ from warpsmith.generator.conv2d.image_geometry import (
     shared_bytes,
 )
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 64

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.device import Device
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.rates import REFERENCE
 
-DIRECT_FLOPS_A_NS = 15_000.0
-"""Operations that sums over taps do (`conv2d_direct` on an H200: 19 on layer L2, 11 on a 3x3 layer of 64 channels)."""
+_DIRECT_SHARE = 7500 / REFERENCE.multiply_adds_per_ns
+"""Share of the float32 multiply-adds that sums over taps reach (measured, H200: `conv2d_direct` did 9500 per ns on
+layer L2 and 5500 on a 3x3 layer of 64 channels)."""
+
+
+def direct_ns(problem: Conv2d, device: Device) -> float:
+    """The time that sums over taps are expected to take."""
+    return problem.flops / (2 * _DIRECT_SHARE * device.rates.multiply_adds_per_ns)
 
 
 def multiply_adds(problem: Conv2d) -> int:

@@ -188,7 +188,8 @@ import json, sys, warnings
 from builders import rewritten
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem

@@ -27,8 +27,8 @@ from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tensor_geometry import CHAIN as TENSOR_CHAIN
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN
-from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.operations.cgemm.judge import CgemmJudge

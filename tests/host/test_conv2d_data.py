@@ -25,7 +25,7 @@ from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
 from warpsmith.generator.conv2d.checks import DTYPES
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Measurement

@@ -26,7 +26,7 @@ from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 from warpsmith.generator.conv2d.depthwise.weight_space import STAGES
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge

@@ -19,7 +19,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.checks import DTYPES
 from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, stress_operands

@@ -34,8 +34,8 @@ from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.space import Value
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge

@@ -15,7 +15,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.store.record import Failure, FailureKind, Measurement
 

@@ -25,10 +25,11 @@ from warpsmith.devices.library_versions import identity_with_libraries, is_of_to
 from warpsmith.devices.select import CompilerChoice, DeviceRef, host_compiler
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError
-from warpsmith.generator.device import H200, HOST, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.library import Library
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, answering, families_for
 from warpsmith.generator.space import Config

@@ -20,11 +20,12 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named

@@ -23,9 +23,9 @@ from warpsmith.devices.launches import Brought, Launches
 from warpsmith.devices.quick_calls import calls_of
 from warpsmith.devices.torch_library import torch_library
 from warpsmith.devices.workspaces import Workspaces
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import ByValue, Launch, Program
 from warpsmith.generator.registry import answering

@@ -21,9 +21,9 @@ from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
 from warpsmith.generator.cgemm.warpgroup import HANDED, CgemmWarpgroup
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.progress import PROGRESS

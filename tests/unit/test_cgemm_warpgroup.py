@@ -15,8 +15,8 @@ from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
 from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import reversed_bits
 from warpsmith.generator.fft.warp.family import MOST_KEPT, FftWarp
@@ -23,6 +22,7 @@ from warpsmith.generator.fft.warp.lanes import First, Spread, lane_steps, twiddl
 from warpsmith.generator.fft.warp.text import FftWarpText
 from warpsmith.generator.fft.words import Packing, Twiddles
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer
 from warpsmith.generator.space import Config
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rectangles import cover
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.family import Filter2dFft
@@ -19,6 +19,7 @@ from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import axis_of, radices_of, span, turns, ways
 from warpsmith.generator.filter2d.fft.model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
 

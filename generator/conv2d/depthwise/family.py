@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.circular.family import LIKELY_TAPS, Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.image_default import ranked, variants
@@ -34,7 +35,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
@@ -65,7 +66,7 @@ class Conv2dDepthwise(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if (why := device.why_no_async_copies or why_not_usual_data(problem)) is not None:
+        if (why := device.why_no(ASYNC_COPIES) or why_not_usual_data(problem)) is not None:
             return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
             return f"is for groups of {MAX_GROUP} channels and filters at the most"
@@ -93,12 +94,12 @@ class Conv2dDepthwise(Family):
         taps = conv2d.weight[2] * conv2d.weight[3]
         return taps < LIKELY_TAPS or Conv2dCircular().why_not(problem, device) is not None
 
-    def expected_ns(self, problem: Problem) -> float | None:
+    def expected_ns(self, problem: Problem, device: Device) -> float | None:
         conv2d = _summed(require_conv2d(problem))
-        config = _usual(conv2d, H200)[0]
+        config = _usual(conv2d, device)[0]
         if conv2d.pass_ is Pass.WGRAD:
-            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), H200)
-        return image_ns(conv2d, ImageGeometry.of(conv2d, config), H200)
+            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
+        return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = _summed(require_conv2d(problem))

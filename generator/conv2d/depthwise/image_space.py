@@ -10,7 +10,7 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import NAMES, WARP, Ima
 from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.image_geometry import channels_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 36
@@ -187,7 +187,7 @@ def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., 
             lambda columns, rows, filters, tap_rows, row_bands, column_bands, block_filters, units, min_blocks: (
                 min_blocks
                 * threads(columns, rows, row_bands, column_bands, block_filters, units)
-                * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                * min(registers(columns, rows, filters, tap_rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
         ),

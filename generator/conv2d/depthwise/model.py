@@ -6,10 +6,14 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, S
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
+from warpsmith.generator.rates import REFERENCE
 
-BYTES_A_NS = 3600.0
-"""Of memory: 4.2 TB/s are the best copies'."""
-L2_BYTES_A_NS = 5500.0
+MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that these kernels reach (measured, H200); the best copies reach 0.85."""
+L2_SHARE = 5500 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate, likewise."""
+TURN_BYTES = 128
+"""Bytes that a warp's access to shared memory, or to L1, takes in one turn: four for each lane."""
 SECTOR = 8
 """Numbers that L2 takes at once, however few of them are written."""
 MOST_APART = 16
@@ -27,45 +31,52 @@ ROUND_INSTRUCTIONS = 30
 ENOUGH_WARPS = 12
 """Of a multiprocessor, that hide each other's latencies; fewer issue in proportion."""
 LATENCY_CYCLES = 1800
-"""Of a step: memory answers, and the block begins to use it."""
-LAUNCH_NS = 2500.0
-MOST_BLOCKS = 32
-"""That a multiprocessor holds."""
-RESERVED_BYTES = 1024
-"""Shared memory of each block that the system takes (CUDA programming guide)."""
+"""Clock cycles of a step: memory answers, and the block begins to use it."""
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Device) -> int:
     """Blocks that a multiprocessor holds at once; 1 at the least."""
-    allocated = -(-registers // 8) * 8
+    allocated, limits = -(-registers // 8) * 8, device.limits
     return max(
         min(
             device.registers_per_multiprocessor // (allocated * threads),
-            device.shared_per_multiprocessor_bytes // (shared_bytes + RESERVED_BYTES),
+            device.shared_per_multiprocessor_bytes // (shared_bytes + limits.reserved_shared_bytes),
             device.threads_per_multiprocessor // threads,
-            MOST_BLOCKS,
+            limits.blocks_per_multiprocessor,
         ),
         1,
     )
 
 
 def total_ns(
-    issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, nbytes: float, device: Device
+    issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, memory_ns: float, device: Device
 ) -> float:
-    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`."""
+    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`.
+
+    `memory_ns` is what memory and L2 take for all blocks.
+    """
     a_multiprocessor = blocks / device.multiprocessors
     if a_multiprocessor <= 4 * resident:
         a_multiprocessor = float(-(-blocks // device.multiprocessors))
     full, rest = divmod(a_multiprocessor, resident)
-    clock = (device.clock_mhz or 2000) / 1000
+    rates = device.rates
     crowds = full * resident / min(1.0, warps * resident / ENOUGH_WARPS)
     crowds += rest / min(1.0, warps * max(rest, 1.0) / ENOUGH_WARPS)
-    issued = crowds * warps * issue / SCHEDULERS / clock
-    shared = a_multiprocessor * warps * turns / clock
-    memory = nbytes / BYTES_A_NS
-    waiting = max(a_multiprocessor / resident, 1.0) * steps * LATENCY_CYCLES / (1 + 0.7 * (resident - 1)) / clock
-    terms = sorted((issued, shared, memory))
-    return LAUNCH_NS + terms[2] + 0.3 * terms[1] + 0.1 * terms[0] + waiting
+    issued_ns = rates.cycles_ns(crowds * warps * issue / SCHEDULERS)
+    shared_ns = a_multiprocessor * warps * turns * TURN_BYTES * device.multiprocessors / rates.shared_bytes_per_ns
+    waiting = max(a_multiprocessor / resident, 1.0) * steps * LATENCY_CYCLES / (1 + 0.7 * (resident - 1))
+    terms = sorted((issued_ns, shared_ns, memory_ns))
+    return rates.launch_ns + terms[2] + 0.3 * terms[1] + 0.1 * terms[0] + rates.cycles_ns(waiting)
+
+
+def memory_ns(nbytes: float, device: Device) -> float:
+    """The time that memory takes for so many bytes."""
+    return nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+
+
+def l2_ns(nbytes: float, device: Device) -> float:
+    """The time that L2 takes for so many bytes."""
+    return nbytes / (L2_SHARE * device.rates.l2_bytes_per_ns)
 
 
 def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
@@ -100,7 +111,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
     # Neighbours that write numbers apart from each other fill a part of each sector of 32 bytes.
     apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
-    written_ns = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0) / L2_BYTES_A_NS
+    written = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0)
     return total_ns(
         issue * g.steps,
         turns * g.steps,
@@ -108,6 +119,6 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         g.threads // 32,
         resident,
         g.blocks,
-        max(nbytes, written_ns * BYTES_A_NS),
+        max(memory_ns(nbytes, device), l2_ns(written, device)),
         device,
     )

@@ -9,7 +9,7 @@ from functools import lru_cache
 from warpsmith.generator.conv2d.depthwise.image_default import DEFAULT_WRITTEN, USUAL_THREADS
 from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
-from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, memory_ns, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WeightGeometry
 from warpsmith.generator.conv2d.depthwise.weight_space import STAGES, smallest_weight, weight_space
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -19,7 +19,7 @@ from warpsmith.generator.space import Config, Space, Value
 MOST_SUMS = 64
 """Of a thread."""
 SPLITS_NS = 1800.0
-"""Of the kernel that adds up what blocks found, from the end of the first one on."""
+"""Time of the kernel that adds up what blocks found, from the end of the first one on."""
 WAITS = {1: 1.0, 2: 0.4, 3: 0.2, 4: 0.15}
 """Shares of a step's latency that its copies are waited for, by stages; from three on a guess."""
 BLOCKS_WANTED = (1, 2, 6)
@@ -48,7 +48,9 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     again = (g.tap_blocks * g.channel_blocks * g.filter_blocks) ** 0.5
     nbytes = 4.0 * again * (problem.inputs[0].size + problem.inputs[1].size) + 8.0 * g.splits * problem.output.size
     waits = WAITS[g.stages]
-    total = total_ns(issue, turns, steps * waits, g.threads // WARP, resident, g.blocks, nbytes, device)
+    total = total_ns(
+        issue, turns, steps * waits, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device
+    )
     return total + (SPLITS_NS + 25.0 * g.splits if g.splits > 1 else 0.0)
 
 

@@ -22,7 +22,7 @@ from warpsmith.generator.conv2d.depthwise.image_space import (
 from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WEIGHT_NAMES, WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 BLOCK = ("columns", "block_taps", "block_filters", "block_channels", "block_groups", "images", "down")
@@ -183,7 +183,9 @@ def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., 
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda rows, filters, tap_rows, min_blocks, columns, *block: (
-                min_blocks * threads(columns, *block) * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                min_blocks
+                * threads(columns, *block)
+                * min(registers(columns, rows, filters, tap_rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
             ("rows", "filters", "tap_rows", "min_blocks", *BLOCK),

@@ -27,7 +27,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
@@ -55,12 +55,12 @@ class Conv2dDepthwiseLast(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Problem) -> float | None:
+    def expected_ns(self, problem: Problem, device: Device) -> float | None:
         conv2d = require_conv2d(problem)
-        config = self.default(problem, H200)
+        config = self.default(problem, device)
         if conv2d.pass_ is Pass.WGRAD:
-            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), H200)
-        return image_ns(conv2d, ImageGeometry.of(conv2d, config), H200)
+            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
+        return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

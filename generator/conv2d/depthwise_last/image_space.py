@@ -10,7 +10,7 @@ from warpsmith.generator.conv2d.depthwise.image_space import MIN_BLOCKS, divisor
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import NAMES, ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -95,7 +95,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda vector, columns, rows, lanes, strips, min_blocks: (
-                min_blocks * lanes * strips * min(registers(vector, columns, rows), MOST_REGISTERS)
+                min_blocks * lanes * strips * min(registers(vector, columns, rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
         ),

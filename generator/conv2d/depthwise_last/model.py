@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.depthwise.model import (
-    BYTES_A_NS,
-    L2_BYTES_A_NS,
-    LAUNCH_NS,
+    L2_SHARE,
+    MEMORY_SHARE,
     ROUND_INSTRUCTIONS,
+    TURN_BYTES,
+    memory_ns,
     resident_blocks,
     total_ns,
 )
@@ -31,8 +32,6 @@ ADD_INSTRUCTIONS = 5
 """For each of a thread's sums, which the threads of a block add up."""
 SPLIT_NS = 35.0
 """For each sum that the last kernel of wgrad reads, several of them at a time."""
-TURN_BYTES = 128
-"""That L1 and shared memory, which are one, give a multiprocessor in a cycle."""
 WARP = 32
 
 
@@ -48,7 +47,7 @@ def pixel_instructions(reads: Reads, vector: int, dtype: DType) -> int:
 
 
 def load_turns(vector: int, lanes: int, itemsize: int) -> float:
-    """Cycles of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
+    """Turns of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
     return max(WARP * vector * itemsize / TURN_BYTES, WARP / lanes / 2, 1.0)
 
 
@@ -77,7 +76,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     nbytes = sum(operand.nbytes for operand in problem.operands)
-    return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
+    return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device)
 
 
 def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
@@ -96,8 +95,10 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     # Blocks of other rows of taps read the same pixels, mostly from L2.
-    again = max(g.tap_blocks * BYTES_A_NS / L2_BYTES_A_NS, 1.0)
+    rates = device.rates
+    l2_slower = MEMORY_SHARE * rates.memory_bytes_per_ns / (L2_SHARE * rates.l2_bytes_per_ns)
+    again = max(g.tap_blocks * l2_slower, 1.0)
     nbytes = sum(operand.nbytes for operand in problem.inputs) * again
     issue, all_turns = g.thread_strips * strip + added, g.thread_strips * turns
-    total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
-    return total + (LAUNCH_NS + g.splits * SPLIT_NS if g.splits > 1 else 0.0)
+    total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device)
+    return total + (rates.launch_ns + g.splits * SPLIT_NS if g.splits > 1 else 0.0)

@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.depthwise_last.image_space import (
 from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WEIGHT_NAMES, WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -121,7 +121,11 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda lanes, block_taps, members, min_blocks, *strip: (
-                min_blocks * lanes * block_taps * members * min(_registers(geometry, *strip), MOST_REGISTERS)
+                min_blocks
+                * lanes
+                * block_taps
+                * members
+                * min(_registers(geometry, *strip), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
             ("lanes", "block_taps", "members", "min_blocks", *STRIP),

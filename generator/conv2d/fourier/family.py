@@ -27,12 +27,12 @@ from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FLOPS_A_NS, FourierParts
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
+from warpsmith.generator.conv2d.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.fft.block.family import FftBlock
@@ -41,6 +41,7 @@ from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
 """The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
@@ -65,8 +66,7 @@ class Conv2dFft(Pipeline):
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
     parts: ClassVar[type[FourierParts]] = FourierParts
-    flops_a_ns: ClassVar[float] = FLOPS_A_NS
-    """Operations of its products, of one of an H200's."""
+    product_rate: ClassVar[ProductRate] = FLOAT32_PRODUCTS
     accuracy: ClassVar[Accuracy] = Accuracy.ELEMENTWISE
     """What the products' errors are relative to; the layer's own are relative to its whole result in any case."""
 
@@ -85,11 +85,10 @@ class Conv2dFft(Pipeline):
         """Whether its steps are expected to take less than sums over taps do."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self._parts(problem).expected_ns < require_conv2d(problem).flops / DIRECT_FLOPS_A_NS
+        return self._parts(problem).expected_ns(device.rates) < direct_ns(require_conv2d(problem), device)
 
-    def expected_ns(self, problem: Problem) -> float:
-        """What its steps take on a large GPU."""
-        return self._parts(problem).expected_at(self.flops_a_ns)
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        return self._parts(problem).expected_ns(device.rates, self.product_rate)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
@@ -166,7 +165,7 @@ class Conv2dFftTensor(Conv2dFft):
 
     name = "conv2d_fft_tensor"
     product: ClassVar[Family] = CgemmTensor()
-    flops_a_ns = 50_000.0
+    product_rate = ProductRate(50_000, instruction_of(TensorType.TF32))
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         """Whether both the transforms and tensor cores for their products are."""
@@ -181,8 +180,8 @@ class Conv2dFftWarpgroup(Conv2dFftTensor):
 
     name = "conv2d_fft_warpgroup"
     product: ClassVar[Family] = CgemmWarpgroup()
-    flops_a_ns = 110_000.0
-    """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
+    product_rate = ProductRate(110_000, instruction_of(TensorType.F16, WARPGROUP))
+    """86,000 to 151,000 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE
 
 

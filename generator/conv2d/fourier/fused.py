@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, transform_ns
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate, step_ns, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
@@ -28,10 +28,13 @@ from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 
-FACTORS_A_NS, POINTS_A_NS = 5000.0, 1400.0
-"""Bytes of factors that come from the L2 cache to where they are multiplied, and points that are transformed then.
+FACTORS_SHARE = 5000 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate at which factors come to where they are multiplied (measured, H200)."""
+POINT_MULTIPLY_ADDS = REFERENCE.multiply_adds_per_ns / 1400
+"""float32 multiply-adds in whose time a point is multiplied and transformed: 1400 points per ns were (measured, H200).
 Of 13 sizes of tiles of three layers most took a tenth more or less than follows from these (H200, 2026-11-24)."""
 MULTIPLES = (2, 4)
 """Of which the rows and the columns of a basis are: frequencies that mirror each other come in pairs, then."""
@@ -62,20 +65,21 @@ class FusedParts(FourierParts):
         """It is an offset of what is transformed back."""
         return False
 
-    def expected_at(self, flops_a_ns: float) -> float:  # noqa: ARG002 - transforms multiply as they load
-        """What the steps take on a large GPU."""
-        first, second = (transform_ns(each) for each in self.forward)
-        return self.count * (first + self._last_ns + self.fold_ns) + second
+    def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:  # noqa: ARG002
+        """The time of all steps on a device of these rates; transforms multiply as they load."""
+        first, second = (transform_ns(each, rates) for each in self.forward)
+        return self.count * (first + self._last_ns(rates) + self.fold_ns(rates)) + second
 
-    @property
-    def _last_ns(self) -> float:
-        """Of the transforms back."""
+    def _last_ns(self, rates: Rates) -> float:
+        """The time of the transforms back."""
         inverse, product = self.inverse, self.inverse.product
         assert product is not None
         rows, columns = product.tile(inverse.points, LARGE)
         nbytes = SECTOR * product.sectors(rows, columns) / (rows * columns) * self.product.output.size
-        computed = inverse.batch * inverse.points * slowness(self.basis) / POINTS_A_NS
-        return max(nbytes / FACTORS_A_NS + computed, inverse.output.nbytes / BYTES_A_NS) + STEP_NS
+        points = inverse.batch * inverse.points * slowness(self.basis)
+        computed_ns = points * POINT_MULTIPLY_ADDS / rates.multiply_adds_per_ns
+        computed_ns += nbytes / (FACTORS_SHARE * rates.l2_bytes_per_ns)
+        return step_ns(inverse.output.nbytes, rates, computed_ns)
 
     @property
     def spectra_bytes(self) -> int:
@@ -98,7 +102,7 @@ class FusedTiledParts(FusedParts, TiledParts):
 def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
     """The likeliest sizes of tiles, the best first; none where filters are too large, or sums have too many terms."""
     found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
-    costs = {basis: parts.expected_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
+    costs = {basis: parts.expected_ns(REFERENCE) for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
     return likeliest(costs)
 
 

@@ -18,15 +18,40 @@ from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
+from warpsmith.generator.tensor_cores import TensorInstruction
 
 MOST_PARTS = 64
 """Of a batch: with more of them transforms and products are too small to fill a GPU."""
-BYTES_A_NS, FLOPS_A_NS, STEP_NS = 2500.0, 35_000.0, 2500.0
-"""Of transforms and of products (H200, 2026-11-24), and what a launch takes at the least."""
+MEMORY_SHARE = 2500 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that transforms and products reach (measured, H200, 2026-11-24)."""
 OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
 """Of the product's operands: the layer is X conj(W), its gradients are DY W and conj(DY) X, with images as rows of X
 and DY and filters as rows of W."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProductRate:
+    """How fast a family's products of spectra are, as it was measured on the reference GPU (an H200)."""
+
+    flops_per_ns: float
+    instruction: TensorInstruction | None = None
+    """What multiplies; None for float32 multiply-adds."""
+
+    def ns(self, flops: float, rates: Rates) -> float:
+        """The time of products of so many operations: they reach the same share of a data sheet everywhere."""
+        share = self.flops_per_ns / self._multiply_adds_per_ns(REFERENCE)
+        return flops / (share * self._multiply_adds_per_ns(rates))
+
+    def _multiply_adds_per_ns(self, rates: Rates) -> float:
+        if self.instruction is None:
+            return rates.multiply_adds_per_ns
+        return rates.tensor_multiply_adds_per_ns(self.instruction)
+
+
+FLOAT32_PRODUCTS = ProductRate(35_000)
+"""Products on the float32 units (2026-11-24)."""
 
 
 @dataclasses.dataclass(frozen=True)  # without slots: problems of a layer are asked for many times, and made once
@@ -132,24 +157,18 @@ class FourierParts:
         """What comes after the transforms back, of each part; None where they write the result."""
         return Fold.of(self.layer, "fold", self.images) if folds(self.layer) else None
 
-    @property
-    def expected_ns(self) -> float:
-        """What the steps take on a large GPU, with products on its float32 units."""
-        return self.expected_at(FLOPS_A_NS)
-
-    def expected_at(self, flops_a_ns: float) -> float:
-        """What the steps take (an H200's rates), each as long as its bytes or its sums take: of products so many."""
-        first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
-        product = max(self.product.bytes / BYTES_A_NS, self.product.flops / flops_a_ns) + STEP_NS
+    def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:
+        """The time of all steps on a device of these rates, each as long as its bytes or its sums take."""
+        first, second, result = (transform_ns(each, rates) for each in (*self.forward, self.inverse))
+        product = step_ns(self.product.bytes, rates, products.ns(self.product.flops, rates))
         if not self.is_sum:
-            return self.count * (first + product + result + self.fold_ns) + second
-        added = (self.count + 1) * self.product.output.nbytes / BYTES_A_NS + STEP_NS if self.count > 1 else 0.0
+            return self.count * (first + product + result + self.fold_ns(rates)) + second
+        added = step_ns((self.count + 1) * self.product.output.nbytes, rates) if self.count > 1 else 0.0
         return self.count * (first + second + product) + added + result
 
-    @property
-    def fold_ns(self) -> float:
-        """What folding a part takes, where it is."""
-        return 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
+    def fold_ns(self, rates: Rates) -> float:
+        """The time of folding a part; 0 where none is folded."""
+        return 0.0 if self.fold is None else step_ns(self.fold.nbytes, rates)
 
     @property
     def spectra_bytes(self) -> int:
@@ -208,13 +227,23 @@ _WRITTEN_IN_PART = 3.0
 of L1 that transform them forward 1.45 times as long as the one back (2002 and 1886 us for 1350, H200)."""
 
 
-def transform_ns(transform: Fft) -> float:
-    """What the transforms of a layer's planes take on a large GPU."""
+def memory_ns(nbytes: float, rates: Rates) -> float:
+    """The time in which a step moves so many bytes."""
+    return nbytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+
+
+def step_ns(nbytes: float, rates: Rates, computed_ns: float = 0.0) -> float:
+    """The time of a launch that moves so many bytes while it computes."""
+    return max(memory_ns(nbytes, rates), computed_ns) + rates.launch_ns
+
+
+def transform_ns(transform: Fft, rates: Rates) -> float:
+    """The time of the transforms of a layer's planes."""
     (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
     unused = spectrum.nbytes * (sector_share(transform.size) - 1)
     if not transform.inverse:
         unused *= _WRITTEN_IN_PART
-    return (transform.bytes + unused) / BYTES_A_NS + STEP_NS
+    return step_ns(transform.bytes + unused, rates)
 
 
 def sector_share(size: tuple[int, ...]) -> float:

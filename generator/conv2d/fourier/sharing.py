@@ -16,7 +16,7 @@ import functools
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, STEP_NS
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, step_ns
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
@@ -206,14 +206,14 @@ def kept_name(operand: str) -> str:
     return f"spectra_{operand}"
 
 
-def expected_ns(family: Pipeline, problem: Conv2d) -> float:
-    """What a pass takes on a large GPU, each stage as long as its bytes or its operations take."""
-    return sum(map(stage_ns, family.stages(problem)))
+def expected_ns(family: Pipeline, problem: Conv2d, device: Device) -> float:
+    """The time of a pass, each stage as long as its bytes or its operations take."""
+    return sum(stage_ns(stage, device) for stage in family.stages(problem))
 
 
-def stage_ns(stage: Stage) -> float:
-    """What a stage takes on a large GPU (the rates of an H200)."""
-    return max(stage.problem.bytes / BYTES_A_NS, stage.problem.flops / FLOPS_A_NS) + STEP_NS
+def stage_ns(stage: Stage, device: Device) -> float:
+    """The time of a stage, whose operations are float32 ones."""
+    return step_ns(stage.problem.bytes, device.rates, FLOAT32_PRODUCTS.ns(stage.problem.flops, device.rates))
 
 
 def spared(families: Mapping[Pass, Pipeline], problems: Mapping[Pass, Conv2d]) -> tuple[Stage, ...]:

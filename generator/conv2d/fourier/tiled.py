@@ -43,7 +43,7 @@ class Conv2dFftTiled(Conv2dFft):
             return True
         parts = self._parts(problem)
         slower = ODD_COLUMNS if parts.basis.columns % 2 else 1.0
-        return slower * parts.expected_ns < self.whole.expected_ns(problem)
+        return slower * parts.expected_ns(device.rates) < self.whole.expected_ns(problem, device)
 
 
 class Conv2dFftTiledTensor(Conv2dFftTensor, Conv2dFftTiled):

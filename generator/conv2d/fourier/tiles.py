@@ -18,13 +18,14 @@ from collections.abc import Mapping
 from math import ceil, prod
 
 from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slowness
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, FourierParts, sector_share
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, memory_ns, sector_share
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.fft.tiling import Tiling
 from warpsmith.generator.problem import Operand
+from warpsmith.generator.rates import REFERENCE
 
 LEAST, MOST = 8, 70
 """Points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of 70x70 took 1154 us
@@ -143,12 +144,14 @@ def _sizes(taps: int, covered: int, multiple: int, most: int) -> tuple[int, ...]
 def _cost_ns(basis: Basis, images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> float:
     """What moving the spectra there and back and multiplying them takes; the planes themselves are the same for all.
 
-    As `FourierParts.expected_ns` has it, and transforms weighed by their factors.
+    As `FourierParts.expected_ns` has it, and transforms weighed by their factors; on the reference GPU, since the tiles
+    of a config are the same everywhere.
     """
     steps = (points - taps + 1 for points, taps in zip(basis.size, weight[2:], strict=True))
     signals = images * prod(ceil(size / step) for size, step in zip(covered, steps, strict=True))
     filters, channels = weight[:2]
     spectra = signals * channels + signals * filters + filters * channels
     nbytes = float(COMPLEX_BYTES * basis.frequencies * spectra)
-    product = max(nbytes / BYTES_A_NS, 8 * basis.frequencies * signals * filters * channels / FLOPS_A_NS)
-    return nbytes * sector_share(basis.size) * slowness(basis) / BYTES_A_NS + product
+    products_ns = FLOAT32_PRODUCTS.ns(8 * basis.frequencies * signals * filters * channels, REFERENCE)
+    transforms_ns = memory_ns(nbytes * sector_share(basis.size) * slowness(basis), REFERENCE)
+    return transforms_ns + max(memory_ns(nbytes, REFERENCE), products_ns)

@@ -24,8 +24,6 @@ TAPS = (1, 2, 3)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 MOST_WARPS = 8
 """Of a block: with more a thread has too few registers for a tile that keeps tensor cores busy."""
-RESERVED_BYTES = 1024
-"""Of shared memory, that the driver takes for each block."""
 _LEAST: dict[str, Value] = {
     "warps_down": WARPS[0],
     "warps_across": WARPS[0],
@@ -168,7 +166,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     least = LEAST_WEIGHT if is_weight else LEAST_IMAGE
     tile = ("warps_down", "warps_across", "warp_rows", "warp_columns", *(("taps",) if is_weight else ()))
     stage = ("terms",) if is_weight else ("channels", "reach")
-    of = WeightGeometry.of if is_weight else ImageGeometry.of
+    of, limits = WeightGeometry.of if is_weight else ImageGeometry.of, device.limits
 
     def where(why: str, reads: tuple[str, ...], holds: Callable[[ImageGeometry | WeightGeometry], bool]) -> Constraint:
         @functools.cache  # some hundred of a model's configs differ in what one of both does not read
@@ -181,7 +179,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     return (
         where(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
-            f"multiprocessor {device.shared_per_multiprocessor_bytes}, with {RESERVED_BYTES} more each",
+            f"multiprocessor {device.shared_per_multiprocessor_bytes}, with {limits.reserved_shared_bytes} more each",
             (*tile, *stage, "stages", "min_blocks"),
             lambda geometry: geometry.shared_bytes <= shared_bytes(device, geometry.min_blocks),
         ),
@@ -195,5 +193,5 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 def shared_bytes(device: Device, blocks: int) -> int:
     """Of a block, where so many share a multiprocessor."""
-    share = device.shared_per_multiprocessor_bytes // blocks - RESERVED_BYTES
+    share = device.shared_per_multiprocessor_bytes // blocks - device.limits.reserved_shared_bytes
     return min(device.shared_per_block_bytes, share)

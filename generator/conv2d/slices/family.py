@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.halves.halving import RANGE
 from warpsmith.generator.conv2d.halves.limits import why_not_halves
@@ -26,15 +27,14 @@ from warpsmith.generator.conv2d.slices.slicing import MOST_TERMS
 from warpsmith.generator.conv2d.slices.space import LEAST, slices_default, slices_space
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass, Precision
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import TensorType
 
-CAPABILITY = (8, 0)
-"""From which on warps multiply matrices of bytes."""
 EXACT_THREADS, EXACT_BLOCKS = 256, 1056
 """Of the launch in double precision, which mostly has nothing to do."""
 
@@ -58,8 +58,8 @@ class Conv2dSlices(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
-            return "needs compute capability 8.0 or newer, whose warps multiply matrices of bytes"
+        if (why_not := device.why_no_tensor_instruction(TensorType.S8) or device.why_no(ASYNC_COPIES)) is not None:
+            return why_not
         if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.IEEE:
             return "is for float32 at ieee precision: others need no three digits"
         if problem.pass_ is Pass.WGRAD:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from warpsmith.generator.conv2d.halves.choice import Choice, best_split
 from warpsmith.generator.conv2d.halves.folding import folded
 from warpsmith.generator.conv2d.halves.image_tiles import Reach, summed_and_results
-from warpsmith.generator.conv2d.halves.model import BYTES_A_US, CLOCKS_A_US, Rates, other_us
+from warpsmith.generator.conv2d.halves.model import Sustained, busy_multiprocessor, other_ns, split_ns
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import COPY_CLOCKS, GROUP_POSITIONS, ImageGeometry
+from warpsmith.generator.conv2d.warpgroup.image_geometry import COPY_CYCLES, GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import (
     CHANNELS,
     COLUMNS,
@@ -26,12 +26,16 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import GROUP_CHANNELS, WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
+from warpsmith.generator.rates import Rates
 from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Of pixels and of weights, the preferred ones first."""
 WEIGHT_STAGES = (3, 2)
 """Of wgrad, likewise."""
+WGMMA = instruction_of(TensorType.F16, WARPGROUP)
+"""The instruction; that of bf16 is as fast."""
 Values = dict[str, Value]
 
 
@@ -61,8 +65,8 @@ def image_choices(
         stages: of pixels and of weights, the preferred ones first.
     """
     configs = dict.fromkeys(_image_candidates(problem, device, space, choices, stages))
-    found = (Choice(config, image_clocks(kind.of(problem, config), device)) for config in configs)
-    return _ranked(found) or [Choice(least, image_clocks(kind.of(problem, least), device))]
+    found = (Choice(config, image_ns(kind.of(problem, config), device)) for config in configs)
+    return _ranked(found) or [Choice(least, image_ns(kind.of(problem, least), device))]
 
 
 def weight_choice(problem: Conv2d, device: Device) -> Choice:
@@ -80,11 +84,11 @@ def weight_choices(
 ) -> list[Choice]:
     """Tiles of wgrad with the parts of their sums; arguments and order are those of `image_choices`."""
     found = _weight_choices(problem, device, kind, stages, space)
-    return _ranked(found) or [Choice(least, weight_clocks(kind.of(problem, least), device))]
+    return _ranked(found) or [Choice(least, weight_ns(kind.of(problem, least), device))]
 
 
 def _ranked(found: Iterable[Choice]) -> list[Choice]:
-    return sorted(found, key=lambda each: each.clocks)
+    return sorted(found, key=lambda each: each.ns)
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
@@ -92,42 +96,53 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
     is_weight = problem.pass_ is Pass.WGRAD
     choice = weight_choice(problem, device) if is_weight else image_choice(problem, device)
     halves = (WeightGeometry if is_weight else ImageGeometry).of(problem, choice.config).halves_bytes
-    return 1000 * (choice.clocks / CLOCKS_A_US + other_us(problem, halves))
+    return choice.ns + other_ns(problem, halves, device)
 
 
-def image_clocks(geometry: ImageGeometry, device: Device) -> float:
+def image_ns(geometry: ImageGeometry, device: Device) -> float:
     """Of all rounds of tiles, of fprop or dgrad."""
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
-    copying = COPY_CLOCKS + geometry.copy_clocks * share
+    copying = COPY_CYCLES + geometry.copy_cycles * share
     positions = GROUP_POSITIONS * geometry.warpgroups
     products = positions * geometry.columns * depth * geometry.filled
     halves = geometry.arithmetic.products * products
-    step = _step_clocks(geometry.rates, geometry.filter_stages, halves, nbytes, copying)
-    a_tile = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step + geometry.rates.tile_clocks
-    return -(-geometry.tiles // device.multiprocessors) * a_tile
+    rates, sustained = busy_multiprocessor(device), geometry.sustained
+    step_ns = _step_ns(rates, sustained, geometry.filter_stages, halves, nbytes, copying)
+    tile_ns = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step_ns
+    tile_ns += rates.cycles_ns(sustained.tile_cycles)
+    return -(-geometry.tiles // device.multiprocessors) * tile_ns
 
 
-def weight_clocks(geometry: WeightGeometry, device: Device) -> float:
+def weight_ns(geometry: WeightGeometry, device: Device) -> float:
     """Of all rounds of blocks of wgrad, and of the sum of their parts."""
-    return _weight_clocks(geometry, device, geometry.splits)
+    return _weight_ns(geometry, device, geometry.splits)
 
 
-def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> float:
+def _weight_ns(geometry: WeightGeometry, device: Device, splits: int) -> float:
     """With other `splits` than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
     halves = geometry.arithmetic.products * products
-    step = _step_clocks(geometry.rates, geometry.stages, halves, geometry.stage_bytes, geometry.copy_clocks)
+    rates, sustained = busy_multiprocessor(device), geometry.sustained
+    step_ns = _step_ns(rates, sustained, geometry.stages, halves, geometry.stage_bytes, geometry.copy_cycles)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
-    summed = 2 * 4 * splits * geometry.weights / BYTES_A_US * CLOCKS_A_US
-    return rounds * (-(-geometry.steps // splits) * step + geometry.rates.tile_clocks) + summed
+    tile_ns = -(-geometry.steps // splits) * step_ns + rates.cycles_ns(sustained.tile_cycles)
+    return rounds * tile_ns + split_ns(2 * 4 * splits * geometry.weights, device)
 
 
-def _step_clocks(rates: Rates, stages: int, products: float, nbytes: float, copying: float) -> float:
-    """Of one of so many stages: its products of halves, the bytes that are read, and `copying` of who copies."""
-    waiting = rates.latency_clocks / max(stages - 1, 1)
-    return max(products / rates.products + rates.step_clocks, nbytes / rates.l2_bytes, copying, waiting)
+def _step_ns(
+    rates: Rates, sustained: Sustained, stages: int, products: float, nbytes: float, copy_cycles: float
+) -> float:
+    """The time of one of so many stages on a multiprocessor of these rates: the longest of what its products take, the
+    bytes that are read, the copies, and the wait for the next stage."""
+    multiplying_ns = products / (sustained.tensor_share * rates.tensor_multiply_adds_per_ns(WGMMA))
+    return max(
+        multiplying_ns + rates.cycles_ns(sustained.step_cycles),
+        nbytes / (sustained.l2_share * rates.l2_bytes_per_ns),
+        rates.cycles_ns(copy_cycles),
+        rates.cycles_ns(sustained.latency_cycles / max(stages - 1, 1)),
+    )
 
 
 def _image_candidates(
@@ -141,7 +156,7 @@ def _image_candidates(
     summed, results = summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
-    for warpgroups, columns in _tiles(problem, results):
+    for warpgroups, columns in _tiles(problem, results, device):
         for channels in depths[-2:]:
             for choice in choices:
                 tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, **choice}
@@ -159,7 +174,7 @@ def _weight_choices(
     """The best parts of a sum of each tile."""
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
-    for warpgroups, columns in _tiles(problem, problem.group_filters):
+    for warpgroups, columns in _tiles(problem, problem.group_filters, device):
         for taps in (each for each in WARPGROUPS if warpgroups % each == 0 and each <= count):
             if warpgroups // taps > groups:
                 continue
@@ -167,16 +182,16 @@ def _weight_choices(
             for terms in TERMS[1:]:
                 wholes = (Config.of({**tile, "terms": terms, "stages": each}) for each in stages)
                 if (whole := next(filter(space.contains, wholes), None)) is not None:
-                    clocks = functools.partial(_weight_clocks, kind.of(problem, whole), device)
-                    yield best_split(space, whole, SPLITS, clocks)
+                    time_ns = functools.partial(_weight_ns, kind.of(problem, whole), device)
+                    yield best_split(space, whole, SPLITS, time_ns)
 
 
-def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
+def _tiles(problem: Conv2d, results: int, device: Device) -> list[tuple[int, int]]:
     """Warpgroups and columns that a multiprocessor has registers for, without more columns than the result needs."""
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS
         for columns in COLUMNS
-        if fits_registers(problem, warpgroups, columns)
+        if fits_registers(problem, warpgroups, columns, device)
         if columns <= GROUP_CHANNELS or columns < 2 * results
     ]

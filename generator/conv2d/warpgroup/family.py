@@ -26,12 +26,13 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import NAME, ImageGeome
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, image_space, least_image, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.conv2d.work import direct_ns
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
 class Conv2dWarpgroup(Family):
@@ -43,9 +44,8 @@ class Conv2dWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if (
-            why_not := device.why_no_warpgroups or why_not_halves(problem) or why_not_within_windows(problem)
-        ) is not None:
+        why_not = device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
+        if (why_not := why_not or why_not_halves(problem) or why_not_within_windows(problem)) is not None:
             return why_not
         if not self.space(problem, device).contains(self._least(problem)):
             return f"its tiles and what lies beside them do not fit into {problem.workspace_limit} bytes of workspace"
@@ -53,10 +53,10 @@ class Conv2dWarpgroup(Family):
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         conv2d = require_conv2d(problem)
-        return device.kind is DeviceKind.CUDA and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
+        return device.kind is DeviceKind.CUDA and self.expected_ns(conv2d, device) < direct_ns(conv2d, device)
 
-    def expected_ns(self, problem: Problem) -> float:
-        return expected_ns(require_conv2d(problem), H200)
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        return expected_ns(require_conv2d(problem), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.halves.halving import Images
 from warpsmith.generator.conv2d.halves.image_tiles import Reach
 from warpsmith.generator.conv2d.halves.lattice import Lattice
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import L2_SHARE, Sustained
 from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
@@ -49,17 +49,30 @@ SWIZZLED_PIXELS = 8
 """Whose chunks are exchanged: stages begin at multiples."""
 LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
-COPY_BYTES_A_CLOCK = 52
-"""That the copy engine brings. This and the rates below are fitted to 86 times of images and 64 of weights, of 45
-passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
-IMAGE_RATES = Rates(
-    products=2036, step_clocks=19, l2_bytes=46, tile_clocks=1385, latency_clocks=700, begin_us=5.9, memory=0.82
+COPY_BYTES_PER_CYCLE = 52
+"""Bytes that a multiprocessor's copy engine brings. This and the shares below are fitted to 86 times of images and 64
+of weights, of 45 passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
+_IMAGE_L2_SHARE, _WEIGHT_L2_SHARE = 46 / 28 * L2_SHARE, 47 / 28 * L2_SHARE
+IMAGES = Sustained(
+    tensor_share=2036 / 2048,
+    step_cycles=19,
+    l2_share=_IMAGE_L2_SHARE,
+    tile_cycles=1385,
+    latency_cycles=700,
+    begin_ns=5900,
+    memory=0.82,
 )
-WEIGHT_RATES = Rates(
-    products=2184, step_clocks=27, l2_bytes=47, tile_clocks=2334, latency_clocks=700, begin_us=5.7, memory=0.23
+WEIGHTS = Sustained(
+    tensor_share=2184 / 2048,
+    step_cycles=27,
+    l2_share=_WEIGHT_L2_SHARE,
+    tile_cycles=2334,
+    latency_cycles=700,
+    begin_ns=5700,
+    memory=0.23,
 )
-"""More products a clock than tensor cores do: in clocks of 1650 MHz, which those of short layers are not. Six configs
-with two stages, which the fit leaves out, took twice as long as with more."""
+"""More than the tensor cores do: the clock is that of long layers (`CLOCK_SHARE`), and short ones run faster. Six
+configs with two stages, which the fit leaves out, took twice as long as with more."""
 
 
 def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixels: int) -> TensorMap:
@@ -108,7 +121,7 @@ class Im2colGeometry(ImageGeometry):
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
-    rates: ClassVar[Rates] = IMAGE_RATES
+    sustained: ClassVar[Sustained] = IMAGES
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -174,8 +187,8 @@ class Im2colGeometry(ImageGeometry):
         return why_no_map(images, taps) or why_no_map(weights, ())
 
     @property
-    def copy_clocks(self) -> float:
-        return LINE_BYTES * self.run / COPY_BYTES_A_CLOCK
+    def copy_cycles(self) -> float:
+        return LINE_BYTES * self.run / COPY_BYTES_PER_CYCLE
 
     @property
     def filter_lines(self) -> int:
@@ -208,7 +221,7 @@ class Im2colWeights(WeightGeometry):
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
-    rates: ClassVar[Rates] = WEIGHT_RATES
+    sustained: ClassVar[Sustained] = WEIGHTS
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -240,8 +253,8 @@ class Im2colWeights(WeightGeometry):
         return why_no_map(x, taps) or why_no_map(dy, taps)
 
     @property
-    def copy_clocks(self) -> float:
-        return self.stage_bytes / COPY_BYTES_A_CLOCK
+    def copy_cycles(self) -> float:
+        return self.stage_bytes / COPY_BYTES_PER_CYCLE
 
     @property
     def stage_bytes(self) -> int:

@@ -14,7 +14,7 @@ from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, MEMORY_BYTES_A_US
+from warpsmith.generator.conv2d.halves.model import MEMORY_SHARE
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import image_choices, weight_choices
@@ -36,7 +36,7 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 )
 from warpsmith.generator.conv2d.warpgroup.window import Sharing
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -64,11 +64,11 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
         conv2d = require_conv2d(problem)
         return _kind(conv2d).of(conv2d, self._least(conv2d)).why_not
 
-    def expected_ns(self, problem: Problem) -> float:
+    def expected_ns(self, problem: Problem, device: Device) -> float:
         conv2d = require_conv2d(problem)
-        rates = _kind(conv2d).rates
-        reading = rates.memory * sum(operand.nbytes for operand in conv2d.operands) / MEMORY_BYTES_A_US
-        return 1000 * (_choices(conv2d, H200)[0].clocks / CLOCKS_A_US + rates.begin_us + reading)
+        sustained, nbytes = _kind(conv2d).sustained, sum(operand.nbytes for operand in conv2d.operands)
+        reading_ns = sustained.memory * nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+        return _choices(conv2d, device)[0].ns + sustained.begin_ns + reading_ns
 
     def space(self, problem: Problem, device: Device) -> Space:
         return _space(require_conv2d(problem), device)
@@ -162,7 +162,8 @@ def _image_space(problem: Conv2d, device: Device) -> Space:
         Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
     )
     parameters = (own.get(each.name, each) for each in image_parameters(device))
-    tiles = tile_constraints(problem, CHANNELS) if problem.pass_ is Pass.DGRAD else tile_constraints(problem)
+    least_columns = (CHANNELS,) if problem.pass_ is Pass.DGRAD else ()
+    tiles = tile_constraints(problem, device, *least_columns)
     return Space(tuple(parameters), (*tiles, *constraints))
 
 

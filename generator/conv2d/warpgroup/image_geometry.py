@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import Sustained
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
@@ -23,9 +23,9 @@ REGISTERS = {1: 248, 2: 232, 3: 160}
 """Of a thread that multiplies, by the warpgroups that do: a quarter of a multiprocessor has 512 for each lane, of which
 a warp that copies keeps COPYING_REGISTERS."""
 COPYING_REGISTERS = 24
-COPY_CLOCKS = 64
-"""Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
-LINE_RATES = Rates(products=2048 * 0.95, step_clocks=60)
+COPY_CYCLES = 64
+"""Clock cycles of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
+LINE = Sustained(tensor_share=0.95, step_cycles=60)
 """Of images on a line, in stages of 64 channels."""
 STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
 """Of results on their way out, a warpgroup's."""
@@ -43,7 +43,7 @@ class ImageGeometry(ImageTiles):
 
     name: ClassVar[str] = NAME
     """The family, and the kernel that multiplies."""
-    rates: ClassVar[Rates] = LINE_RATES
+    sustained: ClassVar[Sustained] = LINE
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -89,9 +89,9 @@ class ImageGeometry(ImageTiles):
         return COPYING_REGISTERS
 
     @property
-    def copy_clocks(self) -> float:
-        """That a stage of pixels takes those which copy it."""
-        return COPY_CLOCKS * self.arithmetic.parts * self.chunks
+    def copy_cycles(self) -> float:
+        """Clock cycles of the producer warp for a stage of pixels."""
+        return COPY_CYCLES * self.arithmetic.parts * self.chunks
 
     @property
     def filled(self) -> float:

@@ -77,13 +77,13 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
     tile = _column_constraint(problem, COLUMNS[0]), _depth_constraint(problem), _stage_constraint(problem)
-    registers = _register_constraints(problem)
+    registers = _register_constraints(problem, device)
     return (*tile, _reach_constraint(problem), *registers, _image_shared(problem, device))
 
 
-def tile_constraints(problem: Conv2d, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
+def tile_constraints(problem: Conv2d, device: Device, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
     """Of its tiles alone, wherever pixels come from; `least`: columns that any tile may have."""
-    return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem))
+    return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem, device))
 
 
 def weight_space(
@@ -99,15 +99,16 @@ def weight_space(
             Parameter("stages", STAGES, "of shared memory"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
         ),
-        constraints=(*_weight_constraints(problem, least), *_weight_memory(problem, device, kind)),
+        constraints=(*_weight_constraints(problem, device, least), *_weight_memory(problem, device, kind)),
     )
 
 
-def fits_registers(problem: Conv2d, warpgroups: int, columns: int) -> bool:
+def fits_registers(problem: Conv2d, warpgroups: int, columns: int, device: Device) -> bool:
     """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins; a block
     has none for more warpgroups than any may have.
     """
-    at_first = columns // 2 <= 65536 // block_threads(warpgroups) - OTHER_REGISTERS
+    each = device.registers_per_multiprocessor // block_threads(warpgroups)
+    at_first = columns // 2 <= each - OTHER_REGISTERS
     return at_first and registers(problem, columns) <= REGISTERS.get(warpgroups, 0)
 
 
@@ -152,12 +153,12 @@ def _reach_constraint(problem: Conv2d) -> Constraint:
     )
 
 
-def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+def _register_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     return (
         Constraint(
             f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda warpgroups, columns: fits_registers(problem, warpgroups, columns),
+            lambda warpgroups, columns: fits_registers(problem, warpgroups, columns, device),
         ),
     )
 
@@ -190,7 +191,7 @@ def _image_geometry(
     return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
-def _weight_constraints(problem: Conv2d, least: int) -> tuple[Constraint, ...]:
+def _weight_constraints(problem: Conv2d, device: Device, least: int) -> tuple[Constraint, ...]:
     layer, filters = folded(problem), problem.group_filters
     channels, count = layer.group_channels, layer.weight[2] * layer.weight[3]
     return (
@@ -210,7 +211,7 @@ def _weight_constraints(problem: Conv2d, least: int) -> tuple[Constraint, ...]:
         Constraint(
             f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda taps, channel_groups, columns: fits_registers(problem, taps * channel_groups, columns),
+            lambda taps, channel_groups, columns: fits_registers(problem, taps * channel_groups, columns, device),
         ),
     )
 

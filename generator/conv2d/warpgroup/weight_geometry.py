@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, Self
 
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import Sustained
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     BARRIER_BYTES,
-    COPY_CLOCKS,
+    COPY_CYCLES,
     COPYING_REGISTERS,
-    LINE_RATES,
+    LINE,
     NAME,
     REGISTERS,
     block_threads,
@@ -32,7 +32,7 @@ class WeightGeometry(WeightTiles):
 
     name: ClassVar[str] = NAME
     """The family, and the kernel that multiplies."""
-    rates: ClassVar[Rates] = LINE_RATES
+    sustained: ClassVar[Sustained] = LINE
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -70,9 +70,9 @@ class WeightGeometry(WeightTiles):
         return COPYING_REGISTERS
 
     @property
-    def copy_clocks(self) -> float:
-        """That a stage takes those which copy it."""
-        return COPY_CLOCKS * (1 + self.arithmetic.parts * self.x_chunks)
+    def copy_cycles(self) -> float:
+        """Clock cycles of the producer warp for a stage."""
+        return COPY_CYCLES * (1 + self.arithmetic.parts * self.x_chunks)
 
     @property
     def x_pitch(self) -> int:

@@ -49,7 +49,7 @@ from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
+from warpsmith.generator.conv2d.winograd.choice import expected_ns, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
 from warpsmith.generator.conv2d.winograd.gradient import (
     LEAST,
@@ -58,30 +58,31 @@ from warpsmith.generator.conv2d.winograd.gradient import (
     SUM_FILTERS,
     GradientGeometry,
     gradient_choice,
+    gradient_ns,
     gradient_product,
     gradient_space,
-    gradient_us,
     why_not_gradient,
 )
 from warpsmith.generator.conv2d.winograd.minimal import TAPS
 from warpsmith.generator.conv2d.winograd.space import least_of, winograd_space
 from warpsmith.generator.conv2d.winograd.transforms import PREFIX
 from warpsmith.generator.conv2d.words import Pass, Precision
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, NonFinite, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 BACK = f"{PREFIX}_results"
 """The unit, and the kernel, that transforms back."""
 SUM = f"{PREFIX}_sum"
 """Likewise, of the gradient of weights."""
-OF_AN_H100 = 0.87
-"""What an H200 takes of the time that the model has of an H100: 0.82 to 0.99 in ten passes of L5, OverFeat and ResNet,
-the less the more channels there are."""
+MODEL_SHARE = 0.87
+"""Share of the model's time, fitted on an H100, that an H200 takes: 0.82 to 0.99 in ten passes of L5, OverFeat and
+ResNet, the less the more channels there are."""
 LIKELY_CHANNELS = 128
 """On both sides, below which the bytes of its transforms take longer than the products that it saves."""
 
@@ -95,7 +96,11 @@ class Conv2dWinograd(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        why_not = device.why_no_warpgroups or _why_not_layer(problem) or why_not_usual_data(problem)
+        why_not = (
+            device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
+            or _why_not_layer(problem)
+            or why_not_usual_data(problem)
+        )
         if why_not is not None:
             return why_not
         if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
@@ -110,10 +115,10 @@ class Conv2dWinograd(Family):
         conv2d = require_conv2d(problem)
         return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LIKELY_CHANNELS
 
-    def expected_ns(self, problem: Problem) -> float:
+    def expected_ns(self, problem: Problem, device: Device) -> float:
         conv2d = require_conv2d(problem)
-        expected = gradient_us if conv2d.pass_ is Pass.WGRAD else expected_us
-        return 1000 * OF_AN_H100 * expected(conv2d, self.default(conv2d, H200), H200)
+        expected = gradient_ns if conv2d.pass_ is Pass.WGRAD else expected_ns
+        return MODEL_SHARE * expected(conv2d, self.default(conv2d, device), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

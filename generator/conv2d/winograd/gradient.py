@@ -20,23 +20,24 @@ import math
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import Images
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
+from warpsmith.generator.conv2d.halves.model import LAUNCH_NS
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
-from warpsmith.generator.conv2d.warpgroup.choice import weight_choice, weight_clocks
+from warpsmith.generator.conv2d.warpgroup.choice import weight_choice, weight_ns
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
 from warpsmith.generator.conv2d.winograd.transforms import PREFIX, Axis, Tiles
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Unit, Workspace
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 
-BYTES_A_US, PRODUCTS = 1.9e6, 0.7
-"""Of operands and of what is transformed, and the share of a layer's products that these take: fitted to 14 times of
-five layers on an H100 (2026-11-25), all within 8%."""
+L2_SHARE, PRODUCTS = 1900 / REFERENCE.l2_bytes_per_ns, 0.7
+"""Share of the L2 rate at which operands and transformed tiles move, and share of a layer's products that these take:
+fitted to 14 times of five layers on an H100 (2026-11-25), all within 8%."""
 LEAST_TERMS = 16384
 """Of a sum: images times the results of a plane."""
 TILE = 2
@@ -160,9 +161,10 @@ def gradient_choice(layer: Conv2d, device: Device) -> Config:
     return Config.of({**products.values(), "block_tiles": 32})
 
 
-def gradient_us(layer: Conv2d, config: Config, device: Device) -> float:
+def gradient_ns(layer: Conv2d, config: Config, device: Device) -> float:
     """What all launches of a config are expected to take."""
     geometry = GradientGeometry.of(layer, config)
-    multiplying = weight_clocks(WeightGeometry.of(gradient_product(layer), config), device) / CLOCKS_A_US
+    multiplying_ns = weight_ns(WeightGeometry.of(gradient_product(layer), config), device)
     moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes
-    return PRODUCTS * multiplying + (moved + layer.output.nbytes) / BYTES_A_US + 6 * LAUNCH_US
+    moved_ns = (moved + layer.output.nbytes) / (L2_SHARE * device.rates.l2_bytes_per_ns)
+    return PRODUCTS * multiplying_ns + moved_ns + 6 * LAUNCH_NS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -16,7 +17,6 @@ TILES = (2, 4)
 MOST_PARTS = 64
 """Of a batch: smaller ones do not fill a GPU."""
 BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)
-STATIC_SHARED_BYTES = 48 * 1024
 LEAST_SUMMED = {2: 1, 4: 1024}
 """Channels that a sum has at the least, by its tile. As they grow in number, errors grow less than what they are held
 against: see the family's text."""

@@ -28,8 +28,10 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 GROUPS, COLUMNS, STAGES = (1, 2), (32, 64, 96, 128), (2, 3, 4, 6)
 POWERS = ("power_a", "power_b")
@@ -40,13 +42,13 @@ STARTS = 3
 """Tiles that a search begins with, the default aside."""
 CELLS = 64 * 128
 """Results of a tile for which the rates below are."""
-BEGIN_US, TILE_US = 0.3, 0.6
-"""Of a tile, and of its results, which are stored."""
-STEP_US, STEP_TILE_US = 0.1, 0.9
-"""Of a stage, and of what it multiplies. The best of 20 configs of eight kinds of products took within 12% of what
-follows (H100, 2026-11-26)."""
-BYTES_A_US = 3.4e6
-"""Of memory."""
+BEGIN_NS, TILE_NS = 300.0, 600.0
+"""Times of a tile, and of its results, which are stored; at the reference's clock."""
+STEP_NS, STEP_TILE_NS = 100.0, 900.0
+"""Times of a stage, and of what it multiplies. The best of 20 configs of eight kinds of products took within 12% of
+what follows (H100, 2026-11-26)."""
+L2_SHARE = 3400 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate at which operands and results move (measured, H100)."""
 
 
 class HalvesProduct(Family):
@@ -57,7 +59,7 @@ class HalvesProduct(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if (why_not := device.why_no_warpgroups) is not None:
+        if (why_not := device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)) is not None:
             return why_not
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return 'splits numbers relative to the largest of all: needs accuracy="normwise" or "rowwise"'
@@ -110,16 +112,16 @@ class HalvesProduct(Family):
             wanted: dict[str, Value] = {"groups": groups, "columns": columns, "blocks": device.multiprocessors}
             configs = (Config.of({**wanted, "stages": stages}) for stages in USUAL_STAGES)
             found += [config for config in configs if space.contains(config)][:1]
-        return sorted(found, key=lambda config: expected_us(problem, config, device))
+        return sorted(found, key=lambda config: expected_ns(problem, config, device))
 
 
-def expected_us(problem: Cgemm, config: Config, device: Device) -> float:
-    """What a product takes: rounds of tiles, and its bytes, which hide each other in part."""
+def expected_ns(problem: Cgemm, config: Config, device: Device) -> float:
+    """The time of a product: rounds of tiles, and its bytes, which hide each other in part."""
     geometry = HalvesGeometry.of(problem, config)
     cells = geometry.a.block * geometry.b.block / CELLS
-    tile = BEGIN_US + TILE_US * cells + geometry.steps * (STEP_US + STEP_TILE_US * cells)
-    rounds_us = tile * ceil(geometry.tiles / device.multiprocessors)
-    return cbrt(rounds_us**3 + (problem.bytes / BYTES_A_US) ** 3)
+    tile_ns = BEGIN_NS + TILE_NS * cells + geometry.steps * (STEP_NS + STEP_TILE_NS * cells)
+    rounds_ns = tile_ns * device.rates.cycle_ratio * ceil(geometry.tiles / device.multiprocessors)
+    return cbrt(rounds_ns**3 + (problem.bytes / (L2_SHARE * device.rates.l2_bytes_per_ns)) ** 3)
 
 
 def _sizes(problem: Cgemm) -> tuple[tuple[int, bool], ...]:
