@@ -39,7 +39,7 @@ class Arithmetic:
         return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact, images=images)
 
     chunk: ClassVar[int] = 8
-    """Numbers in a channel vector: 8, or 16 bytes."""
+    """Numbers in a channel vector of 16 bytes."""
     is_sliced: ClassVar[bool] = False
     template: ClassVar[str] = "conv2d/halves_scale.cu.jinja"
     """Template of the device functions that scale and split numbers."""
