@@ -37,7 +37,7 @@ def channels_of(problem: Conv2d) -> tuple[int, int]:
 def shared_bytes(
     axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
 ) -> int:
-    """Bytes of shared memory of a block with so many channels, rows and columns of the result, for a round of
+    """Bytes of shared memory of a block that computes `filters` x `rows` x `columns` results, for a round of
     `channels`.
     """
     down, across = axes
@@ -146,7 +146,6 @@ class ImageGeometry:
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
         return self.block_filters * self.block_rows * self.block_columns
 
     @property
@@ -171,7 +170,6 @@ class ImageGeometry:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         per_phase = self.filter_blocks * self.row_blocks * self.column_blocks
         return per_phase * self.phases * self.groups * self.images
 

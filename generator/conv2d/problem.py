@@ -294,7 +294,7 @@ class Conv2d(Problem):
         }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         spec = {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding], "dtype": str(self.dtype)}
-        spec["workspace"] = self.workspace_limit  # stores have always held the number
+        spec["workspace"] = self.workspace_limit  # never None, so that old and new stores agree
         if not self._other_dtype:
             del spec["dtype"]  # keeps the spec of float32 layers as stored before there were other types
         if self.nonfinite is NonFinite.ANY:

@@ -74,7 +74,6 @@ class WeightGeometry:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return self.tap_blocks * self.channel_blocks * self.filter_blocks * self.groups
 
     @property

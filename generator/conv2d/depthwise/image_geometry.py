@@ -152,12 +152,10 @@ class ImageGeometry:
 
     @property
     def all_units(self) -> int:
-        """Units of the problem."""
         return self.images * self.groups
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         sets = -(-self.all_units // (self.units * self.rounds))
         return sets * self.row_bands * self.column_bands * self.filter_blocks
 

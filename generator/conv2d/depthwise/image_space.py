@@ -19,7 +19,7 @@ MAX_REGISTERS = 200
 """Most registers per thread by this count; ptxas keeps more pixels in flight than one row of them."""
 MAX_THREADS = 512
 MAX_WRITTEN = 3000
-"""Most unrolled multiply-adds; compilers take 2 s for so many."""
+"""Most unrolled multiply-adds; a compiler takes 2 s for this many."""
 MIN_BLOCKS = "blocks a multiprocessor must hold; with 1 ptxas does not spill to have more of them"
 """Meaning of the parameter `min_blocks`."""
 ROWS = COLUMNS = (1, 2, 4, 7, 8, 14, 16, 28)

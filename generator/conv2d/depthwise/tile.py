@@ -67,7 +67,6 @@ class Tile:
 
     @property
     def plane_copies(self) -> int:
-        """Copies per plane."""
         return self.rows * self.row_vectors
 
     @classmethod

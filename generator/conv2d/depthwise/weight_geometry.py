@@ -166,12 +166,10 @@ class WeightGeometry:
 
     @property
     def group_blocks(self) -> int:
-        """Blocks along the groups."""
         return self.groups // self.block_groups
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return self.splits * self.tap_blocks * self.channel_blocks * self.filter_blocks * self.group_blocks
 
     @property

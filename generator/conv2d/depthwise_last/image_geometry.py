@@ -60,17 +60,14 @@ class ImageGeometry:
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
         return self.lanes * self.strips
 
     @property
     def block_channels(self) -> int:
-        """Channels per block."""
         return self.lanes * self.vector
 
     @property
     def channel_blocks(self) -> int:
-        """Blocks along the channels."""
         return -(-self.channels // self.block_channels)
 
     @property
@@ -85,12 +82,10 @@ class ImageGeometry:
 
     @property
     def all_strips(self) -> int:
-        """Strips of all images."""
         return self.images * self.across * self.down
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return -(-self.all_strips // self.strips) * self.channel_blocks
 
     @property

@@ -63,7 +63,6 @@ class WeightGeometry:
 
     @property
     def threads(self) -> int:
-        """Threads per block."""
         return self.keys * self.members
 
     @property
@@ -73,12 +72,10 @@ class WeightGeometry:
 
     @property
     def block_channels(self) -> int:
-        """Channels per block."""
         return self.lanes * self.vector
 
     @property
     def channel_blocks(self) -> int:
-        """Blocks along the channels."""
         return -(-self.channels // self.block_channels)
 
     @property
@@ -88,7 +85,6 @@ class WeightGeometry:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return self.channel_blocks * self.tap_blocks * self.splits
 
     @property
@@ -103,7 +99,6 @@ class WeightGeometry:
 
     @property
     def all_strips(self) -> int:
-        """Strips of all images."""
         return self.images * self.across * self.down
 
     @property

@@ -197,7 +197,6 @@ class SharedPrograms:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """All programs of the step."""
         return self.fprop, *self.given_dy.values(), *self.kept_dy.values()
 
 

@@ -219,11 +219,9 @@ class Images(Halved):
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return self.blocks_a_plane * len(self.planes) * self.groups * self.chunks
 
     def launches(self) -> tuple[Launch, ...]:
-        """The launches in order."""
         return self._launches(self.blocks)
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
@@ -285,7 +283,6 @@ class Filters(Halved):
         return self.groups * self.tiles * self.blocks * self.tap_count * self.tile_bytes
 
     def launches(self) -> tuple[Launch, ...]:
-        """The launches in order."""
         return self._launches(-(-self.threads // THREADS))
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:

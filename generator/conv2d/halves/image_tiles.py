@@ -73,7 +73,6 @@ class ImageTiles(abc.ABC):
     folding: Folding | None
     """Folding of dgrad, whose result channels are rows and columns of the image; None otherwise."""
     result_strides: tuple[int, ...]
-    """Element strides of the result."""
     stays_scaled: bool = dataclasses.field(default=False, kw_only=True)
     """Whether results keep the powers of two of both operands, because a later kernel removes them."""
 

@@ -168,7 +168,6 @@ class WeightTiles(abc.ABC):
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
         return self.tiles * self.splits
 
     @property

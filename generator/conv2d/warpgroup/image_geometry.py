@@ -115,5 +115,5 @@ class ImageGeometry(ImageTiles):
 
 
 def block_threads(warpgroups: int) -> int:
-    """Threads per block with so many consumer warpgroups and one producer warpgroup."""
+    """Threads per block with `warpgroups` consumer warpgroups and one producer warpgroup."""
     return 128 * (warpgroups + 1)

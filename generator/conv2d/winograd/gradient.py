@@ -73,13 +73,11 @@ class GradientGeometry:
 
     @functools.cached_property
     def x(self) -> Tiles:
-        """The transform of x."""
         rows, columns = (Axis.of(self.layer, axis, TILE) for axis in (0, 1))
         return self._tiles(0, self.multiply.x, rows, columns)
 
     @functools.cached_property
     def dy(self) -> Tiles:
-        """The transform of dy."""
         rows, columns = (
             dataclasses.replace(each, sources=each.results, before=0) for each in (self.x.rows, self.x.columns)
         )

@@ -48,7 +48,6 @@ class ImagePowers:
 
     @property
     def numbers(self) -> int:
-        """Numbers per image."""
         return self.operand.size // self.images
 
     @property
