@@ -161,10 +161,8 @@ class Conv2d(Problem):
             weight: shape (C_in, C_out/G, R, S).
             stride: rows and columns of the result from one pixel of the input to the next; one number for both.
             padding: rows and columns that are cut off the result on each side.
-            output_padding: rows and columns that are added to the result below and right; less than the stride or the
-                dilation.
+            output_padding: rows and columns added to the result below and right; less than the stride or the dilation.
             dilation, groups: as for a layer. The other arguments are those of a layer too.
-
         Raises BadArgument as a layer and `shapes_of_transposed` do.
         """
         shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
