@@ -8,7 +8,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
 
 BYTES_A_NS = 3600.0
-"""Of memory: 4.2 TB/s are the best copies'."""
+"""Bytes per nanosecond of memory; the best copies reach 4.2 TB/s."""
 L2_BYTES_A_NS = 5500.0
 SECTOR = 8
 """Floats per L2 sector; L2 takes a whole sector however few of its floats are written."""
@@ -28,16 +28,16 @@ ROUND_INSTRUCTIONS = 30
 ENOUGH_WARPS = 12
 """Warps per SM that hide each other's latencies; fewer warps issue in proportion."""
 LATENCY_CYCLES = 1800
-"""Of a step: memory answers, and the block begins to use it."""
+"""Cycles of latency per step, until memory answers and the block begins to use the data."""
 LAUNCH_NS = 2500.0
 MOST_BLOCKS = 32
-"""That a multiprocessor holds."""
+"""Most resident blocks per SM."""
 RESERVED_BYTES = 1024
-"""Shared memory of each block that the system takes (CUDA programming guide)."""
+"""Bytes of shared memory per block that the system reserves (CUDA programming guide)."""
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Device) -> int:
-    """Blocks that a multiprocessor holds at once; 1 at the least."""
+    """Resident blocks per SM; at least 1."""
     allocated = -(-registers // 8) * 8
     return max(
         min(
@@ -53,7 +53,18 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Dev
 def total_ns(
     issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, nbytes: float, device: Device
 ) -> float:
-    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`."""
+    """Expected nanoseconds of a launch.
+
+    Args:
+        issue: instructions per warp.
+        turns: shared-memory wavefronts per warp.
+        steps: steps per block whose latency is not hidden.
+        warps: warps per block.
+        resident: resident blocks per SM.
+        blocks: blocks of the launch.
+        nbytes: bytes that the launch moves through memory.
+        device: GPU.
+    """
     a_multiprocessor = blocks / device.multiprocessors
     if a_multiprocessor <= 4 * resident:
         a_multiprocessor = float(-(-blocks // device.multiprocessors))

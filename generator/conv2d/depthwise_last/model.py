@@ -32,9 +32,9 @@ STRIP_INSTRUCTIONS = 40
 ADD_INSTRUCTIONS = 5
 """Instructions per sum of a thread to add up the sums of a block."""
 SPLIT_NS = 35.0
-"""For each sum that the last kernel of wgrad reads, several of them at a time."""
+"""Nanoseconds per partial sum that the last kernel of wgrad reads, several of them at a time."""
 TURN_BYTES = 128
-"""That L1 and shared memory, which are one, give a multiprocessor in a cycle."""
+"""Bytes per cycle that L1 and shared memory, which are one, deliver to an SM."""
 WARP = 32
 
 
@@ -50,7 +50,7 @@ def pixel_instructions(reads: Reads, vector: int, dtype: DType) -> int:
 
 
 def load_turns(vector: int, lanes: int, itemsize: int) -> float:
-    """Cycles of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
+    """L1 cycles per load of a warp: for its bytes, or for its cache lines, of which L1 looks up two per cycle."""
     return max(WARP * vector * itemsize / TURN_BYTES, WARP / lanes / 2, 1.0)
 
 
@@ -97,7 +97,7 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     resident = resident_blocks(g.threads, g.registers + OTHER_REGISTERS, g.shared_bytes, device)
     if g.min_blocks > resident:
         return float("inf")
-    # Blocks of other rows of taps read the same pixels, mostly from L2.
+    # Blocks with other rows of taps read the same pixels, mostly from L2.
     again = max(g.tap_blocks * BYTES_A_NS / L2_BYTES_A_NS, 1.0)
     nbytes = sum(operand.nbytes for operand in problem.inputs) * again
     issue, all_turns = g.thread_strips * strip + added, g.thread_strips * turns

@@ -21,16 +21,18 @@ from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace, aligned
 
 MOST_PARTS = 64
-"""Of a batch: with more of them transforms and products are too small to fill a GPU."""
+"""Most parts of a batch; with more, transforms and products are too small to fill a GPU."""
 BYTES_A_NS, FLOPS_A_NS, STEP_NS = 2500.0, 35_000.0, 2500.0
-"""Of transforms and of products (H200, 2026-11-24), and what a launch takes at the least."""
+"""Bytes per nanosecond of the transforms, operations per nanosecond of the products (H200, 2026-11-24), and the least
+nanoseconds of a launch.
+"""
 OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
 """Operations on the product's operands: the layer is X conj(W), its gradients are DY W and conj(DY) X, with images as
 rows of X and DY and filters as rows of W.
 """
 
 
-@dataclasses.dataclass(frozen=True)  # without slots: problems of a layer are asked for many times, and made once
+@dataclasses.dataclass(frozen=True)  # without slots: problems of a layer are read many times, and made once
 class FourierParts:
     """A layer, its basis, and the number of parts of its batch.
 
@@ -138,11 +140,13 @@ class FourierParts:
 
     @property
     def expected_ns(self) -> float:
-        """What the steps take on a large GPU, with products on its float32 units."""
+        """Expected nanoseconds of the steps on a large GPU, with products on its float32 units."""
         return self.expected_at(FLOPS_A_NS)
 
     def expected_at(self, flops_a_ns: float) -> float:
-        """What the steps take (an H200's rates), each as long as its bytes or its sums take: of products so many."""
+        """Expected nanoseconds of the steps by an H200's rates. Products reach `flops_a_ns` operations per nanosecond,
+        unless their bytes take longer.
+        """
         first, second, result = (transform_ns(each) for each in (*self.forward, self.inverse))
         product = max(self.product.bytes / BYTES_A_NS, self.product.flops / flops_a_ns) + STEP_NS
         if not self.is_sum:
@@ -152,7 +156,7 @@ class FourierParts:
 
     @property
     def fold_ns(self) -> float:
-        """What folding a part takes, where it is."""
+        """Expected nanoseconds to fold a part; 0 if nothing is folded."""
         return 0.0 if self.fold is None else self.fold.nbytes / BYTES_A_NS + STEP_NS
 
     @property
@@ -218,7 +222,7 @@ forward transforms in the passes of L1 take 1.45 times as long as the inverse on
 
 
 def transform_ns(transform: Fft) -> float:
-    """What the transforms of a layer's planes take on a large GPU."""
+    """Expected nanoseconds of the transforms of a layer's planes on a large GPU."""
     (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
     unused = spectrum.nbytes * (sector_share(transform.size) - 1)
     if not transform.inverse:

@@ -1,4 +1,4 @@
-"""What models of layers by products of halves choose: a config with the clocks that it is expected to take."""
+"""A config with its expected clocks, as the performance models of layers on 16-bit operands return it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from warpsmith.generator.space import Config, Space
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A config, and the clocks that a multiprocessor is expected to take for its share of all blocks."""
+    """A config, and the clocks that an SM is expected to take for its share of all blocks."""
 
     config: Config
     clocks: float
 
 
 def best_split(space: Space, whole: Config, splits: Iterable[int], clocks: Callable[[int], float]) -> Choice:
-    """A tile of wgrad with the number of parts of its sums that is legal and expected to take least.
+    """The split-K factor of a wgrad tile that is legal and expected to take least time.
 
     Args:
-        space: of wgrad.
-        whole: the tile with sums in one part, which is legal.
-        splits: numbers of parts, 1 among them.
-        clocks: what the tile is expected to take with so many parts.
+        space: space of wgrad.
+        whole: config of the tile with a split-K factor of 1, which is legal.
+        splits: split-K factors to compare, 1 among them.
+        clocks: expected clocks of the tile for a split-K factor.
     """
     times = {number: clocks(number) for number in splits}
     for number in sorted(times, key=times.__getitem__):

@@ -28,19 +28,24 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
 PRODUCTS_A_CLOCK = {(8, 0): 1024, (9, 0): 1270}
-"""Of halves, of a multiprocessor, summed in float32: A100 by its data sheet; H200 measured, 62 % of what wgmma does."""
+"""fp16 products per clock per SM, accumulated in float32. A100 by its data sheet; H200 measured, 62 % of what wgmma
+does.
+"""
 FEWER_PRODUCTS_A_CLOCK = 512
-"""Of other GPUs, which have smaller tensor cores (Ada's data sheet)."""
+"""fp16 products per clock per SM of other GPUs, which have smaller tensor cores (Ada's data sheet)."""
 KEPT_UP = 0.75
-"""The share of it that a kernel with enough warps keeps up: with 0.85 the model was 1.02 to 1.25 times below ten of 12
-times of first and strided layers on an H100 (2026-11-25)."""
+"""Share of that rate that a kernel with enough warps sustains. With 0.85 the model was 1.02 to 1.25 times below ten of
+12 times of first and strided layers on an H100 (2026-11-25).
+"""
 SHARED_BYTES_A_CLOCK = 128
 ADDED_A_CLOCK = 256
-"""Sums that leave the tensor cores: a multiprocessor adds 64 (A100) or 128, and half of that while others multiply."""
+"""Sums per clock that an SM adds up outside of the tensor cores: 64 (A100) or 128, and half of that while others
+multiply.
+"""
 WARPS_NEEDED = 8
-"""Of a multiprocessor, two for each of its tensor cores: one loads while the other multiplies."""
+"""Warps per SM, two for each of its tensor cores: one loads while the other multiplies."""
 STEP_CLOCKS = 80
-"""For the barrier of a stage, and to find what is copied next."""
+"""Clocks per stage for its barrier and for the addresses of the next copies."""
 WARP_TILES = (
     *((2, 4, 64, 32), (4, 2, 64, 32), (4, 2, 32, 64), (2, 4, 64, 64), (4, 2, 64, 64)),  # 8 warps
     *((2, 2, 64, 32), (2, 2, 32, 32), (4, 1, 32, 32), (4, 1, 64, 64), (2, 2, 64, 64), (4, 1, 32, 16)),
@@ -68,7 +73,7 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
 
 
 def clocks_of(problem: Conv2d, config: Config, device: Device) -> float:
-    """What a multiprocessor takes for all its blocks, and the sum of their parts for its share of the parts."""
+    """Clocks that an SM takes for all its blocks, plus its share of adding up partial sums."""
     if problem.pass_ is Pass.WGRAD:
         geometry = WeightGeometry.of(problem, config)
         return _weight_clocks(geometry, device)(geometry.splits)
@@ -85,7 +90,7 @@ def _image_clocks(geometry: ImageGeometry, device: Device) -> float:
 
 
 def _weight_clocks(geometry: WeightGeometry, device: Device) -> Callable[[int], float]:
-    """The clocks for each number of parts that sums have."""
+    """The clocks of a tile as a function of its split-K factor."""
     warps, taps = geometry.warps, geometry.taps
     step = _step_clocks(geometry.arithmetic, warps, taps, geometry.terms, geometry.stage_bytes, device)
     all_steps, tiles, weights = geometry.steps, geometry.tiles, geometry.weights
@@ -99,7 +104,7 @@ def _weight_clocks(geometry: WeightGeometry, device: Device) -> Callable[[int], 
 
 
 def _step_clocks(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nbytes: float, device: Device) -> float:
-    """Of a stage that sums over so many terms: the slowest of tensor cores, shared memory and the level-2 cache."""
+    """Clocks of a stage that sums over `depth` terms: the slowest of tensor cores, shared memory and L2."""
     count = warps.count * taps
     each = PRODUCTS_A_CLOCK.get(device.compute_capability, FEWER_PRODUCTS_A_CLOCK)
     products = arithmetic.products * warps.rows * warps.columns * depth * count
@@ -111,7 +116,7 @@ def _step_clocks(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nb
 
 
 def _block_clocks(blocks: int, steps: float, step: float, warps: int, together: int, device: Device) -> float:
-    """Of a multiprocessor's share of blocks, so many `together`."""
+    """Clocks of an SM for its share of the blocks, `together` of which are resident at once."""
     own = -(-blocks // device.multiprocessors)
     rounds = -(-own // together)
     idle = max(1.0, WARPS_NEEDED / (warps * min(own, together)))

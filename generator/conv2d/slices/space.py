@@ -92,7 +92,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 
 def slices_default(problem: Conv2d, device: Device) -> Config:
-    """The first legal tile of a fixed list, larger tiles first, with the most channels and stages."""
+    """The first legal tile of a fixed list, larger tiles first, with the most channels (64 or 32) and stages."""
     space = slices_space(problem, device)
     for down, across, columns in ((2, 4, 32), (4, 2, 32), (2, 2, 32), (4, 1, 32), (4, 1, 16), (2, 1, 16)):
         for channels in CHANNELS[1::-1]:

@@ -31,7 +31,7 @@ from warpsmith.generator.space import Config, Space, Value
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Pairs of pixel stages and weight stages, in order of preference."""
 WEIGHT_STAGES = (3, 2)
-"""Of wgrad, likewise."""
+"""Stages of wgrad, in order of preference."""
 Values = dict[str, Value]
 
 
@@ -98,7 +98,7 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
 
 
 def image_clocks(geometry: ImageGeometry, device: Device) -> float:
-    """Of all rounds of tiles, of fprop or dgrad."""
+    """Clocks of all rounds of tiles of fprop or dgrad."""
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
@@ -112,12 +112,12 @@ def image_clocks(geometry: ImageGeometry, device: Device) -> float:
 
 
 def weight_clocks(geometry: WeightGeometry, device: Device) -> float:
-    """Of all rounds of blocks of wgrad, and of the sum of their parts."""
+    """Clocks of all rounds of blocks of wgrad, and of adding up its partial sums."""
     return _weight_clocks(geometry, device, geometry.splits)
 
 
 def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> float:
-    """With other `splits` than the config's."""
+    """Clocks of `weight_clocks` with another split-K factor than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
     halves = geometry.arithmetic.products * products
     step = _step_clocks(geometry.rates, geometry.stages, halves, geometry.stage_bytes, geometry.copy_clocks)
@@ -127,7 +127,15 @@ def _weight_clocks(geometry: WeightGeometry, device: Device, splits: int) -> flo
 
 
 def _step_clocks(rates: Rates, stages: int, products: float, nbytes: float, copying: float) -> float:
-    """Of one of so many stages: its products of halves, the bytes that are read, and `copying` of who copies."""
+    """Clocks of one stage.
+
+    Args:
+        rates: rates of the kernel.
+        stages: stages in shared memory.
+        products: 16-bit products of the stage.
+        nbytes: bytes that the stage reads.
+        copying: clocks that the producer takes to copy the stage.
+    """
     waiting = rates.latency_clocks / max(stages - 1, 1)
     return max(products / rates.products + rates.step_clocks, nbytes / rates.l2_bytes, copying, waiting)
 
@@ -174,7 +182,7 @@ def _weight_choices(
 
 
 def _tiles(problem: Conv2d, results: int) -> list[tuple[int, int]]:
-    """Warpgroups and columns that a multiprocessor has registers for, without more columns than the result needs."""
+    """Pairs of warpgroups and columns that fit the registers of an SM, without more columns than the result needs."""
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS

@@ -15,12 +15,15 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Value
 
 CACHE_BYTES = 26e6
-"""Of what is transformed and of products, up to which the level-2 cache holds both until they are read: chunks of so
-many did best in `filter2d_fft` on an H200, whose cache has 50 MiB."""
+"""Bytes of transformed tiles and products up to which L2 keeps both until they are read. Chunks of this size did best
+in `filter2d_fft` on an H200, whose L2 has 50 MiB.
+"""
 MEMORY_BYTES_A_US, CACHE_BYTES_A_US, OUTSIDE_BYTES_A_US, PRODUCTS = 5.2e6, 7.2e6, 1.3e6, 1.1
-"""What is transformed and products, where they go through memory and where the cache holds them; the layer's operands,
-whose windows overlap; and how much longer products take than those of a layer. Fitted to 46 times of 12 layers on an
-H100 (2026-11-25), half of which are off by less than 6% and the worst by 20%; rates of plain copies were 25% short."""
+"""Rates in bytes per microsecond: transformed tiles and products through memory, the same through L2, and the layer's
+operands, whose windows overlap. PRODUCTS is the time of the products over that of a layer's. All are fitted to 46 times
+of 12 layers on an H100 (2026-11-25), half of which are off by less than 6% and the worst by 20%; rates of plain copies
+were 25% short.
+"""
 TRANSFORMS: dict[str, Value] = {"block_tiles": 32, "threads": 128}
 """Transform parameters with 1152 numbers of shared memory per warp, so that an SM runs several blocks."""
 
@@ -40,7 +43,7 @@ def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def expected_us(problem: Conv2d, config: Config, device: Device) -> float:
-    """Of all launches of a config."""
+    """Expected microseconds of all launches of a config."""
     geometry = WinogradGeometry.of(problem, config)
     multiplying = geometry.parts * image_clocks(ImageGeometry.of(geometry.product, config), device) / CLOCKS_A_US
     rate = CACHE_BYTES_A_US if is_cached(geometry) else MEMORY_BYTES_A_US
