@@ -1,13 +1,13 @@
 """Depthwise and grouped layers: windows that slide over planes in shared memory, with sums and weights in registers.
 
-A layer whose groups have few channels does little with each pixel: its time is that of memory, or of instructions other
-than multiply-adds where a kernel has many. So a block copies whole planes, or bands of them, with their padding into
-shared memory once; a thread reads each row of its window once and uses it for all rows of taps that meet it, and its
-filter's weights are in registers.
+A layer whose groups have few channels does little work per pixel. Its time is that of memory, or of instructions other
+than multiply-adds if a kernel has many of them. So a block copies whole planes, or bands of them, with their padding
+into shared memory once. A thread reads each row of its window once and uses it for all tap rows that need it, and keeps
+the weights of its filter in registers.
 
-The gradient of the image is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride on the
-same tile. The gradient of the weights has a filter's taps as sums in registers, of some images a block; a second kernel
-adds up the blocks' sums in a fixed order, so that the same inputs give the same bits.
+dgrad is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride on the same tile. wgrad
+keeps the taps of a filter as sums in registers, over some images per block. A second kernel adds up the blocks' sums in
+a fixed order, so that the same inputs give the same bits.
 
 Source: the sliding window of `filter2d_window`, and "Optimizing a CNN in CUDA" (registers as a cache, the reduction of
 the weights' gradient).
@@ -44,17 +44,17 @@ from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
 
 MAX_GROUP = 16
-"""Channels, or filters, of a group: with more of them products of matrices do the work."""
+"""Most channels, or filters, per group; with more of them, the GEMM families do the work."""
 LIKELY_GROUP = 8
-"""Of those that it answers for where nothing is stored."""
+"""Most channels, or filters, per group for which the family is a default where nothing is stored."""
 MOST_STARTS = 10
 MAX_TAPS = 64
-"""Columns of a filter, which are written out."""
+"""Most columns of a filter; their taps are unrolled."""
 MAX_PHASES = 16
-"""Of a strided dgrad, each with code of its own."""
+"""Most phases of a strided dgrad; each has its own code."""
 SUM_THREADS = 256
 SUMS = "sums"
-"""The workspace: what blocks found of the weights' gradient."""
+"""Name of the workspace for the blocks' partial sums of wgrad."""
 
 
 class Conv2dDepthwise(Family):
@@ -85,7 +85,9 @@ class Conv2dDepthwise(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """But for filters so large that a transform of the plane costs less than their taps, where one solves it."""
+        """False for filters so large that a transform of the plane costs less than their taps, if `conv2d_circular`
+        solves the layer.
+        """
         conv2d = require_conv2d(problem)
         if device.kind is not DeviceKind.CUDA or conv2d.groups == 1 or self.why_not(problem, device) is not None:
             return False
@@ -157,7 +159,7 @@ class Conv2dDepthwise(Family):
 
 
 def _summed(problem: Conv2d) -> Conv2d:
-    """The layer that is summed up: of padded images, where their gradient is folded afterwards."""
+    """The layer whose sum is computed: on padded images if their gradient is folded afterwards."""
     return problem.of_padded if folds(problem) else problem
 
 
@@ -166,5 +168,5 @@ def _fold(problem: Conv2d) -> Fold:
 
 
 def _usual(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Configs that are expected to be fast, the fastest first; empty where none is legal."""
+    """Configs that are expected to be fast, sorted by expected time; empty if none is legal."""
     return (weight_ranked if problem.pass_ is Pass.WGRAD else ranked)(problem, device)

@@ -1,4 +1,4 @@
-"""What a config of `conv2d_depthwise` is expected to take on an image, by counts: it chooses the default."""
+"""Expected time of a config of `conv2d_depthwise` for an image, by operation counts; the default is chosen by it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ L2_SHARE = 5500 / REFERENCE.l2_bytes_per_ns
 TURN_BYTES = 128
 """Bytes that a warp's access to shared memory, or to L1, takes in one turn: four for each lane."""
 SECTOR = 8
-"""Numbers that L2 takes at once, however few of them are written."""
+"""Floats per L2 sector; L2 takes a whole sector however few of its floats are written."""
 MOST_APART = 16
-"""Numbers between what two threads write, from which on it makes no difference: with 28 of them 5x5 taps on 28x28 took
-32.5 us on an H100, with 4 of them 3x3 taps took 18.8."""
+"""Floats between the stores of two threads from which on the distance makes no difference. With 28 of them, 5x5 taps on
+28x28 took 32.5 us on an H100; with 4 of them, 3x3 taps took 18.8.
+"""
 SCHEDULERS = 4
-"""Instructions of a warp that a multiprocessor issues in a cycle."""
+"""Warp instructions that an SM issues per cycle."""
 COPY_INSTRUCTIONS = 26
-"""For each vector that is copied: where it lies, whether it is there, and the copy."""
+"""Instructions per copied vector: its address, its bounds check, and the copy."""
 WEIGHT_INSTRUCTIONS = 40
-"""For each row of a filter, and one for each weight."""
+"""Instructions per copied filter row, beside one for each weight."""
 STORE_INSTRUCTIONS = 5
 ROUND_INSTRUCTIONS = 30
-"""That could be issued while a round of the loop over taps' rows waits for its first weights and pixels."""
+"""Instructions that could be issued while a round of the loop over tap rows waits for its first weights and pixels."""
 ENOUGH_WARPS = 12
-"""Of a multiprocessor, that hide each other's latencies; fewer issue in proportion."""
+"""Warps per SM that hide each other's latencies; fewer warps issue in proportion."""
 LATENCY_CYCLES = 1800
 """Clock cycles of a step: memory answers, and the block begins to use it."""
 
@@ -80,7 +81,7 @@ def l2_ns(nbytes: float, device: Device) -> float:
 
 
 def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
-    """The time of one config of fprop or dgrad, in ns."""
+    """Expected nanoseconds of one config of fprop or dgrad."""
     tile = g.tile
     row_chunks = sum(-(-each.count // min(g.tap_rows, max(each.count, 1))) for each in g.row_axis.phases)
     taps = sum(each.count for each in g.row_axis.phases) * sum(each.count for each in g.column_axis.phases)
@@ -106,10 +107,10 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     hidden = 0.4 if g.stages > 1 else 1.0
-    # Rows of the tile that two bands read are read twice, mostly from L2.
+    # Tile rows that two bands share are read twice, mostly from L2.
     again = max(g.row_bands * tile.rows / max(g.row_axis.sources, 1), 1.0) ** 0.5
     nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
-    # Neighbours that write numbers apart from each other fill a part of each sector of 32 bytes.
+    # Neighbouring threads whose stores lie apart fill only a part of each sector of 32 bytes.
     apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
     written = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0)
     return total_ns(

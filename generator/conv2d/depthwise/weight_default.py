@@ -1,4 +1,4 @@
-"""The config of `conv2d_depthwise` on the gradient of the weights that is expected to be the fastest, by counts."""
+"""Default config of `conv2d_depthwise` for the gradient of the weights, chosen by a model that counts operations."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
 MOST_SUMS = 64
-"""Of a thread."""
+"""Most sums per thread."""
 SPLITS_NS = 1800.0
 """Time of the kernel that adds up what blocks found, from the end of the first one on."""
 WAITS = {1: 1.0, 2: 0.4, 3: 0.2, 4: 0.15}
-"""Shares of a step's latency that its copies are waited for, by stages; from three on a guess."""
+"""Share of a step's latency that a block waits for its copies, by number of stages; from three stages on a guess."""
 BLOCKS_WANTED = (1, 2, 6)
-"""A multiprocessor's."""
+"""Blocks per SM to aim at."""
 
 
 def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
-    """The time of one config of wgrad, in ns."""
+    """Expected nanoseconds of one config of wgrad."""
     x, dy = g.tile, g.gradients
     loops = -(-g.strips // g.down)
     steps = -(-g.steps // g.splits)
@@ -56,7 +56,7 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
 
 @lru_cache(maxsize=256)
 def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
     space = weight_space(problem, device)
     best: dict[tuple[Value, ...], tuple[float, Config]] = {}
     for thread in _threads(problem, space):
@@ -71,7 +71,7 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def weight_variants(config: Config, space: Space) -> list[Config]:
-    """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
+    """Legal configs near this one that differ in portions only: the model cannot tell them apart, but timing can."""
     splits, images = config.integer("splits"), config.integer("images")
     changes: list[dict[str, Value]] = [{"stages": each} for each in STAGES[1:]]
     changes += {"splits": 2 * splits}, {"splits": splits // 2}
@@ -87,7 +87,7 @@ def _numbers(space: Space) -> dict[str, tuple[int, ...]]:
 
 
 def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, int]]:
-    """Shapes of a thread that are worth a look: some 20."""
+    """The thread shapes that are worth a look: some 20."""
     values = _numbers(space)
     tap_columns = problem.weight[3]
     for columns, rows in itertools.product(values["columns"], values["rows"]):
@@ -105,7 +105,7 @@ def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, int]]:
 
 
 def _blocks(problem: Conv2d, space: Space, thread: dict[str, int], device: Device) -> Iterator[dict[str, Value]]:
-    """Blocks of such threads: all filters, channels and taps of a group side by side where they fit."""
+    """Block shapes for this thread shape: all filters, channels and taps of a group side by side if they fit."""
     values = _numbers(space)
     across = -(-problem.output_size[1] // thread["columns"])
     strips = -(-problem.output_size[0] // thread["rows"])

@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_depthwise_last` on a result that is an image (fprop, dgrad)."""
+"""Search space of `conv2d_depthwise_last` for results that are images (fprop, dgrad)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 32
-"""What a thread needs beside sums, pixels and weights: addresses and counters."""
+"""Registers per thread beside sums, pixels and weights: addresses and counters."""
 MAX_REGISTERS = 224
-"""By that count: ptxas keeps more pixels in flight than one row of them."""
+"""Most registers per thread by this count; ptxas keeps more pixels in flight than one row of them."""
 THREADS = (64, 512)
-"""Of a block, at the least and at the most."""
+"""Fewest and most threads per block."""
 COLUMNS = (1, 2, 3, 4, 5, 6, 7, 8, 14)
 ROWS = (1, 2, 3, 4, 5, 7, 8)
 LANES = (1, 2, 4, 8, 16, 32, 64)
@@ -28,7 +28,6 @@ STRIPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     down, across = axes_of(problem)
     channels = problem.input[1]
     return Space(
@@ -48,12 +47,12 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def _within(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Those that a line of `count` has; a thread may have fewer at its end."""
+    """The values that do not exceed `count`; a thread at the end of a line may have fewer."""
     return tuple(each for each in values if each <= max(count, 1))
 
 
 def _tap_rows(problem: Conv2d) -> tuple[int, ...]:
-    """Equal parts of a filter's rows; phases of a stride, whose counts differ, have one row at once or all."""
+    """Equal parts of a filter's rows. Phases of a stride have different counts, so they take one row at once or all."""
     rows, _ = axes_of(problem)
     most = max(rows.most_taps, 1)
     return divisors(most) if len(rows.phases) == 1 else tuple(dict.fromkeys((1, most)))

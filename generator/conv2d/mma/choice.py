@@ -1,4 +1,4 @@
-"""Configs of `conv2d_mma` that are good without any search, by a model of what a multiprocessor does."""
+"""Default configs of `conv2d_mma`, ranked by a model of the clocks that an SM takes."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ WARP_TILES = (
     *((2, 4, 64, 32), (4, 2, 64, 32), (4, 2, 32, 64), (2, 4, 64, 64), (4, 2, 64, 64)),  # 8 warps
     *((2, 2, 64, 32), (2, 2, 32, 32), (4, 1, 32, 32), (4, 1, 64, 64), (2, 2, 64, 64), (4, 1, 32, 16)),
     *((2, 1, 64, 32), (2, 1, 32, 32), (1, 2, 64, 32), (1, 2, 32, 32), (1, 4, 32, 16), (1, 1, 32, 32), (1, 1, 32, 16)),
-    *((4, 1, 64, 16), (2, 1, 64, 16), (2, 1, 32, 16)),  # of few channels
+    *((4, 1, 64, 16), (2, 1, 64, 16), (2, 1, 32, 16)),  # for few channels
 )
-"""Warps below and beside each other, and the tile of each, that are looked at."""
+"""Candidate tiles: warps down and across a block, rows and columns of a warp."""
 
 
-@functools.lru_cache(maxsize=256)  # of a device, and of the one by which times are compared
+@functools.lru_cache(maxsize=256)  # for a device, and for the one by which times are compared
 def choice_of(problem: Conv2d, device: Device) -> Choice:
-    """The tile, and for wgrad the parts of its sums, that are expected to take least."""
+    """The tile, and for wgrad the split-K factor, that are expected to take least time."""
     is_weight = problem.pass_ is Pass.WGRAD
     choices = (_weight_choices if is_weight else _image_choices)(problem, device)
     least = Config.of(LEAST_WEIGHT if is_weight else LEAST_IMAGE)
@@ -59,7 +59,7 @@ def choice_of(problem: Conv2d, device: Device) -> Choice:
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
-    """Of the default, with what makes halves of its operands."""
+    """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
     choice = choice_of(problem, device)
     geometry = WeightGeometry if problem.pass_ is Pass.WGRAD else ImageGeometry
     halves = geometry.of(problem, choice.config).halves_bytes
@@ -123,7 +123,7 @@ def _block_ns(blocks: int, steps: float, step_ns: float, warps: int, together: i
 
 
 def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
-    """Of each tile, depth and reach that with the most stages that fit."""
+    """For each tile, depth and reach, the legal config with the most stages."""
     space = image_space(problem, device)
     for tile in _tiles():
         for channels in CHANNELS:
@@ -134,7 +134,7 @@ def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
 
 
 def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
-    """Of each tile, taps and terms that with the most stages, and the best parts of its sums."""
+    """For each tile, taps and terms, the legal config with the most stages and its best split-K factor."""
     space = weight_space(problem, device)
     for tile in _tiles():
         for taps in TAPS:
@@ -153,7 +153,7 @@ def _tiles() -> Iterator[dict[str, Value]]:
 
 
 def _most_stages(space: Space, chosen: dict[str, Value]) -> Config | None:
-    """A config with as many stages as fit; None where two, which take the least memory, do not."""
+    """The config with the most stages that fit; None if even two stages, which take least memory, do not fit."""
     values = {**chosen, "stages": 2}
     if not space.contains(Config.of(values)):
         return None

@@ -1,10 +1,11 @@
-"""Layers as products of matrices by the tensor cores of a warp: on any GPU from compute capability 8.0 on.
+"""Implicit GEMM by warp-level mma instructions, on any GPU from compute capability 8.0 on.
 
-What `conv2d_warpgroup` does where warpgroups multiply, and with the same halves in memory (`generator.conv2d.halves`):
-each float32 is two of them, of whose products three are taken, and what a stage gives is added up outside of the
-tensor cores, which cut sums off. Here all threads of a block copy the next stages into shared memory while their warps
-multiply what has come. Eight halves lie side by side there, eight such rows make the 128 bytes that a warp loads as one
-matrix: whatever the tap, no two of them lie in the same bank.
+The family computes with mma what `conv2d_warpgroup` computes with wgmma, on the same 16-bit operands in global memory
+(`generator.conv2d.halves`). Each float32 is split into two fp16 parts, a product takes three fp16 products, and the
+result of a stage is added up outside of the tensor cores, which truncate sums. All threads of a block copy the next
+stages into shared memory while their warps multiply the stages that have arrived. A row in shared memory is a channel
+vector of eight fp16 numbers, and ldmatrix loads eight such rows, 128 bytes, as one matrix. Whatever the tap, no two of
+these rows lie in the same bank.
 
 Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and
 Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3; mma, ldmatrix and cp.async in the PTX
@@ -36,7 +37,7 @@ from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
 class Conv2dMma(Family):
-    """`conv2d` by mma instructions, in three products of halves for each of float32."""
+    """`conv2d` by mma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
     default_reach = DEFAULT_REACH

@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_mma`."""
+"""Search spaces of `conv2d_mma`."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ _LEAST: dict[str, Value] = {
 }
 LEAST_IMAGE: dict[str, Value] = {**_LEAST, "channels": CHANNELS[0], "reach": Reach.ROW.value}
 LEAST_WEIGHT: dict[str, Value] = {**_LEAST, "taps": TAPS[0], "terms": TERMS[0], "splits": SPLITS[0]}
-"""The configs that take the least memory: of layers for which they are illegal all are."""
+"""The configs that take least memory. If they are illegal for a layer, all configs are."""
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     summed, results = summed_and_results(folded(problem))
     return Space(
         parameters=(
@@ -68,7 +67,6 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     layer = folded(problem)
     count, channels = layer.weight[2] * layer.weight[3], layer.group_channels
     return Space(
@@ -161,7 +159,7 @@ def _steps_constraint(problem: Conv2d) -> Constraint:
 
 
 def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    """Of shared memory and of the workspace."""
+    """Constraints on shared memory and on the workspace."""
     is_weight = problem.pass_ is Pass.WGRAD
     least = LEAST_WEIGHT if is_weight else LEAST_IMAGE
     tile = ("warps_down", "warps_across", "warp_rows", "warp_columns", *(("taps",) if is_weight else ()))
@@ -169,7 +167,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     of, limits = WeightGeometry.of if is_weight else ImageGeometry.of, device.limits
 
     def where(why: str, reads: tuple[str, ...], holds: Callable[[ImageGeometry | WeightGeometry], bool]) -> Constraint:
-        @functools.cache  # some hundred of a model's configs differ in what one of both does not read
+        @functools.cache  # hundreds of a model's configs agree in all that a constraint reads
         def accepts(*values: Value) -> bool:
             chosen = dict(zip(reads, values, strict=True))
             return holds(of(problem, Config.of({**least, **chosen})))

@@ -1,4 +1,4 @@
-"""Configs of `conv2d_warpgroup` that are good without any search, by a model of what a multiprocessor does."""
+"""Default configs of `conv2d_warpgroup`, ranked by a model of the clocks that an SM takes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
-"""Of pixels and of weights, the preferred ones first."""
+"""Pairs of pixel stages and weight stages, in order of preference."""
 WEIGHT_STAGES = (3, 2)
 """Of wgrad, likewise."""
 WGMMA = instruction_of(TensorType.F16, WARPGROUP)
@@ -40,7 +40,7 @@ Values = dict[str, Value]
 
 
 def image_choice(problem: Conv2d, device: Device) -> Choice:
-    """The tile of fprop or dgrad whose rounds are expected to take least."""
+    """The tile of fprop or dgrad whose rounds are expected to take least time."""
     space, reaches = image_space(problem, device), [{"reach": reach.value} for reach in Reach]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
     return image_choices(problem, device, space, reaches, ImageGeometry, least)[0]
@@ -55,14 +55,16 @@ def image_choices(
     least: Config,
     stages: Sequence[tuple[int, int]] = STAGES,
 ) -> list[Choice]:
-    """Tiles of fprop or dgrad, those first whose rounds are expected to take least; one at the least.
+    """Tiles of fprop or dgrad, sorted by expected time; at least one.
 
     Args:
-        space: of the configs.
-        choices: values of what tiles, stages and blocks leave open, tried with each tile; they may fix the channels.
-        kind: what a config means.
-        least: where none of those tried is legal.
-        stages: of pixels and of weights, the preferred ones first.
+        problem, device: layer and GPU.
+        space: legal configs.
+        choices: values of the parameters beside tile, stages and blocks, tried with each tile; they may fix the
+            channels.
+        kind: geometry class of a config.
+        least: config to return if none of those tried is legal.
+        stages: pairs of pixel stages and weight stages, in order of preference.
     """
     configs = dict.fromkeys(_image_candidates(problem, device, space, choices, stages))
     found = (Choice(config, image_ns(kind.of(problem, config), device)) for config in configs)
@@ -70,7 +72,7 @@ def image_choices(
 
 
 def weight_choice(problem: Conv2d, device: Device) -> Choice:
-    """The tile of wgrad, and the parts of its sums, that are expected to take least."""
+    """The tile of wgrad, with its split-K factor, that is expected to take least time."""
     return weight_choices(problem, device, weight_space(problem, device), WeightGeometry, Config.of(LEAST_WEIGHT))[0]
 
 
@@ -82,7 +84,7 @@ def weight_choices(
     least: Config,
     stages: Sequence[int] = WEIGHT_STAGES,
 ) -> list[Choice]:
-    """Tiles of wgrad with the parts of their sums; arguments and order are those of `image_choices`."""
+    """Tiles of wgrad with their split-K factors; arguments and order are those of `image_choices`."""
     found = _weight_choices(problem, device, kind, stages, space)
     return _ranked(found) or [Choice(least, weight_ns(kind.of(problem, least), device))]
 
@@ -92,7 +94,7 @@ def _ranked(found: Iterable[Choice]) -> list[Choice]:
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
-    """Of the default, with what makes halves of its operands."""
+    """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
     is_weight = problem.pass_ is Pass.WGRAD
     choice = weight_choice(problem, device) if is_weight else image_choice(problem, device)
     halves = (WeightGeometry if is_weight else ImageGeometry).of(problem, choice.config).halves_bytes
@@ -152,7 +154,7 @@ def _image_candidates(
     choices: Sequence[Mapping[str, Value]],
     stages: Sequence[tuple[int, int]],
 ) -> Iterator[Config]:
-    """The most stages that fit of each tile and depth, and of what else is to be chosen."""
+    """For each tile, depth and choice, the config with the most stages that is legal."""
     summed, results = summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
@@ -171,7 +173,7 @@ def _image_candidates(
 def _weight_choices(
     problem: Conv2d, device: Device, kind: type[WeightGeometry], stages: Sequence[int], space: Space
 ) -> Iterator[Choice]:
-    """The best parts of a sum of each tile."""
+    """The best split-K factor of each tile."""
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)
     for warpgroups, columns in _tiles(problem, problem.group_filters, device):

@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_warpgroup`."""
+"""Search spaces of `conv2d_warpgroup`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIXEL_STAGES, FILTER_STAGES, STAGES = (1, 2, 3), (2, 3, 4, 6), (2, 3, 4)
 TAPS, TERMS = (1, 2, 3), (32, 64, 128)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 OTHER_REGISTERS = 22
-"""What a thread needs beside its sums: addresses, counters, barriers."""
+"""Registers per thread beside the accumulators: addresses, counters, barriers."""
 LEAST_WEIGHT: dict[str, Value] = {
     "taps": TAPS[0],
     "channel_groups": WARPGROUPS[0],
@@ -31,11 +31,11 @@ LEAST_WEIGHT: dict[str, Value] = {
     "stages": STAGES[0],
     "splits": SPLITS[0],
 }
-"""The config of wgrad that takes the least memory: of layers for which it is illegal all are."""
+"""The wgrad config that takes least memory. If it is illegal for a layer, all configs are."""
 
 
 def least_image(problem: Conv2d) -> Config:
-    """The config of fprop or dgrad that takes the least memory: of layers for which it is illegal all are."""
+    """The fprop or dgrad config that takes least memory. If it is illegal for a layer, all configs are."""
     return Config.of(
         {
             "warpgroups": WARPGROUPS[0],
@@ -50,19 +50,20 @@ def least_image(problem: Conv2d) -> Config:
 
 
 def least_pixel_stages(problem: Conv2d) -> int:
-    """One where sums leave the tensor cores after each stage. Else the products of a stage are known to be done, and
-    its memory is free, as those of the next one have begun, which need another.
+    """1 if sums leave the tensor cores after each stage, else 2.
+
+    Otherwise the products of a stage are known to be done, and its memory to be free, only when those of the next stage
+    have begun, which needs memory of its own.
     """
     return 1 if Arithmetic.of(problem).promotes else 2
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     return Space(image_parameters(device), (*image_constraints(problem, device), _image_workspace(problem)))
 
 
 def image_parameters(device: Device) -> tuple[Parameter, ...]:
-    """Of the kernel that multiplies for fprop and dgrad."""
+    """Parameters of the GEMM kernel of fprop and dgrad."""
     return (
         Parameter("warpgroups", WARPGROUPS, "of a block, which multiply: 64 positions each"),
         Parameter("columns", COLUMNS, "channels of the result, a warpgroup"),
@@ -75,7 +76,7 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 
 
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
+    """Constraints of that kernel. For filters of one tap, none depends on the number or size of the images."""
     tile = _column_constraint(problem, COLUMNS[0]), _depth_constraint(problem), _stage_constraint(problem)
     registers = _register_constraints(problem, device)
     return (*tile, _reach_constraint(problem), *registers, _image_shared(problem, device))
@@ -89,7 +90,7 @@ def tile_constraints(problem: Conv2d, device: Device, least: int = COLUMNS[0]) -
 def weight_space(
     problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry, least: int = COLUMNS[0]
 ) -> Space:
-    """The space of wgrad, for blocks of this kind; `least`: columns that any tile may have."""
+    """The space of wgrad for tiles of class `kind`. `least` is a number of columns that any tile may have."""
     return Space(
         parameters=(
             Parameter("taps", TAPS, "of a block, side by side"),
@@ -113,12 +114,12 @@ def fits_registers(problem: Conv2d, warpgroups: int, columns: int, device: Devic
 
 
 def sums_of(problem: Conv2d) -> int:
-    """Registers of a thread for a sum: two where it leaves the tensor cores after each stage."""
+    """Registers per accumulated sum and thread: two if sums leave the tensor cores after each stage."""
     return 2 if Arithmetic.of(problem).promotes else 1
 
 
 def registers(problem: Conv2d, columns: int) -> int:
-    """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
+    """Fewest registers per consumer thread: accumulators (`sums_of` for each sum) and OTHER_REGISTERS."""
     return columns // 2 * sums_of(problem) + OTHER_REGISTERS
 
 

@@ -1,4 +1,4 @@
-"""What a block of `conv2d_warpgroup` computes of the gradient of weights, and the memory that takes."""
+"""Tiles of `conv2d_warpgroup` for wgrad, and the shared memory that they take."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
 from warpsmith.generator.space import Config
 
 GROUP_CHANNELS = 64
-"""Channels of x of a warpgroup: the rows of a wgmma product."""
+"""Channels of x per consumer warpgroup: the 64 rows (M) of a wgmma product."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightGeometry(WeightTiles):
-    """One config on wgrad."""
+    """One config of wgrad."""
 
     channel_groups: int
-    """Warpgroups of a block side by side in channels of x, for each tap."""
+    """Warpgroups of a block along the channels of x, for each tap."""
 
     name: ClassVar[str] = NAME
     """The family, and the kernel that multiplies."""
@@ -51,22 +51,22 @@ class WeightGeometry(WeightTiles):
 
     @property
     def warpgroups(self) -> int:
-        """Of a block, which multiply."""
+        """Consumer warpgroups per block."""
         return self.taps * self.channel_groups
 
     @property
     def threads(self) -> int:
-        """Of a block: its warpgroups, and the one that copies."""
+        """Threads per block: the consumer warpgroups and one producer warpgroup."""
         return block_threads(self.warpgroups)
 
     @property
     def registers(self) -> int:
-        """That each thread which multiplies takes; 0 where it has enough from the start."""
+        """Registers per consumer thread after setmaxnreg; 0 if the launch gives it enough."""
         return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
 
     @property
     def copying_registers(self) -> int:
-        """That those which copy keep."""
+        """Registers per producer thread after setmaxnreg."""
         return COPYING_REGISTERS
 
     @property
@@ -76,7 +76,7 @@ class WeightGeometry(WeightTiles):
 
     @property
     def x_pitch(self) -> int:
-        """An odd number: chunks so far apart, in 16 bytes, lie in banks of their own."""
+        """Pitch of channel vectors, in units of 16 bytes. It is odd, so that neighbours lie in different banks."""
         return self.run | 1
 
     @property

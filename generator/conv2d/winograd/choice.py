@@ -1,4 +1,4 @@
-"""Configs of `conv2d_winograd` that are good without any search, by a model of products and of bytes."""
+"""Default configs of `conv2d_winograd`, ranked by a model of its products and of the bytes that it moves."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ same L2 rate."""
 PRODUCTS = 1.1
 """How many times as long products take as those of a layer, fitted with the shares."""
 TRANSFORMS: dict[str, Value] = {"block_tiles": 32, "threads": 128}
-"""1152 numbers of shared memory a warp, and so several blocks a multiprocessor."""
+"""Transform parameters with 1152 numbers of shared memory per warp, so that an SM runs several blocks."""
 
 
 def winograd_choice(problem: Conv2d, device: Device) -> Config:
-    """The config that is expected to take least."""
+    """The config that is expected to take least time."""
     return winograd_choices(problem, device)[0]
 
 
 @functools.lru_cache(maxsize=64)
 def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """The best products of each tile and likely number of parts, those first that are expected to take least."""
+    """The best products for each tile size and likely number of parts, sorted by expected time."""
     space = winograd_space(problem, device)
     found = list(filter(space.contains, _candidates(problem, device)))
     found = found or list(filter(space.contains, map(Config.of, least_of(problem))))
@@ -58,7 +58,7 @@ def expected_ns(problem: Conv2d, config: Config, device: Device) -> float:
 
 
 def _candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
-    """Of each tile and likely number of parts the products that are expected to take least."""
+    """For each tile size and likely number of parts, the products that are expected to take least time."""
     for least in least_of(problem):
         for parts in _likely_parts(problem, least):
             chosen: dict[str, Value] = {"tile": least["tile"], "parts": parts, **TRANSFORMS}
@@ -67,7 +67,9 @@ def _candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
 
 
 def _likely_parts(problem: Conv2d, least: dict[str, Value]) -> set[int]:
-    """The fewest that fit the workspace, the next ones, should the best products need more, and what fits the cache."""
+    """The fewest parts that fit the workspace, the next number in case the best products need more workspace, and the
+    fewest parts that fit L2.
+    """
     geometries = {
         parts: WinogradGeometry.of(problem, Config.of({**least, "parts": parts})) for parts in parts_of(problem)
     }
@@ -76,5 +78,5 @@ def _likely_parts(problem: Conv2d, least: dict[str, Value]) -> set[int]:
 
 
 def is_cached(geometry: WinogradGeometry) -> bool:
-    """Whether what is transformed of a part, and its products, stay in the level-2 cache."""
+    """Whether the transformed tiles of a part and its products stay in L2."""
     return geometry.pixels.nbytes + geometry.product.output.nbytes <= CACHE_BYTES

@@ -1,9 +1,9 @@
-"""Layers in the frequency domain whose spectra are halves in memory, each float32 as two.
+"""Layers in the frequency domain whose spectra are stored as split fp16 numbers, two for each float32.
 
-The forward transforms store what the products of tensor cores read, scaled by one power of two for all spectra of an
-operand, or by one for each image of a batch in fprop and dgrad; the products scale back, and write complex float32
-numbers for the transform back. Errors are relative to the largest number of an operand, or of an image, as those of a
-transform are to that of its plane.
+The forward transforms store what the tensor-core products read. It is scaled by one power of two for all spectra of an
+operand, or by one for each image of a batch in fprop and dgrad. The products scale back, and write complex float32
+numbers for the inverse transform. Errors are relative to the largest number of an operand, or of an image, as a
+transform's errors are relative to the largest number of its plane.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHORT_SHARE = 2900 / REFERENCE.memory_bytes_per_ns
 
 
 class Conv2dFftHalves(Conv2dFftWarpgroup):
-    """`conv2d` by transforms of whole planes to halves, and products of Hopper's warpgroups on them."""
+    """`conv2d` by transforms of whole planes to split fp16 spectra, and wgmma products on them."""
 
     name = "conv2d_fft_halves"
     product: ClassVar[Family] = HalvesProduct()
@@ -49,8 +49,8 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
     def expected_ns(self, problem: Problem, device: Device) -> float:
         """The time of its steps, with what halves take beside complex numbers.
 
-        Of large planes it is told with the rates of the other families by transforms, which are slower than what is
-        seen, so that the faster of them answers; short ones these do not win.
+        Large planes are estimated with the rates of the other transform families, which are slower than measured, so
+        that the faster family becomes the default. On short planes those families do not win.
         """
         parts, rates = self._parts(problem), device.rates
         first, second = parts.forward
@@ -83,7 +83,7 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
         )
 
     def _with_images_apart(self, first: Stage, product: Cgemm) -> Stage:
-        """The transforms of the operand that is split with the batch, scaled image by image where there are several."""
+        """The stage of the operand that is split with the batch, scaled image by image if there are several images."""
         assert isinstance(first.problem, Fft)
         if product.accuracy is not Accuracy.ROWWISE:
             return first
@@ -95,13 +95,13 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
 
 
 class Conv2dFftTiledHalves(Conv2dFftHalves, Conv2dFftTiled):
-    """The same with tiles of the likeliest size."""
+    """`conv2d_fft_halves` with tiles of the likeliest size."""
 
     name = "conv2d_fft_tiled_halves"
 
 
 def _transform_of(is_turned: bool) -> HalvedTransform:
-    """To halves of which products sum over rows, where they are turned, or over what lies side by side."""
+    """The transform for a transposed operand, whose products sum over rows, or for one whose terms are contiguous."""
     return APART if is_turned else IN_TURNS
 
 
@@ -112,5 +112,5 @@ def _looked_ns(transform: Fft, rates: Rates) -> float:
 
 
 def _slower(transform: Fft) -> float:
-    """The share by which a transform to halves takes longer than one to complex numbers."""
+    """Share by which a transform to split fp16 numbers takes longer than one to complex numbers."""
     return SLOWER if may_mirror(transform) else BY_PLANES_SLOWER
