@@ -36,7 +36,7 @@ LATENCY_CYCLES = 1800
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Device) -> int:
-    """Blocks that a multiprocessor holds at once; 1 at the least."""
+    """Resident blocks per SM; at least 1."""
     allocated, limits = -(-registers // 8) * 8, device.limits
     return max(
         min(

@@ -33,7 +33,7 @@ STRIP_INSTRUCTIONS = 40
 ADD_INSTRUCTIONS = 5
 """Instructions per sum of a thread to add up the sums of a block."""
 SPLIT_NS = 35.0
-"""For each sum that the last kernel of wgrad reads, several of them at a time."""
+"""Nanoseconds per partial sum that the last kernel of wgrad reads, several of them at a time."""
 WARP = 32
 
 

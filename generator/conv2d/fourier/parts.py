@@ -23,7 +23,7 @@ from warpsmith.generator.steps import Workspace, aligned
 from warpsmith.generator.tensor_cores import TensorInstruction
 
 MOST_PARTS = 64
-"""Of a batch: with more of them transforms and products are too small to fill a GPU."""
+"""Most parts of a batch; with more, transforms and products are too small to fill a GPU."""
 MEMORY_SHARE = 2500 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that transforms and products reach (measured, H200, 2026-11-24)."""
 OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}

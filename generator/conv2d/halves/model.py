@@ -32,7 +32,7 @@ class Sustained:
     tensor_share: float
     """Share of the multiply-adds of the tensor cores."""
     step_cycles: float
-    """For the barriers of a stage, where the products are few."""
+    """Clocks for the barriers of a stage, where the stage has few products."""
     l2_share: float = L2_SHARE
     tile_cycles: float = TILE_CYCLES
     latency_cycles: float = 0.0

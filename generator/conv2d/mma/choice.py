@@ -37,7 +37,7 @@ below ten of 12 times of first and strided layers on an H100 (2026-11-25)."""
 ADDED_SHARE = 2.0
 """Sums that leave the tensor cores, for each float32 multiply-add: other warps multiply meanwhile."""
 WARPS_NEEDED = 8
-"""Of a multiprocessor, two for each of its tensor cores: one loads while the other multiplies."""
+"""Warps per SM, two for each of its tensor cores: one loads while the other multiplies."""
 STEP_CYCLES = 80
 """Clock cycles for the barrier of a stage, and to find what is copied next."""
 WARP_TILES = (
@@ -67,7 +67,7 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
 
 
 def multiprocessor_ns(problem: Conv2d, config: Config, device: Device) -> float:
-    """What a multiprocessor takes for all its blocks, and the sum of their parts for its share of the parts."""
+    """Nanoseconds that an SM takes for all its blocks, plus its share of adding up partial sums."""
     if problem.pass_ is Pass.WGRAD:
         geometry = WeightGeometry.of(problem, config)
         return _weight_ns(geometry, device)(geometry.splits)
@@ -99,7 +99,7 @@ def _weight_ns(geometry: WeightGeometry, device: Device) -> Callable[[int], floa
 
 
 def _step_ns(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nbytes: float, rates: Rates) -> float:
-    """Of a stage that sums over so many terms: the slowest of tensor cores, shared memory and the level-2 cache."""
+    """Nanoseconds of a stage that sums over `depth` terms: the slowest of tensor cores, shared memory and L2."""
     count = warps.count * taps
     products = arithmetic.products * warps.rows * warps.columns * depth * count
     multiplying_ns = products / rates.tensor_multiply_adds_per_ns(MMA)
@@ -114,7 +114,7 @@ def _step_ns(arithmetic: Arithmetic, warps: Warps, taps: int, depth: int, nbytes
 
 
 def _block_ns(blocks: int, steps: float, step_ns: float, warps: int, together: int, device: Device) -> float:
-    """Of a multiprocessor's share of blocks, so many `together`."""
+    """Nanoseconds of an SM for its share of the blocks, `together` of which are resident at once."""
     own = -(-blocks // device.multiprocessors)
     rounds = -(-own // together)
     idle = max(1.0, WARPS_NEEDED / (warps * min(own, together)))

@@ -23,7 +23,7 @@ STAGES, BLOCKS = (2, 3, 4), (1, 2)
 TAPS = (1, 2, 3)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 MOST_WARPS = 8
-"""Of a block: with more a thread has too few registers for a tile that keeps tensor cores busy."""
+"""Most warps per block; with more, a thread has too few registers for a tile that keeps the tensor cores busy."""
 _LEAST: dict[str, Value] = {
     "warps_down": WARPS[0],
     "warps_across": WARPS[0],
@@ -190,6 +190,6 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 
 def shared_bytes(device: Device, blocks: int) -> int:
-    """Of a block, where so many share a multiprocessor."""
+    """Most bytes of shared memory per block if `blocks` blocks share an SM."""
     share = device.shared_per_multiprocessor_bytes // blocks - device.limits.reserved_shared_bytes
     return min(device.shared_per_block_bytes, share)

@@ -33,7 +33,7 @@ from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_
 STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 """Pairs of pixel stages and weight stages, in order of preference."""
 WEIGHT_STAGES = (3, 2)
-"""Of wgrad, likewise."""
+"""Stages of wgrad, in order of preference."""
 WGMMA = instruction_of(TensorType.F16, WARPGROUP)
 """The instruction; that of bf16 is as fast."""
 Values = dict[str, Value]
@@ -102,7 +102,7 @@ def expected_ns(problem: Conv2d, device: Device) -> float:
 
 
 def image_ns(geometry: ImageGeometry, device: Device) -> float:
-    """Of all rounds of tiles, of fprop or dgrad."""
+    """Nanoseconds of all rounds of tiles of fprop or dgrad."""
     steps, stages = len(geometry.steps), sum(step.begins for step in geometry.steps)
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
@@ -118,12 +118,12 @@ def image_ns(geometry: ImageGeometry, device: Device) -> float:
 
 
 def weight_ns(geometry: WeightGeometry, device: Device) -> float:
-    """Of all rounds of blocks of wgrad, and of the sum of their parts."""
+    """Nanoseconds of all rounds of blocks of wgrad, and of adding up its partial sums."""
     return _weight_ns(geometry, device, geometry.splits)
 
 
 def _weight_ns(geometry: WeightGeometry, device: Device, splits: int) -> float:
-    """With other `splits` than the config's."""
+    """Nanoseconds of `weight_ns` with another split-K factor than the config's."""
     products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
     halves = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
@@ -189,7 +189,7 @@ def _weight_choices(
 
 
 def _tiles(problem: Conv2d, results: int, device: Device) -> list[tuple[int, int]]:
-    """Warpgroups and columns that a multiprocessor has registers for, without more columns than the result needs."""
+    """Pairs of warpgroups and columns that fit the registers of an SM, without more columns than the result needs."""
     return [
         (warpgroups, columns)
         for warpgroups in WARPGROUPS

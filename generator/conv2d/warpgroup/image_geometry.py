@@ -27,7 +27,7 @@ COPYING_REGISTERS = 24
 COPY_CYCLES = 64
 """Clock cycles of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
 LINE = Sustained(tensor_share=0.95, step_cycles=60)
-"""Of images on a line, in stages of 64 channels."""
+"""Rates for images on a line, in stages of 64 channels."""
 STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
 """Bytes of the epilogue staging tile per warpgroup."""
 
@@ -43,7 +43,7 @@ class ImageGeometry(ImageTiles):
     """Number of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
 
     name: ClassVar[str] = NAME
-    """The family, and the kernel that multiplies."""
+    """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
 
     @classmethod

@@ -83,7 +83,9 @@ def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]
 
 
 def tile_constraints(problem: Conv2d, device: Device, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
-    """Of its tiles alone, wherever pixels come from; `least`: columns that any tile may have."""
+    """Constraints of its tiles alone, whatever the layout of pixels. `least` is a number of columns that any tile may
+    have.
+    """
     return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem, device))
 
 
@@ -105,8 +107,10 @@ def weight_space(
 
 
 def fits_registers(problem: Conv2d, warpgroups: int, columns: int, device: Device) -> bool:
-    """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins; a block
-    has none for more warpgroups than any may have.
+    """Whether a consumer thread has registers for its accumulators.
+
+    They must fit both after setmaxnreg and, for one wgmma product, in the equal share that ptxas gives each thread of
+    the launch. No block has more warpgroups than REGISTERS lists.
     """
     each = device.registers_per_multiprocessor // block_threads(warpgroups)
     at_first = columns // 2 <= each - OTHER_REGISTERS

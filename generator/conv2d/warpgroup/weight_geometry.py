@@ -31,7 +31,7 @@ class WeightGeometry(WeightTiles):
     """Warpgroups of a block along the channels of x, for each tap."""
 
     name: ClassVar[str] = NAME
-    """The family, and the kernel that multiplies."""
+    """Name of the family and of the GEMM kernel."""
     sustained: ClassVar[Sustained] = LINE
 
     @classmethod

@@ -16,8 +16,9 @@ from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.space import Config, Value
 
 CACHE_BYTES = 26e6
-"""Of what is transformed and of products, up to which the level-2 cache holds both until they are read: chunks of so
-many did best in `filter2d_fft` on an H200, whose cache has 50 MiB."""
+"""Bytes of transformed tiles and products up to which L2 keeps both until they are read. Chunks of this size did best
+in `filter2d_fft` on an H200, whose L2 has 50 MiB.
+"""
 MEMORY_SHARE, CACHE_SHARE, OUTSIDE_SHARE = (each / REFERENCE.l2_bytes_per_ns for each in (5200, 7200, 1300))
 """Shares of the L2 rate: of transformed tiles and products that go through memory, too; of those that L2 holds; of the
 layer's operands, whose windows overlap. Fitted to 46 times of 12 layers on an H100 (2026-11-25), half of which are off
@@ -44,7 +45,7 @@ def winograd_choices(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def expected_ns(problem: Conv2d, config: Config, device: Device) -> float:
-    """Of all launches of a config."""
+    """Expected nanoseconds of all launches of a config."""
     geometry = WinogradGeometry.of(problem, config)
     l2_bytes_per_ns = device.rates.l2_bytes_per_ns
     multiplying_ns = geometry.parts * image_ns(ImageGeometry.of(geometry.product, config), device)

@@ -162,7 +162,7 @@ def gradient_choice(layer: Conv2d, device: Device) -> Config:
 
 
 def gradient_ns(layer: Conv2d, config: Config, device: Device) -> float:
-    """What all launches of a config are expected to take."""
+    """Expected nanoseconds of all launches of a config."""
     geometry = GradientGeometry.of(layer, config)
     multiplying_ns = weight_ns(WeightGeometry.of(gradient_product(layer), config), device)
     moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes

@@ -32,7 +32,7 @@ IN_TURNS, APART = TransformInTurns(), TransformApart()
 SAMPLE_NS = 6200.0
 """Time of the launch that looks through a sample, and of the second one of the transforms, which ends as it begins."""
 SLOWER, BY_PLANES_SLOWER = 0.05, 0.2
-"""By which transforms of large planes to halves take longer: those by sets of frequencies, and others (H100)."""
+"""Shares by which transforms of large planes take longer to fp16: by sets of frequencies, and others (H100)."""
 SHORT_SHARE = 2900 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that transforms of short planes reach. With it 19 passes of L5, AlexNet and OverFeat take
 0.96 to 1.04 of what is expected (H200, 2026-11-26); by the share of other transforms they took 0.80 to 0.95."""
@@ -44,7 +44,7 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
     name = "conv2d_fft_halves"
     product: ClassVar[Family] = HalvesProduct()
     product_rate = ProductRate(200_000, instruction_of(TensorType.F16, WARPGROUP))
-    """Of L5 and AlexNet memory is the bound."""
+    """Operations per nanosecond. L5 and AlexNet are bound by memory."""
 
     def expected_ns(self, problem: Problem, device: Device) -> float:
         """The time of its steps, with what halves take beside complex numbers.

@@ -41,7 +41,7 @@ USUAL_STAGES = (4, 3, 2)
 STARTS = 3
 """Start configs of a search beside the default."""
 CELLS = 64 * 128
-"""Results of a tile for which the rates below are."""
+"""Results of the tile that the times below refer to."""
 BEGIN_NS, TILE_NS = 300.0, 600.0
 """Times of a tile, and of its results, which are stored; at the reference's clock."""
 STEP_NS, STEP_TILE_NS = 100.0, 900.0
