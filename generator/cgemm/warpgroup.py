@@ -31,7 +31,7 @@ from warpsmith.generator.progress import PROGRESS, begin_launch, counter_bytes
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
-HANDED = "handed"
+HANDED = "partials"
 """Name of the workspace for sums that a block hands on to another one."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""

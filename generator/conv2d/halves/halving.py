@@ -64,7 +64,7 @@ class Halved(abc.ABC):
     @property
     def entry(self) -> str:
         """The kernel, and its unit."""
-        return f"{self.family}_halve_{self.operand.name}"
+        return f"{self.family}_pack_{self.operand.name}"
 
     @property
     @abc.abstractmethod
@@ -90,7 +90,7 @@ class Halved(abc.ABC):
     @property
     def entry_again(self) -> str:
         """The kernel that lays out numbers again."""
-        return f"{self.family}_halve_{self.operand.name}_again"
+        return f"{self.family}_pack_{self.operand.name}_again"
 
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
