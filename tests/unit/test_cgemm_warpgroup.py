@@ -108,7 +108,7 @@ class TestShares:
         problem = Cgemm(91, 128, 384, 384, "n", "n", accuracy="normwise")  # type: ignore[arg-type, misc]
         program = WARPGROUP.program(problem, WARPGROUP.default(problem, H200))
         assert {each.name: each.nbytes for each in program.workspaces} == {
-            "handed": 132 * 128 * 128 * 8,
+            "partials": 132 * 128 * 128 * 8,
             "progress": 4 * 133,
         }
         assert dealt_bytes(2, 128, 132) == 132 * 128 * 128 * 8 + 768
