@@ -26,6 +26,7 @@ import pytest
 # set of threads for all callers: a gradient of 80 million multiply-adds took 32 s on two busy cores, and takes 0.4.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import exhaustive
 from builders import rewritten
 from pairs import covering
 from warpsmith.generator.device import H200, Device
@@ -202,7 +203,13 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    exhaustive.take_request(config)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    exhaustive.mark(items)
     from warpsmith.devices.cuda.available import cuda_device_count
 
     if "samples" not in config.option.markexpr:

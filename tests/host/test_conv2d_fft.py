@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -56,6 +57,7 @@ def drawn(problem: Conv2d) -> Config:
     return config
 
 
+@exhaustive.meeting()
 @every_pass
 @every_shape
 def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
@@ -68,14 +70,14 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[
 def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[1], pass_=pass_)
     defaults = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
-    for family, config in ((FAMILY, drawn(problem)), *defaults):
+    for family, config in exhaustive.share(((FAMILY, drawn(problem)), *defaults), list(Pass).index(pass_), 3):
         outcome = evaluated(host, quick, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (family.name, config, outcome)
 
 
 @every_pass
 def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
-    for shape in SHAPES:
+    for shape in exhaustive.share(SHAPES, list(Pass).index(pass_), 3):
         problem = Conv2d(**shape, pass_=pass_)
         outcome = evaluated(host, quick, problem, TENSOR.program(problem, TENSOR.default(problem, DEVICE)))
         assert isinstance(outcome, Measurement), outcome
@@ -97,6 +99,7 @@ def test_products_of_few_columns_answer_where_they_are() -> None:
     assert "4 rows or columns" in (THIN.why_not(Conv2d((8, 5, 9, 9), (5, 5, 3, 3)), DEVICE) or "")  # type: ignore[arg-type]
 
 
+@exhaustive.meeting()
 @every_pass
 @every_shape
 def test_by_the_libraries_alone_is_right(
@@ -124,6 +127,7 @@ def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quickest: 
     assert isinstance(outcome, Measurement), outcome
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, True), (True, True)])
 @every_shape
 def test_ends_in_a_bias_and_a_relu(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 from filter2d_bench import Bench
 from together import AT_ONCE, can_be_together, together
@@ -169,6 +170,7 @@ IN_PARTS = (
 Only the first is repaired where sums are not numbers, as those would be that begin with what the result held before."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), IN_PARTS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )
@@ -181,6 +183,7 @@ def test_parts_of_a_filter_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_parts_of_a_filter_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     problem, wanted = IN_PARTS[4]
     check_sanitized(tmp_path, of_warpgroups(problem, **wanted, block_groups=2))
@@ -197,6 +200,7 @@ IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
 """Filters of more rows than have room for their products or their weights, whose results are no float32."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), IN_BATCHES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )
@@ -209,6 +213,7 @@ def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     check_sanitized(tmp_path, of_warpgroups(Filter2d((33, 544), (30, 3), dtype="uint8"), rows=8))
 
@@ -251,6 +256,7 @@ default: one warp across the image, one that reaches over both of its ends, rows
 past a further image, and warps that have no work of their own."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted", "nonfinite"),
     [
@@ -271,11 +277,13 @@ def test_borders_made_by_loads_are_what_scipy_computes(
     bench_of_small_ones.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_borders_made_by_loads_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     cases = [LOADS[case] for case in (1, 3, 4, 8, 15)]
     check_sanitized(tmp_path, *(of_warpgroups(problem, frame="loads", **wanted) for problem, wanted in cases))
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("weights", ["argument", "literal"])
 @pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
 def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str, bench: Bench) -> None:
@@ -331,6 +339,7 @@ def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]
     check_sanitized(tmp_path, *cases)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_products_of_warpgroups_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """One problem of each type, the first with the default config and the others with random ones."""
     problems = (WIDE[8], WIDE[11], WIDE[5])

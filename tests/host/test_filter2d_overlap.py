@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import sanitized
 from filter2d_bench import Bench, by_scipy, drawn
 from testbeds import opened, outcome
@@ -74,6 +75,7 @@ def bench(quickest: HostCompiler) -> Iterator[Bench]:
         yield Bench(quickest, runtime)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), CASES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )

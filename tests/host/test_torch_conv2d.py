@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from torch_layers import check, derivatives, of_torch, options_of, plans_called, seeded
@@ -64,6 +65,7 @@ def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws
     assert not used
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
     layer = LAYERS[name]
@@ -90,6 +92,7 @@ def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
             assert torch.autograd.gradgradcheck(function, given, fast_mode=True)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", ["groups, stride", "circular"])
 def test_operators_are_what_pytorch_wants_of_them(name: str) -> None:
     layer = LAYERS[name]
