@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from scripts import benchmark
 from warpsmith.tuner.workers.worker import Worker
 
@@ -64,6 +65,7 @@ def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
     assert row["left_out"] == {}
 
 
+@exhaustive.EXHAUSTIVE
 def test_two_processes_time_in_turns(measure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host as on a GPU, with a lock that stands for it: rows come as they are finished, none is lost."""
     lock = tmp_path / "lock"

@@ -146,6 +146,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
         assert error <= 1e-6 * np.abs(weights).sum() * np.abs(image[plane]).max()
 
 
+@exhaustive.one_in(2)
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
