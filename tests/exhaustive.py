@@ -79,8 +79,10 @@ def mark(items: Sequence[pytest.Item]) -> None:
 
 
 def _values(item: pytest.Item, strength: int) -> Features:
-    indices: dict[str, int] = item.callspec.indices  # type: ignore[attr-defined]
-    return frozenset(itertools.combinations(sorted(indices.items()), min(strength, len(indices))))
+    """Combinations of a test's parameters; two tests with a value in common have the same object."""
+    values: dict[str, Any] = item.callspec.params  # type: ignore[attr-defined]
+    told = sorted((name, id(value)) for name, value in values.items())
+    return frozenset(itertools.combinations(told, min(strength, len(told))))
 
 
 def cover(features: Sequence[Features]) -> list[int]:

@@ -204,7 +204,7 @@ class TestResults:
         cases = [*defaults([problem]), tiled(problem, multiplies=3), tensor(problem, multiplies=3)]
         bench.check_all(cases, stress_inputs, stressed=True)
 
-    @exhaustive.meeting()
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("multiplies", [3, 4])
     @every_pair_of_ops
     def test_of_three_and_four_real_products(self, a: Op, b: Op, multiplies: int, bench: Bench) -> None:

@@ -18,7 +18,7 @@ def items(*marks: pytest.MarkDecorator, **values: int) -> list[Any]:
     """Tests of one function with so many values of each parameter."""
     made = []
     for indices in itertools.product(*(range(count) for count in values.values())):
-        callspec = SimpleNamespace(indices=dict(zip(values, indices, strict=True)))
+        callspec = SimpleNamespace(params=dict(zip(values, indices, strict=True)))
         own = {each.mark.name: each.mark for each in marks}
         item = SimpleNamespace(nodeid=f"file::test[{indices}]", callspec=callspec, left_out=False)
         item.get_closest_marker = own.get
@@ -29,7 +29,7 @@ def items(*marks: pytest.MarkDecorator, **values: int) -> list[Any]:
 
 def kept(tests: list[Any]) -> list[dict[str, int]]:
     exhaustive.mark(tests)
-    return [each.callspec.indices for each in tests if not each.left_out]
+    return [each.callspec.params for each in tests if not each.left_out]
 
 
 def test_every_value_is_met_in_as_few_tests_as_there_are_values() -> None:
