@@ -12,7 +12,7 @@ import enum
 import itertools
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -86,12 +86,20 @@ def _values(item: pytest.Item, strength: int) -> Features:
 
 
 def cover(features: Sequence[Features]) -> list[int]:
-    """Numbers of sets whose union is that of all, in order: greedily, the same in every run."""
+    """Numbers of sets whose union is that of all, in order: greedily, the same in every run. Of sets that add as many
+    features the first is taken whose features were met least often, so that no value stands in most of them.
+    """
     missing = set().union(*features)
+    met = Counter[Hashable]()
     kept = list[int]()
+
+    def gain(number: int) -> tuple[int, int]:
+        return len(features[number] & missing), -sum(met[each] for each in features[number])
+
     while missing:
-        best = max(range(len(features)), key=lambda number: len(features[number] & missing))
+        best = max(range(len(features)), key=gain)
         missing -= features[best]
+        met.update(features[best])
         kept.append(best)
     return sorted(kept)
 
