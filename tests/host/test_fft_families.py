@@ -442,6 +442,7 @@ SPREAD: Sequence[Fft] = [
 
 
 class TestConfigs:
+    @exhaustive.one_in(2)
     @pytest.mark.parametrize("problem", SPREAD, ids=lambda problem: problem.key().replace(" ", ","))
     def test_random_ones_are_what_numpy_computes(self, problem: Fft, quickest: HostCompiler) -> None:
         check_all(drawn([problem], 1), check_against_numpy, quickest)
