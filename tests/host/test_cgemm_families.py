@@ -235,6 +235,7 @@ class TestSums:
         chain = np.add.accumulate(products, dtype=np.float32)[-1]
         assert abs(chain - expected[0, 0, 0, 0]) > ERROR_BOUND * scale[0, 0, 0, 0]
 
+    @exhaustive.one_in(2)
     @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
     def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
         """Sums that are longer than those that are added up one after the other; parts of sums too."""

@@ -85,7 +85,8 @@ def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCo
 
 @every_pass
 def test_is_right_with_products_of_few_rows_or_columns(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for family, shape in ((THIN, SHAPES[0]), (THIN, SHAPES[2]), (TILED_THIN, {**SHAPES[0], "weight": (4, 3, 3, 2)})):
+    cases = ((THIN, SHAPES[0]), (THIN, SHAPES[2]), (TILED_THIN, {**SHAPES[0], "weight": (4, 3, 3, 2)}))
+    for family, shape in exhaustive.share(cases, list(Pass).index(pass_), 3):
         problem = Conv2d(**shape, pass_=pass_)
         if family is TILED_THIN and pass_ is Pass.FPROP:
             problem = Conv2d((2, 3, 9, 7), (4, 3, 3, 2))  # type: ignore[arg-type]
@@ -215,6 +216,7 @@ class TestWhatItDoesNotSolve:
         assert told == "takes basis size number 2, of which there are 1"
 
 
+@exhaustive.one_in(3)
 @every_pass
 def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError
@@ -212,6 +213,7 @@ BAD = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", BAD)
 def test_sanitizers_end_a_wrong_kernel(run_apart, name):
     template, statement, exit_code, message = BAD[name]

@@ -266,6 +266,7 @@ class TestSizes:
         squares = [(n, n) for n in (8, 16, 32, 64, 128)]
         rectangles = [(12, 13), (5, 64), (64, 6), (2, 32), (27, 9), (128, 32), (2, 2), (3, 3)]
         sizes = squares + rectangles if direction in ("r2c", "c2r") else squares[:4] + rectangles[:6]
+        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)
         check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quickest)
 
 
@@ -330,6 +331,7 @@ class TestOptions:
                 ((16, 16), None, None, (1, 1), (16, 16), (-3, -2), (5, 6), 1, 5, Layout.FREQUENCY),
             )
         ]
+        problems = exhaustive.share(problems, list(DIRECTIONS).index(direction), 2)
         check_all([*defaults(problems), *drawn(problems[:3], 2)], check_against_numpy, quickest)
 
     @exhaustive.one_in(3)
@@ -478,6 +480,7 @@ class TestConfigs:
                 assert isinstance(verified, Contender), f"{case}: {verified}"
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("size", [(12,), (9,), (16,), (6, 8), (8, 8), (8, 5)])
 def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...], quickest: HostCompiler) -> None:
     """Whether or not a real signal could have such a spectrum."""

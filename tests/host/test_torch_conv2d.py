@@ -51,6 +51,7 @@ def passes(problems: list[ws.Conv2d]) -> list[ws.Pass]:
     return [each.pass_ for each in problems]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws.Conv2d]) -> None:
     layer = LAYERS[name]
@@ -325,6 +326,7 @@ TRANSPOSED: dict[str, dict[str, Any]] = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_transposed_convolutions(name: str, used: list[ws.Conv2d]) -> None:
     layer = TRANSPOSED[name]

@@ -310,6 +310,7 @@ class TestTwiddles:
 
 
 class TestMemory:
+    @exhaustive.one_in(2)
     @every_problem
     def test_every_element_of_the_signal_is_reached_once(self, problem: Fft) -> None:
         for g in texts(problem):
