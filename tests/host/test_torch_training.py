@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import exhaustive
 from torch_training import losses
 
 
@@ -16,6 +17,7 @@ def test_the_digits_have_the_same_loss_curve() -> None:
     assert ours != theirs  # other sums
 
 
+@exhaustive.one_in(2, 1)
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 def test_so_they_have_in_bfloat16(memory_format: torch.memory_format) -> None:
