@@ -57,6 +57,7 @@ def test_points_are_measured_once_and_failures_once_more_where_asked(measure: An
     assert [row.get("name") for row in measure(SMALL, UNLUCKY, options=("--again",))[4:]] == [None, "mine 1 fprop"]
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # 150 million multiply-adds take half a minute unoptimised
 def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
     _, row = measure(SAMPLED, family="conv2d_direct")
     assert row["float64"] == 640
