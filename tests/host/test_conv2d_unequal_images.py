@@ -128,6 +128,7 @@ WINDOWS = [
 ]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("case", WINDOWS, ids=lambda case: f"{case.family.name}-{case.pass_}")
 def test_a_nan_stays_in_its_windows(host: Runtime, quickest: HostCompiler, case: Case) -> None:
     """It reaches the results whose sum has it, of its own group, and no others."""
