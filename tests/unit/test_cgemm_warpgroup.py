@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from machine_code import products_of
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
@@ -263,6 +264,7 @@ def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octav
     assert power == 14
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("accuracy", [Accuracy.NORMWISE, Accuracy.ROWWISE])
 @pytest.mark.parametrize(
     "values",
