@@ -7,7 +7,8 @@ import pytest
 import run
 
 CASES = {"damage": 140, "syscalls": 14}
-"""Cases in CI: about 10 s each on an idle core. By hand: `python tests/fuzz/run.py syscalls --cases 3000`."""
+"""Cases per loop in CI: about 10 s per loop on an idle core. By hand: `python tests/fuzz/run.py syscalls --cases 3000`.
+"""
 
 
 @pytest.mark.parametrize("name", CASES)

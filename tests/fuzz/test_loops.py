@@ -1,4 +1,4 @@
-"""A share of each loop's cases, from a fixed seed; README of the folder: `run.py`."""
+"""Runs a share of each loop's cases, from a fixed seed; `run.py` describes the loops."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.errors import CompileError
 
 CASES = {"legality": 20_000, "compile": 24, "host": 100, "batches": 24, "arguments": 400}
-"""Cases of each loop in CI; a loop that is not named here is run by hand."""
+"""Cases of each loop in CI; all other loops run by hand."""
 SHARES = 4
-"""Tests a loop is cut into, for the workers of pytest."""
+"""Tests into which a loop is split, for the workers of pytest."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))
