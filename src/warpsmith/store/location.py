@@ -15,6 +15,7 @@ import platformdirs
 
 from warpsmith.errors import BadArgument, StoreError
 from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
 from warpsmith.store import sqlite
 from warpsmith.store.busy import BUSY_STORES, REST_S
 from warpsmith.store.conditions import USUAL_FIRST
@@ -165,8 +166,9 @@ class StoreChain(Generic[Asked_co]):
         """True if every existing store was read. A store that was skipped may be readable the next time."""
         return not self._passed_over and not self._unopened
 
-    def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Winners of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.winners`.
+    def winners(self, problem_key: str, device_key: str | None = None) -> Iterator[Record]:
+        """Winners of `Problem.key()` on `Device.key()`, or on all devices, store by store, each in the order of
+        `Store.winners`.
 
         A store is read only when its turn comes.
         """
@@ -188,6 +190,13 @@ class StoreChain(Generic[Asked_co]):
         found: dict[tuple[str, str], Record] = {}
         for record in self.records(operation):
             found.setdefault((record.problem.key(), record.device.key()), record)
+        return tuple(found.values())
+
+    def answers_for(self, problem: Problem) -> tuple[Record, ...]:
+        """Those of `answers` that are winners of one problem, of which alone the records are read."""
+        found: dict[str, Record] = {}
+        for record in self.winners(problem.key()):
+            found.setdefault(record.device.key(), record)
         return tuple(found.values())
 
     def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
