@@ -1,4 +1,4 @@
-"""Snapshot, in memory, of the winners and runners-up of one operation of a store."""
+"""Winners and runners-up that look-ups find without a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsmith.store.record import Failure, Record
 
 
 class WinnersInMemory:
-    """Answers look-ups from records that were read from a store; it implements `store_reader.Winners`.
+    """Answers look-ups from given records; it implements `store_reader.Winners`.
 
     Args:
         location: the store's name in messages.
