@@ -102,12 +102,16 @@ class Walk:
         code = frame.f_code
         name = code.co_filename
         self._is_over = self._is_over or code is self._until
-        if name != file and name.startswith(self._folders) and code.co_name != "<module>" and not self._is_over:
+        if name != file and self._counts(name) and code.co_name != "<module>" and not self._is_over:
             self.files.add(name)
             self.calls += bool(file)
             file, depth = name, depth + 1
             self.chain = max(self.chain, depth)
         stack.append((file, depth))
+
+    def _counts(self, name: str) -> bool:
+        """True for Python source of the package. Templates, which some installations have there too, do not count."""
+        return name.startswith(self._folders) and name.endswith(".py")
 
 
 def folders() -> tuple[str, ...]:
