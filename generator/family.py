@@ -28,7 +28,8 @@ class Subject(NamedTuple):
 class Family(abc.ABC):
     """One way to solve some problems: search space, constraints, launch geometry and template.
 
-    A family is stateless. To add one, write a subclass beside its template and name it in `registry.py`.
+    A family is stateless. To add one, write a subclass beside its template and name it in the operation's table
+    (docs/adding-a-family.md).
     """
 
     name: ClassVar[str]

@@ -173,4 +173,4 @@ def _commands() -> list[tuple[tuple[str, ...], Any]]:
         if not groups:
             yield path, command
 
-    return list(below(typer.main.get_command(app.build([])), ()))
+    return list(below(typer.main.get_command(app.build(app.COMMANDS)), ()))
