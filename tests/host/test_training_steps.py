@@ -87,7 +87,7 @@ def shared_step(
 def plans(runtime: HostRuntime, compiler: Compiler, layer: Conv2d, families: Families = ALL_ONE) -> dict[Pass, Plan]:
     problems, found = passes_of(layer), matches(layer, families)
     return {
-        pass_: Plan(problems[pass_], match, compiler.compile_program(match.program), runtime)
+        pass_: Plan.load(problems[pass_], match, compiler.compile_program(match.program), runtime)
         for pass_, match in found.items()
     }
 

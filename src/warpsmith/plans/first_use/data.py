@@ -9,9 +9,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.signature import Given, Signature
+from warpsmith.devices.signature import CallerOperand, Signature
 from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.problem import DType, Operand, Problem
@@ -95,7 +95,7 @@ def random_data(
 
 def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
     """Operands of a call that was queued on the work's stream."""
-    places = dict(zip(signature.buffers, call.addresses, strict=True))
+    places = dict(zip(signature.arguments.buffers, call.addresses, strict=True))
     known: dict[str, NDArray[np.generic]] = {}
     for each, content in zip(signature.by_value, call.values, strict=True):
         known[each.operand.name] = np.frombuffer(content, numpy_dtype(each.operand.dtype))
@@ -110,5 +110,6 @@ def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:
     """Bytes of the operands that kernels take by value, in launch order."""
     return tuple(
-        known[each.operand.name].tobytes() if isinstance(each, Given) else each.content for each in signature.by_value
+        known[each.operand.name].tobytes() if isinstance(each, CallerOperand) else each.content
+        for each in signature.by_value
     )

@@ -93,7 +93,7 @@ def _check(step: SharedStep, compiler: Compiler) -> Finding:
         raise NotChecked("random data do not fit into free memory")
     memory = step.new_memory()
     try:
-        with runtime.work_beside() as work:
+        with runtime.independent_work() as work:
             return _found(step.loaded_on(memory), compiler, work, seed_of(step.programs.fprop))
     finally:
         memory.close()
@@ -113,7 +113,7 @@ def _found(parts: Mapping[Call, LoadedProgram], compiler: Compiler, work: Work, 
         data = random_data(part.problem, signature, kernels, work, seed + number, there)
         there |= {name: data.inputs[name] for name in (X, W, DY) if name in data.inputs}
         addresses = {**data.inputs, part.problem.output.name: data.result}
-        launched = tuple(addresses[name] for name in signature.buffers)
+        launched = tuple(addresses[name] for name in signature.arguments.buffers)
         part.launches.launch(launched, values_of(signature, data.known), work.stream)
         one = compared(part, kernels, work, data, seed, is_random=True)
         if one is None:

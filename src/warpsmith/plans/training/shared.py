@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from warpsmith.devices.arrays import empty_like_caller
-from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.base import Compiler, Launches, Runtime
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launches import Launches
-from warpsmith.devices.shared_launching import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.shared_launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.signature import Signature
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
@@ -21,6 +21,7 @@ from warpsmith.plans.match import Match
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.training.step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
 from warpsmith.plans.verified import UNASKED, Verification
+from warpsmith.plans.verified_program import VerifiedProgram
 
 Call = tuple[Pass, bool]
 """A pass, and whether it makes the spectra of dy."""
@@ -66,7 +67,7 @@ class SharedStep(TrainingStep):
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):
             raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
         self._roles = tuple((role, loaded[role.pass_].part(role.program)) for role in _roles(programs))
-        self._parts = {call: Plan.of_part(each) for call, each in self.loaded_on(self._memory).items()}
+        self._parts = {call: Plan(VerifiedProgram(each)) for call, each in self.loaded_on(self._memory).items()}
         self.verification = UNASKED
         """What is known of the results of all passes."""
         self._samples: dict[type, Any] = {}
@@ -119,12 +120,13 @@ class SharedStep(TrainingStep):
         problem, binaries = self.problems[role.pass_], self.binaries[role.pass_]
         makes, outdates = (frozenset(map(kept_name, each)) for each in (role.makes, role.outdates))
 
-        def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
-            return SharedLaunches(executable, self.runtime, buffers, names, memory, role.needs, makes, outdates)
+        def launches(signature: Signature) -> Launches:
+            arguments = signature.arguments
+            return SharedLaunches(executable, self.runtime, arguments, memory, role.needs, makes, outdates)
 
-        held = dict.fromkeys(role.needs_of, b"")
+        fixed = dict.fromkeys(role.needs_of, b"")
         match = self.matches[role.pass_]
-        return LoadedProgram.of_part(problem, match, binaries, self.runtime, executable, held, bound)
+        return LoadedProgram.of_part(problem, match, binaries, self.runtime, executable, fixed, launches)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from warpsmith.devices.calls import copied
+from warpsmith.devices.checked_calls import copied
 from warpsmith.devices.tensors import version_of
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -80,9 +80,9 @@ class UsualStep(TrainingStep):
             raise BadArgument(no_fprop(pass_))
         if dy is None and "dy" not in given:
             raise BadArgument(no_dy(pass_))
-        arrays = {name: given[name].unchanged(pass_) for name in plan.asked if name != "dy" or dy is None}
+        arrays = {name: given[name].unchanged(pass_) for name in plan.caller_inputs if name != "dy" or dy is None}
         arrays.setdefault("dy", dy)
-        result = plan(*(arrays[name] for name in plan.asked), out=out, stream=stream)
+        result = plan(*(arrays[name] for name in plan.caller_inputs), out=out, stream=stream)
         if dy is not None:
             self._given = {**given, "dy": _Given.of("dy", dy, plan, stream)}
         return result
