@@ -19,7 +19,8 @@ import warpsmith as ws
 from warpsmith.devices.base import Compiler
 from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import answering, families_for
 

@@ -36,7 +36,7 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
 
 FAMILY = Conv2dDepthwise.name
-FLOPS_A_US = 64e6
+FLOPS_PER_NS = 64e3
 STARTS = 8
 """Configs beside the default that are tried before a search begins."""
 
@@ -100,7 +100,7 @@ def table_line(row: lines.Row) -> tuple[str, ...]:
         *("" if layout not in cudnn else f"{cudnn[layout]:.1f}" for layout in (APART, LAST)),
         "" if best is None else f"{best / ours['us']:.2f}",
         f"{problem.bytes / ours['us'] / 1e3:.0f}",
-        f"{problem.flops / ours['us'] / FLOPS_A_US:.0%}",
+        f"{problem.flops / (1000 * ours['us'] * FLOPS_PER_NS):.0%}",
         f"{ours['error']:.1e}",
         str(ours["config"]),
     )

@@ -94,7 +94,7 @@ def generated(problem: Any) -> Callable[[], None]:
     """Generates the source of the default config."""
 
     def run() -> None:
-        from warpsmith.generator.device import H200
+        from warpsmith.generator.presets import H200
         from warpsmith.generator.registry import families_for
 
         family = families_for(problem, H200)[0]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from typing import Any
 
-STATIC_SHARED_BYTES = 48 * 1024
-"""Shared memory that a kernel may declare; more it must ask for (CUDA programming guide, technical specifications)."""
+from warpsmith.generator.architectures import Capability, Feature, Limits, architecture_of
+from warpsmith.generator.rates import REFERENCE, Rates
+from warpsmith.generator.tensor_cores import WARP, TensorInstruction, TensorType, instruction_of
 
 
 class DeviceKind(enum.StrEnum):
@@ -17,10 +19,6 @@ class DeviceKind(enum.StrEnum):
     """An NVIDIA GPU."""
     HOST = "host"
     """The CPU, running the same CUDA text through the host's C++ compiler."""
-
-
-MOST_REGISTERS = 255
-"""Of a thread."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,27 +48,36 @@ class Device:
         return f"sm_{major}{minor}"
 
     @property
-    def why_no_warpgroups(self) -> str | None:
-        """Why it has no products of warpgroups (wgmma), in one line; None where it has. The host device has its own."""
-        if self.kind is DeviceKind.HOST or self.compute_capability == (9, 0):
-            return None
-        return "needs compute capability 9.0, whose warpgroups multiply matrices"
+    def limits(self) -> Limits:
+        """The most that a thread, a block and a multiprocessor may have: the driver's numbers, and the architecture's
+        where no driver tells."""
+        return _limits(self)
 
     @property
-    def why_no_async_copies(self) -> str | None:
-        """Why its threads have no asynchronous copies to shared memory (cp.async); None where they have them."""
-        if self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0):
-            return None
-        return "needs compute capability 8.0, whose threads copy to shared memory asynchronously"
+    def rates(self) -> Rates:
+        """Data-sheet rates per ns, by the architecture, the multiprocessors, the clocks and the L2."""
+        return _rates(self)
 
-    @property
-    def converts_pairs(self) -> bool:
-        """Whether one instruction makes two float16 numbers of two float32 ones (cvt.f16x2.f32)."""
-        return self.kind is DeviceKind.HOST or self.compute_capability >= (8, 0)
+    def has(self, feature: Feature) -> bool:
+        """Whether its architecture has a feature. The host device has all."""
+        return self.kind is DeviceKind.HOST or feature.is_in(self.compute_capability)
+
+    def why_no(self, feature: Feature) -> str | None:
+        """Why it lacks a feature, in one line; None where it has it."""
+        return None if self.has(feature) else feature.why_not
+
+    def tensor_instruction(self, operand: TensorType, warps: int = WARP) -> TensorInstruction | None:
+        """The instruction by which its tensor cores multiply operands of a type; None where there is none."""
+        found = instruction_of(operand, warps)
+        return found if self.has(found.feature) else None
+
+    def why_no_tensor_instruction(self, operand: TensorType, warps: int = WARP) -> str | None:
+        """Why it has no such instruction, in one line; None where it has one."""
+        return self.why_no(instruction_of(operand, warps).feature)
 
     def thread_registers(self, threads: int) -> int:
-        """That a thread may have where so many share a multiprocessor."""
-        return min(MOST_REGISTERS, self.registers_per_multiprocessor // threads)
+        """Registers that a thread may have where so many threads share a multiprocessor."""
+        return min(self.limits.registers_per_thread, self.registers_per_multiprocessor // threads)
 
     def key(self) -> str:
         """What must match for a stored time to hold here.
@@ -92,192 +99,24 @@ class Device:
         return cls(**{**spec, "kind": DeviceKind(spec["kind"]), "compute_capability": (major, minor)})
 
 
-H200 = Device(
-    name="NVIDIA H200",
-    kind=DeviceKind.CUDA,
-    compute_capability=(9, 0),
-    multiprocessors=132,
-    l2_bytes=60 * 2**20,
-    memory_bytes=140 * 2**30,
-    shared_per_block_bytes=227 * 1024,
-    shared_per_multiprocessor_bytes=228 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=2048,
-    clock_mhz=1980,
-    memory_clock_mhz=3201,
-)
-"""A preset for tests and for exports from a machine without a GPU."""
+def _capability(device: Device) -> Capability:
+    """The compute capability whose rows describe a device. The host device runs whatever the reference does."""
+    return REFERENCE.capability if device.kind is DeviceKind.HOST else device.compute_capability
 
-A100 = Device(
-    name="NVIDIA A100-SXM4-80GB",
-    kind=DeviceKind.CUDA,
-    compute_capability=(8, 0),
-    multiprocessors=108,
-    l2_bytes=40 * 2**20,
-    memory_bytes=80 * 2**30,
-    shared_per_block_bytes=163 * 1024,
-    shared_per_multiprocessor_bytes=164 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=2048,
-    clock_mhz=1410,
-    memory_clock_mhz=1593,
-)
-"""A preset for tests: a GPU whose warps multiply matrices, and whose warpgroups do not."""
 
-RTX_4090 = Device(
-    name="NVIDIA GeForce RTX 4090",
-    kind=DeviceKind.CUDA,
-    compute_capability=(8, 9),
-    multiprocessors=128,
-    l2_bytes=72 * 2**20,
-    memory_bytes=24 * 2**30,
-    shared_per_block_bytes=99 * 1024,
-    shared_per_multiprocessor_bytes=100 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1536,
-    clock_mhz=2520,
-    memory_clock_mhz=10501,
-)
-"""A preset for tests: less shared memory, for fewer threads."""
+@functools.lru_cache(maxsize=64)
+def _limits(device: Device) -> Limits:
+    return dataclasses.replace(
+        architecture_of(_capability(device)).limits,
+        shared_per_block_bytes=device.shared_per_block_bytes,
+        shared_per_multiprocessor_bytes=device.shared_per_multiprocessor_bytes,
+        registers_per_multiprocessor=device.registers_per_multiprocessor,
+        threads_per_multiprocessor=device.threads_per_multiprocessor,
+    )
 
-T4 = Device(
-    name="Tesla T4",
-    kind=DeviceKind.CUDA,
-    compute_capability=(7, 5),
-    multiprocessors=40,
-    l2_bytes=4 * 2**20,
-    memory_bytes=15 * 2**30,
-    shared_per_block_bytes=64 * 1024,
-    shared_per_multiprocessor_bytes=64 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1024,
-    clock_mhz=1590,
-    memory_clock_mhz=5001,
-)
-"""A preset for tests: no asynchronous copies, no bfloat16, the least shared memory and the fewest threads."""
 
-A10 = Device(
-    name="NVIDIA A10",
-    kind=DeviceKind.CUDA,
-    compute_capability=(8, 6),
-    multiprocessors=72,
-    l2_bytes=6 * 2**20,
-    memory_bytes=22 * 2**30,
-    shared_per_block_bytes=99 * 1024,
-    shared_per_multiprocessor_bytes=100 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1536,
-    clock_mhz=1695,
-    memory_clock_mhz=6251,
-)
-"""A preset for tests."""
-
-ORIN = Device(
-    name="Orin",
-    kind=DeviceKind.CUDA,
-    compute_capability=(8, 7),
-    multiprocessors=16,
-    l2_bytes=4 * 2**20,
-    memory_bytes=61 * 2**30,
-    shared_per_block_bytes=163 * 1024,
-    shared_per_multiprocessor_bytes=164 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1536,
-    clock_mhz=1300,
-    memory_clock_mhz=3199,
-)
-"""A preset for tests: the few multiprocessors of a Jetson AGX Orin."""
-
-B200 = Device(
-    name="NVIDIA B200",
-    kind=DeviceKind.CUDA,
-    compute_capability=(10, 0),
-    multiprocessors=148,
-    l2_bytes=126 * 2**20,
-    memory_bytes=179 * 2**30,
-    shared_per_block_bytes=227 * 1024,
-    shared_per_multiprocessor_bytes=228 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=2048,
-    clock_mhz=1965,
-    memory_clock_mhz=3996,
-)
-"""A preset for tests: newer than Hopper, and without its wgmma."""
-
-B300 = Device(
-    name="NVIDIA B300",
-    kind=DeviceKind.CUDA,
-    compute_capability=(10, 3),
-    multiprocessors=148,
-    l2_bytes=126 * 2**20,
-    memory_bytes=268 * 2**30,
-    shared_per_block_bytes=227 * 1024,
-    shared_per_multiprocessor_bytes=228 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=2048,
-    clock_mhz=1920,
-    memory_clock_mhz=3996,
-)
-"""A preset for tests."""
-
-THOR = Device(
-    name="NVIDIA Thor",
-    kind=DeviceKind.CUDA,
-    compute_capability=(11, 0),
-    multiprocessors=20,
-    l2_bytes=32 * 2**20,
-    memory_bytes=122 * 2**30,
-    shared_per_block_bytes=227 * 1024,
-    shared_per_multiprocessor_bytes=228 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1536,
-    clock_mhz=1575,
-    memory_clock_mhz=4266,
-)
-"""A preset for tests: a Jetson."""
-
-RTX_5090 = Device(
-    name="NVIDIA GeForce RTX 5090",
-    kind=DeviceKind.CUDA,
-    compute_capability=(12, 0),
-    multiprocessors=170,
-    l2_bytes=96 * 2**20,
-    memory_bytes=31 * 2**30,
-    shared_per_block_bytes=99 * 1024,
-    shared_per_multiprocessor_bytes=100 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=1536,
-    clock_mhz=2407,
-    memory_clock_mhz=14001,
-)
-"""A preset for tests."""
-
-HOST = Device(
-    name="CPU",
-    kind=DeviceKind.HOST,
-    compute_capability=(0, 0),
-    multiprocessors=2,
-    l2_bytes=2**20,
-    memory_bytes=8 * 2**30,
-    shared_per_block_bytes=227 * 1024,
-    shared_per_multiprocessor_bytes=227 * 1024,
-    registers_per_multiprocessor=65536,
-    threads_per_multiprocessor=2048,
-    clock_mhz=0,
-    memory_clock_mhz=0,
-)
-"""A preset for tests; `warpsmith.devices` reads the real one off the machine."""
-
-PRESETS = {
-    "t4": T4,
-    "a100": A100,
-    "a10": A10,
-    "orin": ORIN,
-    "rtx4090": RTX_4090,
-    "h200": H200,
-    "b200": B200,
-    "b300": B300,
-    "thor": THOR,
-    "rtx5090": RTX_5090,
-}
-"""One GPU of each architecture from sm_75 on; limits as NVIDIA's programming guide has them, sizes from data sheets."""
+@functools.lru_cache(maxsize=64)
+def _rates(device: Device) -> Rates:
+    return Rates.of(
+        _capability(device), device.multiprocessors, device.clock_mhz, device.memory_clock_mhz, device.l2_bytes
+    )

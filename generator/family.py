@@ -56,9 +56,9 @@ class Family(abc.ABC):
         """Whether winners of like problems are mostly of this family, which then answers where nothing is stored."""
         return False
 
-    def expected_ns(self, problem: Problem) -> float | None:  # noqa: ARG002 - for those who know
-        """What its default is expected to take on a large GPU, in ns: of several likely families the fastest answers.
-        None where it has no model of that; such families come before the others.
+    def expected_ns(self, problem: Problem, device: Device) -> float | None:  # noqa: ARG002 - for those who know
+        """The time in ns that its default is expected to take on `device`: of several likely families the fastest
+        answers. None where it has no model of that; such families come before the others.
         """
         return None
 

@@ -85,7 +85,7 @@ class Gate:
         try:
             with self._contained(family):
                 if family.is_likely(self.problem, self.device):
-                    return family.expected_ns(self.problem) or 0.0
+                    return family.expected_ns(self.problem, self.device) or 0.0
         except IllegalConfig:
             pass
         return None

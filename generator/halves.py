@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import PAIR_CONVERSIONS
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint
@@ -15,7 +16,7 @@ def stores_of_halves(dtype: DType, device: Device, vector: str) -> tuple[Constra
         device: device that stores them.
         vector: name of the parameter for the number of results that a thread stores at once.
     """
-    if dtype is not DType.FLOAT16 or device.converts_pairs:
+    if dtype is not DType.FLOAT16 or device.has(PAIR_CONVERSIONS):
         return ()
     told = "float16 results are stored one by one below compute capability 8.0, which converts no pairs of them"
     return (Constraint(told, lambda count: count == 1, (vector,)),)

@@ -6,12 +6,6 @@ import dataclasses
 
 from warpsmith.generator.device import Device
 
-_LANES = 128
-"""float32 multiply-adds per clock of an SM, compute capability 8.6 to 9.0 (CUDA C++ Programming Guide, throughput of
-native arithmetic instructions)."""
-_L1_BYTES = 128
-"""Bytes per clock that an SM loads through its L1 cache."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
@@ -24,5 +18,5 @@ class Work:
 
     def least_ns(self, device: Device) -> float:
         """Nanoseconds below which no GPU of this kind can do the work."""
-        cycles = max(self.multiply_adds / _LANES, self.loaded_bytes / _L1_BYTES) / device.multiprocessors
-        return cycles / device.clock_mhz * 1e3
+        rates = device.rates
+        return max(self.multiply_adds / rates.multiply_adds_per_ns, self.loaded_bytes / rates.shared_bytes_per_ns)

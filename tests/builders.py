@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from warpsmith.devices.binary import Binary, BinaryKind, Usage
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Argument, Constant, Launch, Program, Unit, Workspace
 from warpsmith.generator.registry import OPERATIONS

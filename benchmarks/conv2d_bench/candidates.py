@@ -13,7 +13,7 @@ from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
+from warpsmith.generator.conv2d.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.program import Program
@@ -59,9 +59,9 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
     # A family that calls libraries for its transforms moves every spectrum four more times (tuning notes).
     rest = [each for each in able if each not in wanted and (isinstance(each, Conv2dFft) or each.may_answer)]
     fourier = _fourier(problem, device, [each for each in rest if isinstance(each, Conv2dFft)])
-    least_ns = min((each.expected_ns(problem) for each in fourier), default=math.inf)
+    least_ns = min((each.expected_ns(problem, device) for each in fourier), default=math.inf)
     others = [each for each in rest if not isinstance(each, Conv2dFft)]
-    if DIRECT_ERROR * least_ns < problem.flops / DIRECT_FLOPS_A_NS and device.kind is DeviceKind.CUDA:
+    if DIRECT_ERROR * least_ns < direct_ns(problem, device) and device.kind is DeviceKind.CUDA:
         others = []
     likely = [each for each in (*fourier, *others) if each.is_likely(problem, device)]
     found = wanted + likely + [each for each in (*fourier, *others) if each not in likely]
@@ -70,7 +70,7 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
 
 def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list[Conv2dFft]:
     """Transform families that may be the fastest of all: whole planes and tiles, the faster kind first."""
-    expected = {each.name: each.expected_ns(problem) for each in able}
+    expected = {each.name: each.expected_ns(problem, device) for each in able}
     kinds: list[list[Conv2dFft]] = [[], []]
     for each in able:
         if expected[each.name] <= MODEL_ERROR * min(expected.values()):

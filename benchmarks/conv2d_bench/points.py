@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 
 T = TypeVar("T")
 

@@ -46,7 +46,7 @@ AHEAD = 4
 PREPARERS = 2
 """Processes that prepare. A problem takes one of them 0.4 s, and the device at least 1 s."""
 DEADLINES = Deadlines(compile_s=30, first_run_s=30, least_run_s=8 + 2 * PATIENCE_S, setup_s=90)
-SLOW_FLOPS_A_NS = 20_000.0
+SLOW_FLOPS_PER_NS = 20_000.0
 """FLOP/ns of cuDNN in float32 where it is slow, to estimate how long turns take (OverFeat's dgrad 5 on an H200:
 31,000).
 """
@@ -255,4 +255,4 @@ def _factor(problem: Conv2d) -> int:
     time.
     """
     samples = USUAL_FACTOR * _policy(DeviceKind.CUDA).min_samples
-    return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_A_NS > TURNS_NS else USUAL_FACTOR
+    return SHORT_FACTOR if 2 * samples * problem.flops / SLOW_FLOPS_PER_NS > TURNS_NS else USUAL_FACTOR

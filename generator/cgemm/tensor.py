@@ -12,6 +12,7 @@ tensor cores) and 3.3 (the product of both small parts is left out); m16n8k8 in 
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_choice import tensor_default, tensor_starts
 from warpsmith.generator.cgemm.tensor_geometry import TensorGeometry
@@ -24,9 +25,8 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import TensorType
 
-LEAST_CAPABILITY = (8, 0)
-"""First compute capability with tf32 tensor cores."""
 LIKELY_SIZE = 32
 """Rows, columns and terms from which on tensor-core products are expected to win."""
 
@@ -39,9 +39,7 @@ class CgemmTensor(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability < LEAST_CAPABILITY:
-            return "needs tensor cores that take tf32 numbers: compute capability 8.0"
-        return None
+        return device.why_no_tensor_instruction(TensorType.TF32) or device.why_no(ASYNC_COPIES)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
         cgemm = require_cgemm(problem)

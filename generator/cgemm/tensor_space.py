@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
+from warpsmith.generator.architectures import THREAD_REGISTERS
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_geometry import FRAGMENT_COLUMNS, FRAGMENT_ROWS, SLICE, TensorGeometry
 from warpsmith.generator.cgemm.tiled_geometry import WARP
 from warpsmith.generator.cgemm.tiled_space import (
-    MAX_REGISTERS,
     SPLITS,
     copy_constraints,
     grid_constraint,
@@ -104,9 +104,9 @@ def _warp_constraints(problem: Cgemm) -> tuple[Constraint, ...]:
             lambda rows, columns: rows * columns >= least,
         ),
         Constraint(
-            f"a thread has {MAX_REGISTERS} registers: for its sums, both parts of all factors across and of 16 down, "
-            f"and {OTHER_REGISTERS} more",
-            lambda rows, columns, multiplies: registers(rows, columns, multiplies) <= MAX_REGISTERS,
+            f"a thread has {THREAD_REGISTERS} registers: for its sums, both parts of all factors across and of 16 "
+            f"down, and {OTHER_REGISTERS} more",
+            lambda rows, columns, multiplies: registers(rows, columns, multiplies) <= THREAD_REGISTERS,
         ),
         Constraint(
             f"a block has at most {MOST_WARPS} warps",

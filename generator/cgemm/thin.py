@@ -12,10 +12,10 @@ matrix-matrix multiplication on GPUs".
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
 from warpsmith.generator.cgemm.thin_geometry import (
-    MOST_SHARED_BYTES,
     MOST_SUMS,
     OWN,
     SHARERS,
@@ -37,8 +37,8 @@ from warpsmith.generator.work import Work
 USUAL_LANES, USUAL_ROWS, USUAL_THREADS = 8, 4, 256
 """Default lanes per sum, rows per thread and threads per block. Eight lanes that share a sum read 128 contiguous bytes;
 a thread has loads of four rows of the long operand in flight."""
-BUSY = 1024
-"""Threads per SM, below which warps share sums."""
+BUSY = 0.5
+"""Share of an SM's threads, below which warps share sums."""
 
 
 class CgemmThin(Family):
@@ -81,8 +81,8 @@ class CgemmThin(Family):
                     lambda own: own * shape.sums <= max(MOST_SUMS, shape.sums),
                 ),
                 Constraint(
-                    f"warps that share sums have {MOST_SHARED_BYTES} bytes of shared memory",
-                    lambda threads, sharers, own: shape.shared_bytes(threads, sharers, own) <= MOST_SHARED_BYTES,
+                    f"warps that share sums have {STATIC_SHARED_BYTES} bytes of shared memory",
+                    lambda threads, sharers, own: shape.shared_bytes(threads, sharers, own) <= STATIC_SHARED_BYTES,
                 ),
                 Constraint(
                     "a warp reads neighbours",
@@ -98,7 +98,8 @@ class CgemmThin(Family):
             lanes = max(each for each in SHARERS if each == 1 or each <= min(USUAL_LANES, shape.term_vectors))
             wanted |= {"sharers": lanes, "own": USUAL_ROWS, "unroll": 2}
         else:
-            enough = BUSY * device.multiprocessors / (shape.problem.batch * shape.row_vectors)
+            busy = BUSY * device.limits.threads_per_multiprocessor * device.multiprocessors
+            enough = busy / (shape.problem.batch * shape.row_vectors)
             wanted["sharers"] = next((each for each in SHARERS if each >= enough), SHARERS[-1])
         config = self.space(problem, device).like(wanted)
         assert config is not None

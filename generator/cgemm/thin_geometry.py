@@ -16,8 +16,6 @@ OWN = (1, 2, 4, 8)
 UNROLLS = (1, 2, 4, 8, 16)
 MOST_SUMS = 32
 """Most accumulators of a thread, two registers each."""
-MOST_SHARED_BYTES = 48 * 1024
-"""Bytes of shared memory per block without an opt-in."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
 from warpsmith.generator.cgemm.tiled_choice import tiled_default, tiled_starts
@@ -37,7 +38,7 @@ class CgemmTiled(Family):
     name = "cgemm_tiled"
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        return device.why_no_async_copies if isinstance(problem, Cgemm) else "solves cgemm only"
+        return device.why_no(ASYNC_COPIES) if isinstance(problem, Cgemm) else "solves cgemm only"
 
     def space(self, problem: Problem, device: Device) -> Space:
         return tiled_space(require_cgemm(problem), device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from warpsmith.generator.architectures import THREAD_REGISTERS
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_geometry import WARP, Geometry
 from warpsmith.generator.device import Device
@@ -24,8 +25,6 @@ MULTIPLIES = (4, 3)
 MIN_BLOCKS = (0, 2, 3)
 
 MIN_THREADS, MAX_THREADS = 64, 512
-MAX_REGISTERS = 255
-"""Most registers of a thread."""
 OTHER_REGISTERS = 24
 """Registers of a thread besides accumulators and factors: addresses, counters."""
 BLOCKS_ENOUGH = 4
@@ -113,9 +112,9 @@ def _thread_constraints(problem: Cgemm, device: Device) -> tuple[Constraint, ...
             lambda rows, columns: rows * columns >= least,
         ),
         Constraint(
-            f"a thread has {MAX_REGISTERS} registers: two for each sum and for each number that sums are made of, or "
-            f"three where there are three products, and {OTHER_REGISTERS} more",
-            lambda rows, columns, multiplies: _registers(rows, columns, multiplies) <= MAX_REGISTERS,
+            f"a thread has {THREAD_REGISTERS} registers: two for each sum and for each number that sums are made of, "
+            f"or three where there are three products, and {OTHER_REGISTERS} more",
+            lambda rows, columns, multiplies: _registers(rows, columns, multiplies) <= THREAD_REGISTERS,
         ),
         Constraint(
             f"a block has {fewest} to {MAX_THREADS} threads",

@@ -30,8 +30,9 @@ from warpsmith.generator.program import Pointer, Program, Workspace
 from warpsmith.generator.progress import PROGRESS, begin_launch, counter_bytes
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
-HANDED = "handed"
+HANDED = "partials"
 """Name of the workspace for sums that a block hands on to another one."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""
@@ -45,7 +46,7 @@ class CgemmWarpgroup(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if (why_not := device.why_no_warpgroups) is not None:
+        if (why_not := device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)) is not None:
             return why_not
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return 'splits numbers relative to the largest of a tile: needs accuracy="normwise" or "rowwise"'

@@ -10,20 +10,21 @@ from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
 from warpsmith.generator.cgemm.warpgroup_space import COLUMNS, blocks_at_once, fits_result, tiles, warpgroup_space
 from warpsmith.generator.device import Device
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.space import Config, Value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """What a block computes, and how long a multiprocessor takes for as many blocks as it holds, seen on an H200."""
+    """A block's tile, and how long a multiprocessor takes for as many blocks as it holds (measured, H200)."""
 
     groups: int
     columns: int
     blocks: int
     """That a multiprocessor holds: one multiplies while another begins or ends."""
-    begin_us: float
-    """To begin, and to store results."""
-    step_us: float
+    begin_ns: float
+    """To begin, and to store results; at the reference's clock, as `step_ns`."""
+    step_ns: float
     """For each STEP_TERMS terms of a sum."""
     terms: int = 16
     stages: int = 2
@@ -31,47 +32,51 @@ class Tile:
     deals: bool = False
     """Whether tiles may be dealt out by default."""
 
-    def us(self, problem: Cgemm, device: Device, dealt: bool) -> float:
-        """Of all rounds of blocks: what the last one leaves empty takes its time too, unless tiles are `dealt` out."""
+    def ns(self, problem: Cgemm, device: Device, dealt: bool) -> float:
+        """The time of all rounds of blocks: places that the last one leaves empty count unless tiles are `dealt`."""
         blocks, at_once = tiles(problem, self.groups, self.columns), self.blocks * device.multiprocessors
+        slower = device.rates.cycle_ratio
         if dealt:
             shares = WarpgroupShares(blocks, at_once)
             steps = -(-problem.k // STEP_TERMS)
-            last = DEALT_BEGIN_US + DEALT_STEP_US * steps * shares.dealt / at_once
-            return shares.rounds * (self.begin_us + self.step_us * steps) + last
+            last = DEALT_BEGIN_NS + DEALT_STEP_NS * steps * shares.dealt / at_once
+            return slower * (shares.rounds * (self.begin_ns + self.step_ns * steps) + last)
         splits = splits_for(problem, blocks, device)
         steps = -(-problem.k // (STEP_TERMS * splits))
-        return -(-blocks * splits // at_once) * (self.begin_us + self.step_us * steps) + _sum_us(problem, splits)
+        rounds = -(-blocks * splits // at_once)
+        return slower * rounds * (self.begin_ns + self.step_ns * steps) + _sum_ns(problem, splits, device)
 
     def may_deal(self, problem: Cgemm, device: Device) -> bool:
         """Whether its tiles may be dealt out, and are too many for one round of blocks."""
         return self.deals and tiles(problem, self.groups, self.columns) > self.blocks * device.multiprocessors
 
 
-def _sum_us(problem: Cgemm, splits: int) -> float:
-    """Of adding up the parts of sums, which are written, read and written once more instead of written once."""
+def _sum_ns(problem: Cgemm, splits: int, device: Device) -> float:
+    """The time of adding up the parts of sums, which are written, read and written again instead of written once."""
     if splits == 1:
         return 0.0
-    return LAUNCH_US + 2 * parts_bytes(problem, splits) / (1000 * BYTES_A_NS)
+    return LAUNCH_NS + 2 * parts_bytes(problem, splits) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
 
 
 STEP_TERMS = 16
-LAUNCH_US, BYTES_A_NS = 3.0, 4000.0
-"""Of another kernel, and of memory."""
-DEALT_BEGIN_US, DEALT_STEP_US = 14.0, 2.0
-"""Of what is dealt out: blocks read what others have read before, or will. By five kinds of products, within 8%."""
+LAUNCH_NS = 3000.0
+"""Time of another kernel, beside its bytes."""
+MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate at which parts of sums move (measured, H200)."""
+DEALT_BEGIN_NS, DEALT_STEP_NS = 14_000.0, 2000.0
+"""Times of what is dealt out: blocks read what others have read before, or will. Five kinds of products, within 8%."""
 EVEN = 1.03
 """Times that are told apart no better than that: the larger tile reads less."""
 TILES = (
-    Tile(groups=2, columns=128, blocks=1, begin_us=5.4, step_us=1.56, stages=0, deals=True),
-    Tile(groups=2, columns=64, blocks=2, begin_us=4.3, step_us=1.87),
-    Tile(groups=1, columns=128, blocks=2, begin_us=2.7, step_us=2.02),
-    Tile(groups=1, columns=64, blocks=3, begin_us=3.1, step_us=1.5, stages=0),
+    Tile(groups=2, columns=128, blocks=1, begin_ns=5400, step_ns=1560, stages=0, deals=True),
+    Tile(groups=2, columns=64, blocks=2, begin_ns=4300, step_ns=1870),
+    Tile(groups=1, columns=128, blocks=2, begin_ns=2700, step_ns=2020),
+    Tile(groups=1, columns=64, blocks=3, begin_ns=3100, step_ns=1500, stages=0),
 )
 """By eight kinds of products, of 64 to 1024 rows, columns and terms: within 10%."""
 NARROW = (
-    Tile(groups=2, columns=32, blocks=2, begin_us=2.0, step_us=1.5),
-    Tile(groups=1, columns=32, blocks=3, begin_us=1.4, step_us=1.5),
+    Tile(groups=2, columns=32, blocks=2, begin_ns=2000, step_ns=1500),
+    Tile(groups=1, columns=32, blocks=3, begin_ns=1400, step_ns=1500),
 )
 """For results of 32 columns or fewer; their times are guesses that are not compared with others."""
 STARTS: tuple[dict[str, Value], ...] = (
@@ -96,12 +101,12 @@ def warpgroup_default(problem: Cgemm, device: Device) -> Config:
     """The tile whose rounds take least, and parts of sums where there are too few blocks."""
     known = NARROW if problem.n <= COLUMNS[0] else TILES
     times = {
-        (each, dealt): each.us(problem, device, dealt)
+        (each, dealt): each.ns(problem, device, dealt)
         for each in known
         if fits_result(problem, each.groups, each.columns)
         for dealt in ((False, True) if each.may_deal(problem, device) else (False,))
     }
-    tile, dealt = next(each for each, us in times.items() if us <= EVEN * min(times.values()))
+    tile, dealt = next(each for each, ns in times.items() if ns <= EVEN * min(times.values()))
     wanted: dict[str, Value] = {
         "groups": tile.groups,
         "columns": tile.columns,

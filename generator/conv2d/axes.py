@@ -1,13 +1,13 @@
-"""Which source rows the taps of a result row read: fprop and dgrad as one kind of sum.
+"""Source rows that the taps of a result row read: fprop and dgrad as one kind of sum.
 
-Both passes give each result a sum over taps of a source: fprop reads row p * stride + r * dilation - padding of x for
-row p of y; dgrad reads row (h + padding - r * dilation) / stride of dy for row h of dx, where that is an integer. So of
-dgrad's taps only every so many touch a row, and which ones depends on h modulo the stride: its phase. Rows of one phase
-are a convolution of their own with stride 1, of the taps that touch them, and nothing is multiplied by a zero that the
-stride put between two rows (the "stride phases" of a transposed convolution).
+Both passes give each result a sum over taps of a source. fprop reads row p * stride + r * dilation - padding of x for
+row p of y. dgrad reads row (h + padding - r * dilation) / stride of dy for row h of dx, if that is an integer. So only
+some of dgrad's taps touch a row, and which ones depends on h modulo the stride: its phase. Rows of one phase are a
+convolution of their own with stride 1, of the taps that touch them. No tap is multiplied by a zero that the stride put
+between two rows (the "stride phases" of a transposed convolution).
 
-Row i of phase f is row i * phases + f of the result; its tap t is row `first + t * step` of the filter and reads row
-i * multiple + `low` + t * `spread` of the source. Columns likewise.
+Row i of phase f is row i * phases + f of the result. Its tap t is row `first + t * step` of the filter and reads row i
+* multiple + `low` + t * `spread` of the source. Columns likewise.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Taps:
     first: int
     step: int
     low: int
-    """The source row of the first one, for row 0 of the phase; negative in the padding."""
+    """Source row that the first tap reads for row 0 of the phase; negative in the padding."""
     spread: int
-    """Source rows from one to the next, 1 or more."""
+    """Source rows from one tap to the next, 1 or more."""
 
     @property
     def span(self) -> int:
-        """Source rows from the first one to the last, both included; 0 without a tap."""
+        """Source rows from the first tap to the last, both included; 0 without a tap."""
         return (self.count - 1) * self.spread + 1 if self.count else 0
 
 
@@ -54,16 +54,18 @@ class Axis:
 
     @property
     def most_taps(self) -> int:
-        """Of any phase."""
+        """Most taps of any phase."""
         return max(taps.count for taps in self.phases)
 
     def window(self, steps: int) -> int:
-        """Source rows that so many rows of a phase read, from the first to the last; 1 at the least."""
+        """Source rows from the first to the last that `steps` rows of a phase read; at least 1."""
         return max(self.multiple * (steps - 1) + max(taps.span for taps in self.phases), 1)
 
     def reaches_outside(self, steps: int) -> bool:
-        """Whether some row that is read lies outside of the source, where `steps` rows of a phase are computed at once,
-        and what they read has the span of the largest phase."""
+        """Whether some row that is read lies outside of the source.
+
+        `steps` rows of a phase are computed at once, and each phase is taken to read the span of the largest one.
+        """
         last = self.multiple * (-(-self.steps // steps) * steps - 1) + max(taps.span for taps in self.phases) - 1
         return any(taps.low < 0 or last + taps.low >= self.sources for taps in self.phases)
 
@@ -87,8 +89,8 @@ def _axis(problem: Conv2d, axis: int) -> Axis:
 
 
 def _of_phase(row: int, taps: int, stride: int, dilation: int) -> Taps:
-    """The taps r for which row - r * dilation divides by the stride: every `step`-th. The last one reads the lowest
-    row.
+    """The taps r for which row - r * dilation divides by the stride, which is every `step`-th. The last one reads the
+    lowest row.
     """
     step = stride // gcd(stride, dilation)
     touching = [r for r in range(taps) if (row - r * dilation) % stride == 0]

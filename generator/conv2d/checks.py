@@ -1,4 +1,4 @@
-"""What no convolution layer can be: refusals in one line each."""
+"""Checks that refuse impossible convolution layers, with one line of explanation each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ PRECISIONS = {
     DType.FLOAT16: (Precision.IEEE, Precision.F16),
     DType.BFLOAT16: (Precision.IEEE, Precision.BF16),
 }
-"""Arithmetic that makes sense: data of 16 bits are rounded to their own type, and would lose by another."""
+"""Precisions per element type. 16-bit data are rounded to their own type, and would lose digits in the other."""
 COUNTED = 2**31
-"""Elements from which on kernels count in 64 bits."""
+"""Number of elements from which on kernels count in 64 bits."""
 MAX_ELEMENTS = 2**36
-"""Of an operand, exclusive: a thread for each of so many results makes no more blocks than a grid may have."""
+"""Exclusive limit of an operand's elements: with a thread for each result, there are no more blocks than a grid may
+have.
+"""
 
 
 def check_layer(layer: Conv2d) -> None:
-    """Raises BadArgument where the fields, each by itself as it should be, do not fit each other."""
+    """Check that the fields fit each other; each field by itself is valid already. Raises BadArgument."""
     _check_words(layer)
     _check_channels(layer)
     _check_padding(layer)
@@ -58,7 +60,7 @@ def _check_channels(layer: Conv2d) -> None:
 
 
 def _check_padding(layer: Conv2d) -> None:
-    """Padding is as large as its mode allows, and kernels count rows and columns of padded images in int."""
+    """Check that padding is as large as its mode allows, and that rows and columns of padded images fit an int."""
     if layer.padding_mode is PaddingMode.ZEROS:
         return
     for what, size, pads in zip(("rows", "columns"), layer.input[2:], layer.padding, strict=True):
@@ -73,7 +75,7 @@ def _check_padding(layer: Conv2d) -> None:
 
 
 def _check_sizes(layer: Conv2d) -> None:
-    """A result has elements, and kernels count the weights in int."""
+    """Check that a result has elements, and that kernels can count the weights in int."""
     if min(layer.output_size) < 1:
         padded = "x".join(map(str, layer.padded_size))
         spans = zip(layer.weight[2:], layer.dilation, strict=True)

@@ -1,12 +1,12 @@
-"""Several results a thread, in registers, and pixels and weights that are read once for many of them.
+"""Several results per thread, in registers, with pixels and weights that are read once for many of them.
 
 Source: the first rungs of "Optimizing a CNN in CUDA": more work per thread, registers as a cache, padding that costs no
-checks (here the zeros of a tile in shared memory), and for the gradient of the weights the sums of a thread in
-registers, reduced at the end by shuffles and shared memory. That document's reduction adds blocks' sums atomically;
-here one block has all terms of its weights, so that the same inputs give the same bits.
+checks (here the zeros of a tile in shared memory). For the gradient of the weights, the sums of a thread stay in
+registers and are reduced at the end by shuffles and shared memory. That document's reduction adds blocks' sums
+atomically. Here one block has all terms of its weights, so that the same inputs give the same bits.
 
-Where pixels stand in the padding, the gradient of the image is that of the padded image first, in a workspace, and then
-folded (`fold.py`): a thread's window has no more taps than without padding.
+If the padding repeats pixels, dgrad first computes the gradient of the padded image, in a workspace, and then folds it
+(`fold.py`). A thread's window has no more taps than without padding.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
 
 MAX_TAPS = 128
-"""Taps of a filter's row, which are written out at the least."""
+"""Most taps in a filter row, which is always unrolled."""
 MAX_PHASES = 64
-"""Phases of a strided dgrad, each with code of its own."""
+"""Most phases of a strided dgrad; each has its own code."""
 
 
 class Conv2dDirect(Family):
@@ -106,7 +106,7 @@ class Conv2dDirect(Family):
 
 
 def _summed(problem: Conv2d) -> Conv2d:
-    """The layer that is summed up: of padded images, where their gradient is folded afterwards."""
+    """The layer whose sum is computed: on padded images if their gradient is folded afterwards."""
     return problem.of_padded if folds(problem) else problem
 
 

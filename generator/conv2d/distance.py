@@ -1,4 +1,4 @@
-"""How far the winner of one convolution is from fitting another, in the unit of `generator.distances`."""
+"""Distance from the winner of one convolution to fitting another, in the octaves of `generator.distances`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from warpsmith.generator.conv2d.problem import Conv2d
 
 TAP_OCTAVE = 4.0
-"""Twice the rows, or columns, of a filter: registers and unrolled code grow with them."""
+"""Octaves per doubling of a filter's rows or columns: registers and unrolled code grow with them."""
 NEAR_REACH = 3.0
-"""`Problem.near_reach` of layers. In 15 pairs that differ by up to 3 octaves of N, C, H, W and K (H200) the winner of
-the one took 1.03 times the best of the other, the default 1.06; farther off, other families win."""
+"""`Problem.near_reach` of layers, in octaves. In 15 pairs that differ by up to 3 octaves of N, C, H, W and K (H200),
+the winner of one took 1.03 times the best of the other, the default 1.06; farther off, other families win.
+"""
 DEFAULT_REACH = 0.5
-"""`Family.default_reach` of families of layers: two of what `_SIDES` names, but no other size. The default took 1.01
-times the best where a winner from 0.8 octaves away with another padding took 1.15."""
+"""`Family.default_reach` of layer families, in octaves: two changes among `_SIDES`, but no other size. The default took
+1.01 times the best where a winner from 0.8 octaves away with another padding took 1.15.
+"""
 NONFINITE_CHANGED = 2.0**-10
-"""Whether a NaN may reach beyond its window: the same config is the same kernel, wherever its family solves both."""
+"""Octaves for another `nonfinite`: the same config is the same kernel, wherever its family solves both problems."""
 _SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 
 
@@ -41,8 +43,8 @@ def between_convolutions(one: Conv2d, other: Conv2d) -> float | None:
 
 
 def _between_groups(one: Conv2d, other: Conv2d) -> float:
-    """What a thread does follows from how many channels and filters a group has, not from how many groups there are:
-    those of all channels together are counted as sizes.
+    """Octaves between the groups of two layers. The work of a thread depends on the channels and filters per group, not
+    on the number of groups: the channels of all groups together count as sizes.
     """
     kinds = one.groups == 1, other.groups == 1
     own = octaves(one.group_channels, other.group_channels) + octaves(one.group_filters, other.group_filters)

@@ -1,7 +1,8 @@
-"""The gradient of images from that of padded ones, where pixels stand in the padding: the adjoint of the padding.
+"""Gradient of images from the gradient of padded images, if the padding repeats pixels: the adjoint of the padding.
 
-A pixel adds up all places at which it stands, in ascending order, so that the same inputs give the same bits: mirrored
-padding has up to three of an axis, and repeated edges one more than there are of them.
+A pixel adds up the gradients of all places at which it stands, in ascending order, so that the same inputs give the
+same bits. With mirrored padding it stands at up to three places per axis. With repeated edges, an edge pixel stands at
+one place more than the padding has rows.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.program import Launch, Pointer, Workspace
 
 PADDED = "padded"
-"""The workspace: the gradient of padded images, (images, channels, rows, columns)."""
+"""Name of the workspace with the gradient of padded images: (images, channels, rows, columns)."""
 THREADS = 256
 
 
 def folds(layer: Conv2d) -> bool:
-    """Whether a result is a gradient of padded images first."""
+    """Whether a result is computed as a gradient of padded images and folded afterwards."""
     return layer.pass_ is Pass.DGRAD and layer.padding_mode is not PaddingMode.ZEROS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fold:
-    """What the template needs; of some images of a layer."""
+    """Variables of the template, for some images of a layer."""
 
     key: str
     entry: str
     mode: PaddingMode
     channels: int
     planes: int
-    """Images by channels."""
+    """Images times channels."""
     rows: int
     columns: int
     padded_rows: int
@@ -60,20 +61,20 @@ class Fold:
 
     @property
     def pixels(self) -> int:
-        """Of the result."""
+        """Pixels of the result."""
         return self.planes * self.rows * self.columns
 
     @property
     def nbytes(self) -> int:
-        """That are read and written."""
+        """Bytes that are read and written."""
         return self.workspace.nbytes + 4 * self.pixels
 
     @property
     def workspace(self) -> Workspace:
-        """Of the padded images' gradient."""
+        """Workspace of the padded images' gradient."""
         return Workspace(PADDED, 4 * prod((self.planes, self.padded_rows, self.padded_columns)))
 
     def launch(self, target: Pointer, unit: str = "", biases: tuple[Pointer, ...] = ()) -> Launch:
-        """From the workspace to the result, with the biases that are added, where there are some."""
+        """The launch that folds the workspace into the result, and adds the biases if there are any."""
         grid = (-(-self.pixels // THREADS), 1, 1)
         return Launch(self.entry, grid, (THREADS, 1, 1), (Pointer(PADDED), *biases, target), unit=unit)

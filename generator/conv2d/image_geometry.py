@@ -1,4 +1,4 @@
-"""`conv2d_direct` on a result that is an image (fprop, dgrad): what one config makes of it, in pixels and threads."""
+"""Geometry of `conv2d_direct` for results that are images (fprop, dgrad), in pixels and threads."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from warpsmith.generator.space import Config
 
 FLOAT_BYTES = 4
 MAX_WRITTEN = 1024
-"""Multiply-adds that are written out."""
+"""Most multiply-adds that are unrolled in the source."""
 MAX_LOADS = 128
-"""Pixels whose reads are written out, each with its checks: nvcc takes 1 s for so many, 7 s and all 255 registers for
-961.
+"""Most pixel reads that are unrolled, each with its bounds checks. nvcc takes 1 s for this many, and 7 s and all 255
+registers for 961.
 """
 
 
 class Path(enum.StrEnum):
-    """How pixels, or weights, come from global memory to a thread."""
+    """Path of pixels, or weights, from global memory to a thread."""
 
     GLOBAL = "global"
-    """Straight, through the read-only path, wherever a thread needs them."""
+    """A thread reads them through the read-only path wherever it needs them."""
     SHARED = "shared"
-    """Through shared memory, which the block fills for all of its threads; the padding is zeros there."""
+    """The block copies them into shared memory for all of its threads; the padding is zeros there."""
 
 
 def channels_of(problem: Conv2d) -> tuple[int, int]:
-    """Channels of the source and of the result in a group, of fprop or dgrad."""
+    """Channels per group of the source and of the result, for fprop or dgrad."""
     channels, filters = problem.group_channels, problem.group_filters
     return (channels, filters) if problem.pass_ is Pass.FPROP else (filters, channels)
 
@@ -37,7 +37,9 @@ def channels_of(problem: Conv2d) -> tuple[int, int]:
 def shared_bytes(
     axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
 ) -> int:
-    """Shared memory of a block of so many channels, rows and columns of the result, for a round of `channels`."""
+    """Bytes of shared memory of a block that computes `filters` x `rows` x `columns` results, for a round of
+    `channels`.
+    """
     down, across = axes
     tile = down.window(rows) * across.window(columns) if pixels == Path.SHARED else 0
     taps = filters * down.most_taps * across.most_taps if weights == Path.SHARED else 0
@@ -45,27 +47,27 @@ def shared_bytes(
 
 
 class Spacing(enum.StrEnum):
-    """Where the columns of a thread lie in its block."""
+    """Placement of a thread's columns in its block."""
 
     ADJACENT = "adjacent"
-    """Side by side: a pixel that several columns need is read once."""
+    """Columns side by side: a pixel that several columns need is read once."""
     APART = "apart"
-    """As far apart as the block has threads across: neighbouring threads read and write neighbouring pixels."""
+    """Columns as far apart as the block has threads across: neighbouring threads read and write neighbouring pixels."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """How much code a round of the loop is, of all phases together."""
+    """Amount of unrolled code in one round of the loop, all phases together."""
 
     multiply_adds: int
     loads: int
-    """Of pixels."""
+    """Pixel reads."""
     unrolls_rows: bool
-    """Whether the loop over the rows of a thread's window is written out: if that is little code."""
+    """Whether the loop over the rows of a thread's window is unrolled, which it is if that is little code."""
 
     @property
     def is_short(self) -> bool:
-        """Whether compilers are done with it in about a second."""
+        """Whether a compiler takes about a second or less for it."""
         return self.multiply_adds <= MAX_WRITTEN and self.loads <= MAX_LOADS
 
     @classmethod
@@ -83,10 +85,11 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageGeometry:
-    """Rows and columns count steps of a phase (`axes.Axis`), channels those of the result or the source in a group.
+    """One config. Rows and columns count steps of a phase (`axes.Axis`), channels those of the result or source per
+    group.
 
-    A thread computes `filters` channels by `rows` by `columns` of the result, a block `block_filters` by `block_rows`
-    by `block_columns` times that, all of one image, group and phase.
+    A thread computes `filters` channels by `rows` by `columns` of the result. A block computes `block_filters` by
+    `block_rows` by `block_columns` times as much, all in one image, group and phase.
     """
 
     pixels: Path
@@ -96,12 +99,12 @@ class ImageGeometry:
     rows: int
     columns: int
     channels: int
-    """Of the source, of each round of the loop."""
+    """Channels of the source per round of the loop."""
     block_filters: int
     block_rows: int
     block_columns: int
     min_blocks: int
-    """That a multiprocessor must hold; 0 leaves it open."""
+    """Blocks that an SM must have room for (minBlocksPerMultiprocessor of __launch_bounds__); 0 sets none."""
     source_channels: int
     result_channels: int
     images: int
@@ -109,7 +112,9 @@ class ImageGeometry:
     row_axis: Axis
     column_axis: Axis
     weights_per_source: int
-    """Elements of w from one channel of the source to the next, of the result, and from one tap to the next."""
+    """Elements of w from one channel of the source to the next; below, from one channel of the result and from one tap
+    to the next.
+    """
     weights_per_result: int
     weights_per_tap: int
 
@@ -118,7 +123,7 @@ class ImageGeometry:
         names = ("filters", "rows", "columns", "channels", "block_filters", "block_rows", "block_columns", "min_blocks")
         taps = problem.weight[2] * problem.weight[3]
         # w is (K, C/G, R, S): fprop sums over its second dimension, dgrad over its first.
-        is_last = problem.layout is ImageLayout.NHWC  # then it lies as (K, R, S, C/G)
+        is_last = problem.layout is ImageLayout.NHWC  # w is stored as (K, R, S, C/G) then
         inner, outer = 1 if is_last else taps, problem.group_channels * taps
         per_source, per_result = (inner, outer) if problem.pass_ is Pass.FPROP else (outer, inner)
         source_channels, result_channels = channels_of(problem)
@@ -141,12 +146,11 @@ class ImageGeometry:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
         return self.block_filters * self.block_rows * self.block_columns
 
     @property
     def filter_blocks(self) -> int:
-        """Blocks for the result's channels of a group."""
+        """Blocks along the result channels of a group."""
         return -(-self.result_channels // (self.filters * self.block_filters))
 
     @property
@@ -161,12 +165,11 @@ class ImageGeometry:
 
     @property
     def phases(self) -> int:
-        """Of rows times those of columns."""
+        """Row phases times column phases."""
         return len(self.row_axis.phases) * len(self.column_axis.phases)
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         per_phase = self.filter_blocks * self.row_blocks * self.column_blocks
         return per_phase * self.phases * self.groups * self.images
 
@@ -177,13 +180,13 @@ class ImageGeometry:
 
     @property
     def checks_rows(self) -> bool:
-        """Whether a row of the source that is read may lie outside of it."""
+        """Whether a thread may read source rows outside of the image."""
         of_block = self.pixels is Path.SHARED
         return self.row_axis.reaches_outside(self.rows * (self.block_rows if of_block else 1))
 
     @property
     def checks_columns(self) -> bool:
-        """Whether a column of the source that is read may lie outside of it."""
+        """Whether a thread may read source columns outside of the image."""
         of_block = self.pixels is Path.SHARED or self.apart
         return self.column_axis.reaches_outside(self.columns * (self.block_columns if of_block else 1))
 
@@ -205,12 +208,12 @@ class ImageGeometry:
 
     @property
     def taps(self) -> int:
-        """The most of any phase."""
+        """Most taps of any phase."""
         return self.row_axis.most_taps * self.column_axis.most_taps
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
         return shared_bytes(
             (self.row_axis, self.column_axis),
             self.filters * self.block_filters,
@@ -223,7 +226,7 @@ class ImageGeometry:
 
     @property
     def written(self) -> Written:
-        """What is written out of a round of the loop."""
+        """Amount of unrolled code in a round of the loop."""
         return Written.of(
             (self.row_axis, self.column_axis), self.filters, self.rows, self.columns, self.channels, apart=self.apart
         )

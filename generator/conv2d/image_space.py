@@ -1,9 +1,10 @@
-"""What may be chosen of `conv2d_direct` on a result that is an image (fprop, dgrad), and what is good unsearched."""
+"""Search space and default config of `conv2d_direct` for results that are images (fprop, dgrad)."""
 
 from __future__ import annotations
 
 from math import prod
 
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.image_geometry import (
     MAX_LOADS,
@@ -15,25 +16,25 @@ from warpsmith.generator.conv2d.image_geometry import (
     shared_bytes,
 )
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 64
-"""Sums of a thread, a register each: more leave a multiprocessor too few threads to hide its loads."""
+"""Most sums per thread, a register each; more leave an SM too few threads to hide its loads."""
 MIN_SUMS = 4
-"""Of a thread, where there is enough to do."""
+"""Fewest sums per thread, if there is enough work."""
 OTHER_REGISTERS = 40
-"""What a thread needs beside its sums: pixels, weights, addresses. Of 120 random configs of a 3x3 layer of 64 channels
-ptxas spilled registers in 9, 56 bytes at the most."""
+"""Registers per thread beside its sums: pixels, weights, addresses. Of 120 random configs of a 3x3 layer of 64
+channels, ptxas spilled registers in 9, at most 56 bytes.
+"""
 MIN_THREADS, MAX_THREADS, DEFAULT_THREADS = 128, 512, 256
 SECTOR_PIXELS = 8
-"""Pixels of 32 bytes, which memory gives at once."""
+"""Pixels in a 32-byte sector, which memory delivers at once."""
 BLOCK_COLUMNS, BLOCK_ROWS, BLOCK_FILTERS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32, 64)
 FILTERS, ROWS, COLUMNS, CHANNELS = (1, 2, 4, 8, 16), (1, 2, 4), (1, 2, 4), (1, 2, 4)
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     paths = tuple(each.value for each in Path)
     return Space(
         parameters=(
@@ -60,10 +61,10 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def image_default(problem: Conv2d, device: Device) -> Config:
-    """Eight channels by four pixels a thread, or what fits: a pixel is read once for eight channels, a weight for four
-    pixels. The four lie in a row where that is long, else in a column.
+    """Eight channels by four pixels per thread, or what fits: a pixel is read once for eight channels, a weight for
+    four pixels. The four pixels lie in a row if rows are long, otherwise in a column.
 
-    Blocks are as wide as the image where that is narrow, since threads beside it have nothing to do.
+    Blocks are as wide as the image if that is narrow, since threads beside it have nothing to do.
     """
     axes, (summed, channels) = axes_of(problem), channels_of(problem)
     down, across = axes
@@ -97,21 +98,21 @@ def image_default(problem: Conv2d, device: Device) -> Config:
 
 
 def _at_most(values: tuple[int, ...], most: int) -> int:
-    """The largest of them that is not more."""
+    """The largest value that is not more than `most`."""
     return max(value for value in values if value <= most)
 
 
 def _covering(values: tuple[int, ...], count: int) -> int:
-    """The least of them that is not less, or the largest."""
+    """The smallest value that is not less than `count`, or the largest of all."""
     return next((value for value in values if value >= count), values[-1])
 
 
 def _thread_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
     axes, (summed, results) = axes_of(problem), channels_of(problem)
     down, across = axes
-    # Halving what remains of each axis leads to a block of MIN_THREADS threads, each with MIN_SUMS sums.
+    # Halving the remainder of each axis leads to a block of MIN_THREADS threads with MIN_SUMS sums each.
     room = _at_most(BLOCK_FILTERS, results) * _at_most(BLOCK_ROWS, down.steps) * _at_most(BLOCK_COLUMNS, across.steps)
-    # Four adjacent columns read little more than one.
+    # A thread reads little more for four adjacent columns than for one.
     is_short = Written.of(axes, 1, 1, MIN_SUMS, 1, apart=False).is_short
     least = MIN_SUMS if is_short and room >= MIN_SUMS * MIN_THREADS else 1
     return (

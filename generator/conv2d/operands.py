@@ -32,7 +32,7 @@ def operands_of(layer: Conv2d) -> tuple[Operand, ...]:
 
 
 def strides_of(shape: tuple[int, ...], dtype: DType, layout: ImageLayout) -> tuple[int, ...]:
-    """In bytes; () where they are those of C order, as a bias's always are."""
+    """Byte strides; () for C order, which a bias always has."""
     if layout is ImageLayout.NCHW or len(shape) != 4:
         return ()
     _, channels, rows, columns = shape

@@ -36,20 +36,22 @@ from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.operation import Operation
 
 _PLAIN = Conv2dPlain()
-"""A thread an image's result, a block a weight's, and no constraint on the problem."""
+"""The family without constraints on the problem: one thread per result of an image, one block per weight."""
 _HALVES = (Conv2dFftTiledHalves(), Conv2dFftHalves())
 _TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
-"""Before those of whole planes: they are likely where these take longer. The fastest products come first."""
+"""Families for tiles, fastest products first. They are listed before those of whole planes, because they are likely
+only where whole planes take longer.
+"""
 _WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
 _FUSED = (Conv2dFftTiledFused(), Conv2dFftTiledFused2(), Conv2dFftFused())
-"""Before both: of layers with few channels alone."""
+"""Families for layers with few channels alone; listed before both."""
 _THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
-"""Likewise, of results with few."""
+"""Families for results with few channels alone; listed before both."""
 _FOURIER = (*_FUSED, *_THIN, *_HALVES, *_TILED, *_WHOLE, Conv2dCufft())
-"""Of layers whose filters meet all channels."""
+"""Families for layers whose filters meet all channels."""
 
 _PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
-"""Of halves, or of digits, on tensor cores."""
+"""GEMM families on tensor cores, with 16-bit operands or int8 slices."""
 
 _FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), Conv2dDepthwiseLast(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
 

@@ -1,7 +1,7 @@
-"""A thread a result and every tap where it is used: the simplest kernel, and the one that solves every `conv2d`.
+"""One thread per result and every tap loaded where it is used: the simplest kernel, which solves every `conv2d`.
 
-Source: the baselines of "Optimizing a CNN in CUDA" (convolution forward, error calculation), whose gradient of the
-weights is reduced by shuffles, then shared memory; here a block sums one weight, so that no atomic addition is needed
+Source: the baselines of "Optimizing a CNN in CUDA" (convolution forward, error calculation). Its gradient of the
+weights is reduced by shuffles, then shared memory. Here a block sums one weight, so that no atomic addition is needed
 and the same inputs give the same bits.
 """
 
@@ -23,13 +23,17 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.work import Work
 
 MAX_TAPS_WRITTEN = 256
-"""Taps that are written out, each with its checks: so many take nvcc 2 s."""
+"""Most taps that are unrolled in the source, each with its bounds checks; this many take nvcc 2 s."""
 THREADS = 256
-"""By default: a multiprocessor holds eight such blocks."""
+"""Default threads per block; an SM holds eight such blocks."""
 LANES = 8
-"""Weights of a block of wgrad where their channels lie side by side: a float32 of each is what memory gives at once."""
+"""Weights per block of wgrad in channels_last: eight float32 of neighbouring channels are the sector that memory
+delivers at once.
+"""
 LANES_THREADS = (256, 512)
-"""Of such a block: with fewer a thread has more terms one after the other than rounding errors allow."""
+"""Threads per block of that kind. With fewer, a thread adds up more terms one after the other than rounding errors
+allow.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,10 +45,10 @@ class Geometry:
     unroll: int
     """Channels, or positions of a result, whose loads are in flight at once."""
     unroll_rows: bool
-    """Whether the loop over the rows of the filter is written out."""
+    """Whether the loop over the rows of the filter is unrolled."""
     unroll_columns: bool
     lanes: int
-    """Weights of a block of wgrad."""
+    """Weights per block of wgrad."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Geometry:
@@ -63,7 +67,7 @@ class Geometry:
 
 
 class Conv2dPlain(Family):
-    """`conv2d` with a thread a result, or for the gradient of the weights a block."""
+    """`conv2d` with one thread per result, or one block per weight for the gradient of the weights."""
 
     name = "conv2d_plain"
     default_reach = DEFAULT_REACH
@@ -101,7 +105,7 @@ class Conv2dPlain(Family):
         return taps * geometry.unroll
 
     def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        """A pixel is loaded for each product; the weight beside it may be that of all lanes of a warp."""
+        """Each product loads one pixel. The weight beside it may be the same for all lanes of a warp."""
         products = multiply_adds(require_conv2d(problem))
         return Work(products, 4 * products)
 
@@ -115,12 +119,12 @@ class Conv2dPlain(Family):
 
 
 def lanes_of(problem: Conv2d) -> int:
-    """Weights of a block of wgrad; 1 of the other passes, which have none."""
+    """Weights per block of wgrad: LANES in channels_last, otherwise 1. The other passes do not use it."""
     return LANES if problem.pass_ is Pass.WGRAD and problem.layout is ImageLayout.NHWC else 1
 
 
 def looped(problem: Conv2d) -> int:
-    """How often a thread's outer loop goes round at the most: over channels, or over the positions of the results."""
+    """Most rounds of a thread's outer loop: over channels, or over the positions of the results."""
     match problem.pass_:
         case Pass.FPROP:
             return problem.group_channels

@@ -19,11 +19,12 @@ from warpsmith.generator.padding import PaddingMode, Pads, told_pads
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, dtype_of, member
 
 LEAST_USUAL_WORKSPACE, USUAL_SHARE = 2**30, 1.5
-"""Scratch memory that a plan may take where the caller says nothing: 1 GiB, or 1.5 times the bytes of images, weights
-and results. Kernels that lay out or split both images of a gradient of weights need 1.1 times as many."""
+"""Bytes of scratch memory that a plan may take by default: 1 GiB, or 1.5 times the bytes of images, weights and
+results. Kernels that lay out or split both images of a gradient of weights need 1.1 times as many.
+"""
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
 _SIZES = ("input", "weight", "accuracy", "workspace", "nonfinite")
-"""Fields in which problems may differ that have a winner in common."""
+"""Fields that may differ between two layers if the winner of one is to fit the other (`Conv2d.is_resized`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,44 +36,47 @@ class Conv2d(Problem):
     y[n, k, p, q] = b[k] + sum over c, r, s of w[k, c, r, s]
                     * x[n, k // (K/G) * C/G + c, p * stride + r * dilation - padding, likewise the columns]
 
-    where x is what `padding_mode` says outside of the image; relu replaces what is negative by zero. `dgrad` is the
-    gradient of x where dy is that of y, `wgrad` the gradient of w. With a bias, one number a channel of dx, and a ReLU
-    behind it, dgrad is a transposed convolution (`transposed`). Sums are in float32; a result is rounded once.
+    Outside of the image, `padding_mode` defines x. relu replaces negative results by zero. `dgrad` is the gradient of x
+    for a gradient dy of y, `wgrad` the gradient of w. With a bias, one number per channel of dx, and a ReLU behind it,
+    dgrad is a transposed convolution (`transposed`). Sums are in float32; a result is rounded once.
 
-    Shapes, all of element type `dtype` and dense: x and dx (N, C, H, W); w and dw (K, C/G, R, S); y and dy
-    (N, K, P, Q); b (K,), of dgrad (C,). A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w) or
-    (dy, w, b); wgrad (x, dy).
+    All operands are dense and have element type `dtype`. Their shapes are: x and dx (N, C, H, W); w and dw (K, C/G, R,
+    S); y and dy (N, K, P, Q); b (K,), for dgrad (C,). A plan takes, by pass: fprop (x, w) or (x, w, b); dgrad (dy, w)
+    or (dy, w, b); wgrad (x, dy).
 
     Args:
         input: shape of x, (N, C, H, W), whatever the pass.
         weight: shape of w, (K, C/G, R, S).
         stride: input rows and columns from one output to the next; one number for both.
         padding: rows and columns on each side of the image; one number for both, (rows, columns), or ((above, below),
-            (left, right)) where the sides differ. `valid` is none; `same` keeps the size of the image, with the odd
-            one below and right, as in PyTorch.
+            (left, right)) where the sides differ. `valid` is none; `same` keeps the size of the image, with the odd one
+            below and right, as in PyTorch.
         dilation: input rows and columns from one tap to the next; one number for both.
-        groups: of channels; each filter sees the channels of its own group alone.
-        pass_: which computation.
-        precision: of the products, and so the error bound over what `accuracy` names: `ieee`, float32, 1e-6; `tf32`,
-            factors of 10 bits of mantissa, 1e-3, of float32 data; `f16`, of float16 or float32 data, 1e-3; `bf16`, of
-            bfloat16 or float32 data, 8e-3. The rounding of a result to 16 bits, 2^-11 or 2^-8 of it, comes on top.
-        layout: of images and weights, `nchw` or `nhwc`. The latter is PyTorch's channels_last: all have the same
-            shapes, and strides that put the channels of a pixel, or of a tap, side by side.
-        bias: whether fprop adds one number a filter, and dgrad one a channel of dx.
-        relu: whether fprop or dgrad ends in a ReLU. A NaN stays one.
-        accuracy: what the error bound is relative to. `normwise`, the default, is twice the root mean square of an
-            image's results, in wgrad of all, or the result's own sum of |terms| where that is larger: it admits
+        groups: number of channel groups; each filter sees the channels of its own group alone.
+        pass_: fprop, dgrad or wgrad.
+        precision: precision of the products, which sets the error bound relative to the scale that `accuracy` names:
+            `ieee`, float32, 1e-6; `tf32`, factors of 10 bits of mantissa, 1e-3, for float32 data; `f16`, for float16 or
+            float32 data, 1e-3; `bf16`, for bfloat16 or float32 data, 8e-3. The rounding of a result to 16 bits, 2^-11
+            or 2^-8 of it, comes on top.
+        layout: layout of images and weights, `nchw` or `nhwc`. The latter is PyTorch's channels_last: all operands have
+            the same shapes, and strides that make the channels of a pixel, or of a tap, contiguous.
+        bias: whether fprop adds one number per filter, and dgrad one per channel of dx.
+        relu: whether fprop or dgrad ends in a ReLU. A NaN stays a NaN.
+        accuracy: scale of the error bound. `normwise`, the default, is the larger of two: the result's own sum of
+            |terms|, and twice the root mean square of all results of its image (in wgrad: of all results). It admits
             Fourier transforms, whose errors may be larger where the largest numbers of both operands meet at no
-            distance that is kept. `elementwise` is the sum alone.
-        workspace: the most bytes of scratch memory that a plan may take. None is 1 GiB, or 1.5 times the bytes of the
-            layer's images, weights and results where that is more.
-        padding_mode: what the padding is made of, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each
-            pixel the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
-        dtype: of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that name.
-        nonfinite: which results a NaN or an infinity may reach, and a finite number so large that a transform of its
-            plane overflows. `any`, the default: other results of the same image in fprop and dgrad, and any of wgrad.
-            `window`: those alone whose sum has it as a term. Either way no image of a batch reaches another's results,
-            and a number of w that is not finite may reach all results of its filter, or of its channel in dgrad.
+            distance that is kept. `elementwise` is the sum of |terms| alone.
+        workspace: most bytes of scratch memory that a plan may take. None is 1 GiB, or 1.5 times the bytes of the
+            layer's images, weights and results if that is more.
+        padding_mode: content of the padding, `zeros`, `reflect`, `replicate` or `circular`. `dgrad` adds to each pixel
+            the gradients of all places at which it stands. Without padding it is `zeros`, which is the same.
+        dtype: element type of all operands, `float32`, `float16` or `bfloat16`, or a dtype of NumPy or PyTorch of that
+            name.
+        nonfinite: results that may be affected by a NaN, by an infinity, or by a finite number so large that a
+            transform of its plane overflows. `any`, the default: other results of the same image in fprop and dgrad,
+            and any of wgrad. `window`: only those whose sum has it as a term. Either way no image of a batch affects
+            another's results, and a number of w that is not finite may affect all results of its filter, or of its
+            channel in dgrad.
 
     Raises:
         BadArgument: shapes that do not fit each other, a result without elements, 2^31 weights or 2^36 elements of an
@@ -149,16 +153,16 @@ class Conv2d(Problem):
     ) -> Conv2d:
         """A transposed convolution, as `torch.nn.functional.conv_transpose2d` computes it: the dgrad of a layer.
 
-        A plan takes (dy, w) or (dy, w, b), w as PyTorch has it and b a number a channel of dx, the result. `input` of
-        what is returned is the shape of dx.
+        A plan takes (dy, w) or (dy, w, b), with w as in PyTorch and b one number per channel of dx, the result. The
+        field `input` of the returned problem is the shape of dx.
 
         Args:
-            input: shape (N, C_in, h, w) of what is given as dy.
+            input: shape (N, C_in, h, w) of the argument dy.
             weight: shape (C_in, C_out/G, R, S).
             stride: rows and columns of the result from one pixel of the input to the next; one number for both.
-            padding: rows and columns that the result lacks on each side.
-            output_padding: rows and columns that it has more below and right; less than the stride or the dilation.
-            dilation, groups: as of a layer, which has the others alike.
+            padding: rows and columns that are cut off the result on each side.
+            output_padding: rows and columns added to the result below and right; less than the stride or the dilation.
+            dilation, groups: as for a layer. The other arguments are those of a layer too.
         Raises BadArgument as a layer and `shapes_of_transposed` do.
         """
         shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
@@ -199,7 +203,7 @@ class Conv2d(Problem):
 
     @functools.cached_property
     def of_padded(self) -> Conv2d:
-        """The same layer of images that are padded already; the layer itself where the padding is zeros."""
+        """The same layer on images that are padded already; the layer itself if the padding is zeros."""
         if self.padding_mode is PaddingMode.ZEROS:
             return self
         return dataclasses.replace(self, input=(*self.input[:2], *self.padded_size), padding=((0, 0), (0, 0)))
@@ -247,12 +251,12 @@ class Conv2d(Problem):
 
     @property
     def _other_dtype(self) -> tuple[DType, ...]:
-        """The element type where it is not the usual one."""
+        """The element type in a tuple if it is not float32; otherwise an empty tuple."""
         return () if self.dtype is DType.FLOAT32 else (self.dtype,)
 
     def features(self) -> Mapping[str, float | str]:
-        """Outputs of y in all, and those of one plane, the depth of a sum and its taps; by pass, precision, layout and
-        dtype, by whether all channels are one group, some or each alone, and whether the filter moves in single steps.
+        """Numbers: outputs of y in all and per plane, summed channels (depth) and taps. Words: pass with precision,
+        layout and dtype; groups (all channels in one, some, or each alone); filter steps (single or wide).
         """
         plane, taps = math.prod(self.output_size), math.prod(self.weight[2:])
         groups = "one" if self.groups == 1 else "each" if self.group_channels == 1 else "some"
@@ -267,12 +271,12 @@ class Conv2d(Problem):
         }
 
     def distance(self, other: Problem) -> float | None:
-        """In octaves of N, C, H, W and K; other differences count as so many, up to a limit."""
+        """Octaves of N, C, H, W and K between two layers, plus octaves for other differences; None beyond a limit."""
         return between_convolutions(self, other) if isinstance(other, Conv2d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """Whether they differ in N, C, H, W and K alone. A winner under another accuracy or `nonfinite` is right
-        wherever its family solves the problem.
+        """Whether two layers differ only in N, C, H, W, K, accuracy, workspace and nonfinite. A winner under another
+        accuracy or `nonfinite` is right wherever its family solves the problem.
         """
         if not isinstance(other, Conv2d):
             return False
@@ -288,11 +292,11 @@ class Conv2d(Problem):
         }
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         spec = {**fields, **pairs, **words, "padding": [list(pads) for pads in self.padding], "dtype": str(self.dtype)}
-        spec["workspace"] = self.workspace_limit  # as it was stored before it could be None
+        spec["workspace"] = self.workspace_limit  # never None, so that old and new stores agree
         if not self._other_dtype:
-            del spec["dtype"]  # so that what was stored before there were others is the same
+            del spec["dtype"]  # keeps the spec of float32 layers as stored before there were other types
         if self.nonfinite is NonFinite.ANY:
-            del spec["nonfinite"]  # likewise
+            del spec["nonfinite"]  # likewise for problems stored before this field
         else:
             spec["nonfinite"] = str(self.nonfinite)
         return spec
@@ -308,7 +312,7 @@ class Conv2d(Problem):
             "weight": _by_x(self.weight),
             "precision": self.precision,
             "dtype": self.dtype if self._other_dtype else None,
-            # From here on only what differs from the usual, so that a key says what is special about its problem.
+            # The fields below appear only if they differ from the default, so that a key says what is special.
             "stride": None if self.stride == (1, 1) else _by_x(self.stride),
             "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(told_pads, self.padding)),
             "padding_mode": None if self.padding_mode is PaddingMode.ZEROS else self.padding_mode,

@@ -1,4 +1,4 @@
-"""Arguments of `conv2d` as canonical numbers, and the size of its result; PyTorch's rules."""
+"""Canonical numbers from the arguments of `conv2d`, and the size of its result, by PyTorch's rules."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ Pair = tuple[int, int]
 """Rows and columns."""
 
 MAX_SIZE = 2**30
-"""A row and what a block of threads reaches beyond it stay below 2^31, in which kernels count."""
+"""Exclusive limit of a size. Kernels count in 32 bits: a row, and what a block of threads reaches beyond it, stay below
+2^31.
+"""
 MAX_STEP = 2**15
-"""Likewise of stride, padding and dilation."""
+"""Exclusive limit of stride, padding and dilation, for the same reason."""
 
 
 def sizes_of(value: Any, name: str, words: str) -> tuple[int, int, int, int]:
-    """Four positive sizes; `words` says which. Raises BadArgument."""
+    """Four positive sizes; `words` names them in the error message. Raises BadArgument."""
     try:
         first, second, rows, columns = (integer(n) for n in value)
         if not all(0 < n < MAX_SIZE for n in (first, second, rows, columns)):
@@ -30,7 +32,7 @@ def sizes_of(value: Any, name: str, words: str) -> tuple[int, int, int, int]:
 
 
 def pair_of(value: Any, name: str, least: int) -> Pair:
-    """Rows and columns, from `least` on; one number is both. Raises BadArgument."""
+    """Rows and columns, each at least `least`; a single number is both. Raises BadArgument."""
     try:
         first, second = _numbers(value)
         if not all(least <= n < MAX_STEP for n in (first, second)):
@@ -44,7 +46,7 @@ def pair_of(value: Any, name: str, least: int) -> Pair:
 
 
 def pads_of(value: Any, stride: Pair, dilation: Pair, taps: Iterable[int]) -> tuple[Pads, Pads]:
-    """The rows above and below, the columns left and right, that `padding` stands for. Raises BadArgument."""
+    """The rows above and below, and the columns left and right, of an argument `padding`. Raises BadArgument."""
     word = value if isinstance(value, str) else None
     if word == "valid":
         return (0, 0), (0, 0)
@@ -65,13 +67,13 @@ def pads_of(value: Any, stride: Pair, dilation: Pair, taps: Iterable[int]) -> tu
 
 
 def output_size(size: int, taps: int, stride: int, pads: Pads, dilation: int) -> int:
-    """Rows or columns of the result (torch.nn.Conv2d, "Shape"); less than 1 where the filter does not fit."""
+    """Rows or columns of the result (torch.nn.Conv2d, "Shape"); less than 1 if the filter does not fit."""
     room = size + sum(pads) - dilation * (taps - 1) - 1
     return room // stride + 1 if room >= 0 else 0
 
 
 def _numbers(value: Any) -> Iterator[int]:
-    """Twice one number, or each of several."""
+    """A single number twice, or each of several numbers."""
     given = tuple(value) if hasattr(value, "__iter__") else (value, value)
     return (integer(n) for n in given)
 

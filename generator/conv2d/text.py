@@ -1,4 +1,4 @@
-"""A conv2d problem as text for CUDA: what its templates are given as `p`, and how their kernels are called."""
+"""A conv2d problem as text for CUDA: the variable `p` of its templates, and the arguments of their kernels."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 from warpsmith.generator.program import Pointer
 
 SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
-"""The image that a pass sums over, beside the weights; wgrad sums over two images."""
+"""Operand that a pass sums over, beside the weights; wgrad sums over two images."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conv2dText:
-    """Sizes in elements; channels and filters are those of one group."""
+    """Variable `p` of the templates. Sizes count elements; channels and filters are those of one group."""
 
     key: str
     pass_: Pass
     parameters: tuple[str, ...]
-    """Of the kernel, as it declares them."""
+    """Parameter declarations of the kernel."""
     source: str
     result: str
     images: int
@@ -42,37 +42,38 @@ class Conv2dText:
     """Rows of padding above the image."""
     left: int
     padded_rows: int
-    """Of the image with its padding."""
+    """Rows of the image with its padding."""
     padded_columns: int
     padding_mode: PaddingMode
     checks_rows: bool
-    """Whether a tap can reach into the padding above or below: `output_rows` is the least that fits, so nothing else is
-    out of reach."""
+    """Whether a tap can read padding above or below. `output_rows` is the number that fits, so no tap reads beyond the
+    padding.
+    """
     checks_columns: bool
     bias: bool
     relu: bool
     dtype: DType
     element: str
-    """The type of what is read."""
+    """CUDA type of the inputs' elements."""
     result_element: str
-    """The type of what is written."""
+    """CUDA type of the result's elements."""
     channels_last: bool
     is_large: bool
     """Whether elements are counted in 64 bits."""
 
     @property
     def index(self) -> str:
-        """The type that counts elements of an operand."""
+        """CUDA type of an index into an operand."""
         return "long long" if self.is_large else "int"
 
     @property
     def count(self) -> str:
-        """The type of what a grid counts: results, or positions."""
+        """CUDA type of what a grid counts: results, or positions."""
         return "unsigned long long" if self.is_large else "unsigned"
 
     @property
     def repeats(self) -> bool:
-        """Whether pixels of the image stand in its padding, rather than zeros."""
+        """Whether the padding repeats pixels of the image instead of zeros."""
         return self.padding_mode is not PaddingMode.ZEROS
 
     @classmethod
@@ -119,20 +120,24 @@ class Conv2dText:
         )
 
     def writing_float(self) -> Conv2dText:
-        """The same with a float32 result, of which another kernel makes the layer's: it has no bias and no ReLU yet."""
+        """The same text with a float32 result that has no bias and no ReLU yet; another kernel makes the layer's result
+        of it.
+        """
         inputs = tuple(each for each in self.parameters[:-1] if not (self.bias and each.endswith(" b")))
         result = f"float* __restrict__ {self.result}"
         return dataclasses.replace(self, parameters=(*inputs, result), result_element="float", bias=False, relu=False)
 
 
 def text_key(problem: Conv2d) -> str:
-    """The key that texts begin with. None depends on accuracy, nonfinite or workspace, and a time holds under any."""
+    """Problem key in the header of generated source. It leaves out accuracy, nonfinite and workspace, on which no
+    source depends, so a measured time holds for all their values.
+    """
     usual = dataclasses.replace(problem, accuracy=Accuracy.NORMWISE, nonfinite=NonFinite.ANY, workspace=None)
     return usual.key()
 
 
 def _reaches_outside(problem: Conv2d, axis: int) -> bool:
-    """Whether some tap of some result lies in the padding, before the image or behind it."""
+    """Whether some tap of some result reads padding, before the image or behind it."""
     before = problem.padding[axis][0]
     last = (problem.output_size[axis] - 1) * problem.stride[axis]
     last += (problem.weight[2 + axis] - 1) * problem.dilation[axis] - before
@@ -140,19 +145,19 @@ def _reaches_outside(problem: Conv2d, axis: int) -> bool:
 
 
 def require_conv2d(problem: Problem) -> Conv2d:
-    """`problem`, known to be a Conv2d. Raises TypeError where it is not."""
+    """The problem, known to be a Conv2d. Raises TypeError otherwise."""
     if not isinstance(problem, Conv2d):
         raise TypeError(f"not a conv2d problem: {problem.key()}")
     return problem
 
 
 def conv2d_arguments(problem: Conv2d) -> tuple[Pointer, ...]:
-    """The addresses of all operands, inputs first, as every template declares them."""
+    """Pointers to all operands, inputs first, in the order of every template's parameters."""
     return tuple(Pointer(operand.name) for operand in problem.operands)
 
 
 def element_of(problem: Conv2d) -> str:
-    """The type of an operand's elements; `Element` are the bits of a 16-bit float."""
+    """CUDA type of an operand's elements; `Element` has the bits of a 16-bit float."""
     return "float" if problem.dtype is DType.FLOAT32 else "Element"
 
 

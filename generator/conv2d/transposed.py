@@ -1,4 +1,4 @@
-"""A transposed convolution as the gradient of a layer's input, by PyTorch's rule for its size."""
+"""A transposed convolution as the gradient of a layer's input, with its size by PyTorch's rule."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def shapes_of_transposed(
 ) -> tuple[Sizes, tuple[Pads, Pads]]:
     """The shape (N, C, H, W) of the result, and the padding of the layer whose gradient it is.
 
-    A stride leaves rows below the last tap's that no row of the input touches: they are what `output_padding` adds, as
-    far as it is less than the stride. Whole strides of it stand for padding below that is not there.
+    A stride leaves rows below the last tap's that no row of the input touches: `output_padding` adds these, as far as
+    it is less than the stride. Each whole stride of it takes as many rows off the padding below.
 
     Args:
         given: shape of the input, (N, C_in, h, w).
         weight: shape of the weights, (C_in, C_out/G, R, S).
-        stride, padding, output_padding, dilation, groups: as torch.nn.functional.conv_transpose2d has them.
+        stride, padding, output_padding, dilation, groups: as in torch.nn.functional.conv_transpose2d.
 
-    Raises BadArgument where PyTorch refuses them too, and where the result has rows, or columns, that lie more than the
-    padding beyond the reach of every tap.
+    Raises BadArgument where PyTorch refuses the arguments too, and if the result has rows, or columns, that lie more
+    than the padding beyond the reach of every tap.
 
     Source: torch.nn.ConvTranspose2d, "Shape".
     """

@@ -1,4 +1,4 @@
-"""`conv2d_direct` on the gradient of the weights (wgrad): what one config makes of it, and what may be chosen."""
+"""Geometry, search space and default config of `conv2d_direct` for the gradient of the weights (wgrad)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 96
-"""Sums of a thread, a register each."""
+"""Most sums per thread, a register each."""
 DEFAULT_SUMS = 40
-"""Of a default: with them a thread has about 100 registers."""
+"""Most sums per thread of a default config, with which a thread has about 100 registers."""
 OTHER_REGISTERS = 40
-"""What a thread needs beside its sums, pixels and gradients: none of 24 random configs of a 3x3 layer of 64 channels
-spilled registers."""
+"""Registers per thread beside its sums, pixels and gradients. None of 24 random configs of a 3x3 layer of 64 channels
+spilled registers.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightGeometry:
-    """A block computes `filters` by `channels` by `tap_rows` by `tap_columns` weights of one group.
+    """One config of wgrad. A block computes `filters` by `channels` by `tap_rows` by `tap_columns` weights of one
+    group.
 
-    Each of its threads adds up all of them over every `threads`-th run of `columns` positions of y side by side.
+    Each of its threads adds up all of these weights over every `threads`-th run. A run is `columns` neighbouring
+    positions of y in one row.
     """
 
     filters: int
@@ -39,7 +42,7 @@ class WeightGeometry:
     tap_column_blocks: int
     groups: int
     runs: int
-    """Of positions, in all images."""
+    """Runs in all images."""
     window: int
     """Columns of x under a run."""
     ragged_filters: bool
@@ -66,22 +69,20 @@ class WeightGeometry:
 
     @property
     def sums(self) -> int:
-        """Of a thread."""
+        """Sums per thread."""
         return self.filters * self.channels * self.tap_rows * self.tap_columns
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         return self.tap_blocks * self.channel_blocks * self.filter_blocks * self.groups
 
     @property
     def written(self) -> int:
-        """Multiply-adds that are written out."""
+        """Multiply-adds per thread that are unrolled in the source."""
         return self.sums * self.columns * self.unroll
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     rows, columns = problem.weight[2:]
     return Space(
         parameters=(
@@ -98,7 +99,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
 
 
 def weight_default(problem: Conv2d, device: Device) -> Config:
-    """All taps of some filters and channels, each as many; pixels are read once for all of these filters."""
+    """All taps of some filters and of as many channels; pixels are read once for all of these filters."""
     rows, columns = problem.weight[2:]
     tap_columns = max(each for each in _divisors(columns) if each <= DEFAULT_SUMS)
     tap_rows = max(each for each in _divisors(rows) if each * tap_columns <= DEFAULT_SUMS or each == 1)
@@ -117,7 +118,7 @@ def weight_default(problem: Conv2d, device: Device) -> Config:
 
 
 def _up_to(most: int, count: int) -> tuple[int, ...]:
-    """Powers of two, the largest not below `count` if `most` allows."""
+    """Powers of two up to `most`, the last one not below `count` if `most` allows."""
     values = [1]
     while values[-1] < min(most, count):
         values.append(2 * values[-1])
@@ -125,7 +126,7 @@ def _up_to(most: int, count: int) -> tuple[int, ...]:
 
 
 def _divisors(count: int) -> tuple[int, ...]:
-    """So many taps are cut into equal parts: a part that is cut off would be threads without work."""
+    """Numbers of taps that cut a line into equal parts; a smaller last part would leave threads without work."""
     return tuple(each for each in range(1, count + 1) if count % each == 0)
 
 

@@ -1,4 +1,4 @@
-"""The words of `conv2d`: which of its three passes, in which arithmetic, in which layout."""
+"""Enumerations of `conv2d`: passes, precisions and image layouts."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from warpsmith.generator.bounds import FLOAT32_BOUND
 
 
 class Pass(enum.StrEnum):
-    """Which of a layer's three computations; each is a problem of its own."""
+    """The three computations of a layer; each is a problem of its own."""
 
     FPROP = "fprop"
-    """The result of the layer: (x, w[, b]) -> y."""
+    """Result of the layer: (x, w[, b]) -> y."""
     DGRAD = "dgrad"
-    """The gradient of its input: (dy, w) -> dx."""
+    """Gradient of the layer's input: (dy, w) -> dx."""
     WGRAD = "wgrad"
-    """The gradient of its weights: (x, dy) -> dw."""
+    """Gradient of the layer's weights: (x, dy) -> dw."""
 
 
 class Precision(enum.StrEnum):
-    """How products and sums are formed."""
+    """Precision of products and sums. Error bounds are relative to the scale that the problem's `accuracy` names."""
 
     IEEE = "ieee"
-    """float32 throughout: each result is within 1e-6 of what the problem's `accuracy` names."""
+    """Each result is as accurate as in float32 throughout. Error bound 1e-6."""
     TF32 = "tf32"
-    """Factors may be rounded to 10 bits of mantissa, as TF32 has, and halves scaled by a power of two: 1e-3."""
+    """Factors may be rounded to 10 bits of mantissa, as TF32 or as fp16 scaled by a power of two. Error bound 1e-3."""
     F16 = "f16"
-    """Factors may be rounded to float16, scaled by powers of two where data are float32: 1e-3."""
+    """Factors may be rounded to float16, scaled by powers of two if data are float32. Error bound 1e-3."""
     BF16 = "bf16"
-    """Factors may be rounded to bfloat16, which has 7 bits of mantissa: 8e-3."""
+    """Factors may be rounded to bfloat16, which has 7 bits of mantissa. Error bound 8e-3."""
 
 
 BOUNDS = {
@@ -37,8 +37,9 @@ BOUNDS = {
     Precision.F16: 1e-3,
     Precision.BF16: 8e-3,
 }
-"""Largest error of a result over its scale. Two factors of 11 significant bits, rounded to the nearest, move a term by
-2^-10 of itself at the most; of 8 bits, by 2^-7."""
+"""Largest error of a result over its scale. Two factors of 11 significant bits, rounded to the nearest, change a term
+by at most 2^-10 of itself; two of 8 bits, by at most 2^-7.
+"""
 
 
 class ImageLayout(enum.StrEnum):
@@ -47,5 +48,6 @@ class ImageLayout(enum.StrEnum):
     NCHW = "nchw"
     """PyTorch's default."""
     NHWC = "nhwc"
-    """PyTorch's `channels_last`. Shapes stay (N, C, H, W), and strides put the channels of a pixel side by side;
-    weights, (K, C/G, R, S), lie likewise."""
+    """PyTorch's `channels_last`. Shapes stay (N, C, H, W), and strides make the channels of a pixel contiguous.
+    Weights, (K, C/G, R, S), have the same layout.
+    """

@@ -13,6 +13,7 @@ import dataclasses
 from math import ceil
 from typing import NamedTuple
 
+from warpsmith.generator.architectures import THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d.interior import last_column, outside, reach, rows_inside
@@ -31,11 +32,11 @@ from warpsmith.generator.filter2d.text import (
     words,
 )
 from warpsmith.generator.filter2d.window.geometry import StoreHint
-from warpsmith.generator.filter2d.window.rules import MAX_REGISTERS
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.tensor_cores import TensorType
 
 TILE, SEGMENT = 64, 4
 """Outputs of a tile, which is one product, and of a segment, which is one row of it; across."""
@@ -140,8 +141,8 @@ class Filter2dMatrix(Family):
             return "float32 pixels do not fit a half"
         if problem.filters > 1:
             return "applies one filter at a time"
-        if device.kind is DeviceKind.CUDA and device.compute_capability < (8, 0):
-            return "needs compute capability 8.0, whose tensor cores multiply 16x16 halves"
+        if (why_not := device.why_no_tensor_instruction(TensorType.F16)) is not None:
+            return why_not
         pitch = row_pitch(problem) * problem.dtype.itemsize
         if pitch % LOAD_BYTES:
             return f"reads {LOAD_BYTES} bytes at a time, which rows {pitch} bytes apart do not keep aligned"
@@ -186,8 +187,8 @@ class Filter2dMatrix(Family):
                     lambda unroll, prefetch: unroll // product_rows % (prefetch + 1) == 0,
                 ),
                 Constraint(
-                    f"sums, weights and pixels of a thread must fit {MAX_REGISTERS} registers",
-                    lambda tiles, prefetch: _registers(filter2d, tiles, prefetch) <= MAX_REGISTERS,
+                    f"sums, weights and pixels of a thread must fit {THREAD_REGISTERS} registers",
+                    lambda tiles, prefetch: _registers(filter2d, tiles, prefetch) <= THREAD_REGISTERS,
                 ),
                 Constraint(
                     "a block is at most 8 warps, so that several are resident at once",

@@ -30,9 +30,6 @@ GAPS = (0, 2, 6, 12)
 """Values of `gaps`: percent of a tile that may be left out against bank conflicts."""
 _FEW_WARPS = (4, 5, 6, 7, 8)
 """Warps per block for which the model computes the least share of idle loop iterations."""
-RESERVED_BYTES = 1024
-"""Bytes of shared memory per block that the system reserves (CUDA programming guide, compute capability 8.0 and
-later)."""
 
 
 def resident(elements: int, device: Device) -> int:
@@ -40,7 +37,7 @@ def resident(elements: int, device: Device) -> int:
     nbytes = COMPLEX_BYTES * elements
     if nbytes > device.shared_per_block_bytes:
         return 0
-    return max(1, device.shared_per_multiprocessor_bytes // (nbytes + RESERVED_BYTES))
+    return max(1, device.shared_per_multiprocessor_bytes // (nbytes + device.limits.reserved_shared_bytes))
 
 
 def instructions(y: Axis, x: Axis) -> float:

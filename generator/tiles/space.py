@@ -15,7 +15,6 @@ from warpsmith.generator.tiles.radices import (
     GROUPS,
     INSTRUCTIONS,
     MOST_CORNERS,
-    RESERVED_BYTES,
     axes_of_columns,
     axes_of_rows,
     idle,
@@ -117,7 +116,10 @@ def tile_constraints(device: Device, tiles: int = 1) -> tuple[Constraint, ...]:
             f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
             lambda y_radices, x_radices, gaps, warps, min_blocks: (
                 max(1, min_blocks) * WARP * warps <= device.threads_per_multiprocessor
-                and (min_blocks < 2 or min_blocks * (room(y_radices, x_radices, gaps) + RESERVED_BYTES) <= whole)
+                and (
+                    min_blocks < 2
+                    or min_blocks * (room(y_radices, x_radices, gaps) + device.limits.reserved_shared_bytes) <= whole
+                )
             ),
         ),
     )

@@ -23,10 +23,10 @@ from problems import SMALL
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.device import HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Layout
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands

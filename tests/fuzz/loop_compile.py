@@ -16,7 +16,8 @@ from problems import WHOLE
 from warpsmith.devices.binary import Binary
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.errors import CompileError
-from warpsmith.generator.device import PRESETS, Device
+from warpsmith.generator.device import Device
+from warpsmith.generator.presets import PRESETS
 from warpsmith.generator.steps import Compilation, Launch
 
 WARP_REGISTERS = 256
@@ -24,7 +25,7 @@ WARP_REGISTERS = 256
 
 
 def cases(seed: int, count: int) -> Iterator[Candidate]:
-    """`count` candidates for the presets, which are of ten architectures."""
+    """`count` candidates for the presets, one of each architecture."""
     return candidates(random.Random(seed), count, WHOLE, tuple(PRESETS.values()))
 
 

@@ -29,7 +29,7 @@ from seeded_case import SeededCase
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BundleError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for, family_named
 from warpsmith.plans.match import Match
 from warpsmith.store import location

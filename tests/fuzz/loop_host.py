@@ -21,7 +21,7 @@ from candidates import Candidate, candidates
 from host_runs import verified
 from problems import SMALL
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.generator.device import HOST
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.judge import Judge

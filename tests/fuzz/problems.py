@@ -17,11 +17,12 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.problem import ACCURACIES
 from warpsmith.generator.conv2d.words import ImageLayout, Pass, Precision
-from warpsmith.generator.device import HOST, PRESETS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.presets import HOST, PRESETS
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 
 DEVICES: tuple[Device, ...] = (HOST, *PRESETS.values())

@@ -223,7 +223,7 @@ __device__ __forceinline__ void transform(
 }
 
 // As far from a multiple of 16 bytes in shared memory as `global` is.
-template <typename T> __device__ __forceinline__ T* placed_like(const T* global, float2* memory) {
+template <typename T> __device__ __forceinline__ T* aligned_like(const T* global, float2* memory) {
     return reinterpret_cast<T*>(reinterpret_cast<char*>(memory) + reinterpret_cast<size_t>(global) % 16);
 }
 
@@ -238,7 +238,7 @@ struct Span {
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Lets bulk copies see what this thread has written to shared memory.
-__device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ unsigned shared_address(const void* shared) {
     return static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -246,10 +246,10 @@ __device__ __forceinline__ unsigned shared_address(const void* shared) {
 #endif
 
 #ifndef WARPSMITH_ON_HOST
-// Copies a multiple of 16 bytes between such; wait_for_copy(), behind a barrier of the threads, waits for them.
-__device__ __forceinline__ void begin_copy(void* shared, const void* global, unsigned bytes, void* barrier) {
+// Copies a multiple of 16 bytes between such; bulk_load_wait(), behind a barrier of the threads, waits for them.
+__device__ __forceinline__ void bulk_load_begin(void* shared, const void* global, unsigned bytes, void* barrier) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-    show_to_copies();
+    fence_proxy_async();
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
     if (bytes > 0) {
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -257,7 +257,7 @@ __device__ __forceinline__ void begin_copy(void* shared, const void* global, uns
     }
 }
 
-__device__ __forceinline__ void wait_for_copy(const void* barrier) {
+__device__ __forceinline__ void bulk_load_wait(const void* barrier) {
     unsigned is_done;
     do {
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
@@ -268,10 +268,10 @@ __device__ __forceinline__ void wait_for_copy(const void* barrier) {
 
 // Begins to read what a tile transforms: one thread most of it, others what lies before and behind.
 template <typename T>
-__device__ __forceinline__ void begin_read(T* shared, const T* global, unsigned count, void* barrier, unsigned thread) {
+__device__ __forceinline__ void bulk_read_begin(T* shared, const T* global, unsigned count, void* barrier, unsigned thread) {
     const Span span(global, count);
     if (thread == 0) {
-        begin_copy(shared + span.head, global + span.head, span.whole * sizeof(T), barrier);
+        bulk_load_begin(shared + span.head, global + span.head, span.whole * sizeof(T), barrier);
     }
     if (thread < count - span.whole) {
         const unsigned i = thread < span.head ? thread : thread + span.whole;
@@ -281,7 +281,7 @@ __device__ __forceinline__ void begin_read(T* shared, const T* global, unsigned 
 
 #ifndef WARPSMITH_ON_HOST
 // Copies a multiple of 16 bytes between such, and waits until they have been read.
-__device__ __forceinline__ void copy_back(void* global, const void* shared, unsigned bytes) {
+__device__ __forceinline__ void bulk_store(void* global, const void* shared, unsigned bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(shared_address(shared)), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -290,10 +290,10 @@ __device__ __forceinline__ void copy_back(void* global, const void* shared, unsi
 
 // Writes what a tile has collected: one thread most of it, others what lies before and behind.
 template <typename T>
-__device__ __forceinline__ void write_back(T* global, const T* shared, unsigned count, unsigned thread) {
+__device__ __forceinline__ void bulk_write(T* global, const T* shared, unsigned count, unsigned thread) {
     const Span span(global, count);
     if (thread == 0 && span.whole > 0) {
-        copy_back(global + span.head, shared + span.head, span.whole * sizeof(T));
+        bulk_store(global + span.head, shared + span.head, span.whole * sizeof(T));
     }
     if (thread < count - span.whole) {
         const unsigned i = thread < span.head ? thread : thread + span.whole;
@@ -310,13 +310,13 @@ fft_block(const float2* __restrict__ source, float* __restrict__ target) {
     const long long number = blockIdx.x;
     const long long start = number * 10, first = min(start, kLast);
     const int done = static_cast<int>(min(start, 273913LL) - first);  // by the tile before
-    float2* const given = placed_like(source + first * 123, memory + 2);
-    begin_read(given, source + first * 123, 1230, memory, thread);
+    float2* const given = aligned_like(source + first * 123, memory + 2);
+    bulk_read_begin(given, source + first * 123, 1230, memory, thread);
     __syncthreads();
-    wait_for_copy(memory);
-    float* const collected = placed_like(target + first * 245, memory + 2);
+    bulk_load_wait(memory);
+    float* const collected = aligned_like(target + first * 245, memory + 2);
     transform(given, collected, tile, thread);
-    show_to_copies();
+    fence_proxy_async();
     __syncthreads();
-    write_back(target + first * 245 + done * 245, collected + done * 245, (10 - done) * 245, thread);
+    bulk_write(target + first * 245 + done * 245, collected + done * 245, (10 - done) * 245, thread);
 }

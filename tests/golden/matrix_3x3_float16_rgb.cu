@@ -80,7 +80,7 @@ __device__ __forceinline__ Result to_result(float value) { return float_to_half(
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // sums += a * b, 16x16 halves by 16x8 halves into 16x8 floats, spread over a warp as PTX lays out mma.m16n8k16.
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+__device__ __forceinline__ void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
         "{ %8, %9 }, { %0, %1, %2, %3 };"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -239,7 +239,7 @@ __device__ __forceinline__ void add(RowSums (&sums)[kInProgress], const Segments
         if (j >= 0) {
 #pragma unroll
             for (int tile = 0; tile < kTiles; ++tile) {
-                multiply_add(sums[j][tile], segments.words[tile], {fragments[f].x, fragments[f].y});
+                mma_f16(sums[j][tile], segments.words[tile], {fragments[f].x, fragments[f].y});
             }
         }
     }

@@ -18,8 +18,8 @@ from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.thin import CgemmThin
 from warpsmith.generator.cgemm.tiled import CgemmTiled
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 

@@ -28,8 +28,8 @@ from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 

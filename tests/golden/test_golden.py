@@ -14,10 +14,10 @@ import pytest
 from golden_files import UPDATE as UPDATE
 from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of, ptx_of
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft, Kind, Product, Tiling
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.pipeline import Pipeline
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import OPERATIONS, family_named

@@ -163,25 +163,25 @@ __device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* 
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Writes to shared memory become visible to the tensor cores; a barrier follows.
-__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // What a product needs to know of matrix B, in units of 16 bytes: where it lies, and how far apart core matrices are.
-using MatrixB = unsigned long long;
+using SmemDescriptorB = unsigned long long;
 
-__device__ __forceinline__ MatrixB matrix_b(const float* first) {
-    const MatrixB address = __cvta_generic_to_shared(first);
-    constexpr MatrixB kAcross = 8, kAlong = kAcross * 15;
+__device__ __forceinline__ SmemDescriptorB smem_descriptor_b(const float* first) {
+    const SmemDescriptorB address = __cvta_generic_to_shared(first);
+    constexpr SmemDescriptorB kAcross = 8, kAlong = kAcross * 15;
     return (address & 0x3ffff) >> 4 | kAlong << 16 | kAcross << 32;
 }
 
 // The matrix that lies `elements` behind it.
-__device__ __forceinline__ MatrixB behind(MatrixB matrix, int elements) { return matrix + elements / 4; }
+__device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements / 4; }
 
 // sums = a * b, or sums += a * b: 64x8 by 8x120 tf32 numbers into floats, spread over a warpgroup as PTX lays out
-// wgmma.m64n120k8. Of a float it reads the upper 19 bits. It goes on in the background: between begin_products()
-// and finish_products() nothing may touch sums.
+// wgmma.m64n120k8. Of a float it reads the upper 19 bits. It goes on in the background: between wgmma_fence()
+// and wgmma_wait_all() nothing may touch sums.
 template <bool kAdd>
-__device__ __forceinline__ void multiply(float (&sums)[60], const float (&a)[4], MatrixB b) {
+__device__ __forceinline__ void multiply(float (&sums)[60], const float (&a)[4], SmemDescriptorB b) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %65, 0; "
         "wgmma.mma_async.sync.aligned.m64n120k8.f32.tf32.tf32 {"
@@ -203,11 +203,11 @@ __device__ __forceinline__ void multiply(float (&sums)[60], const float (&a)[4],
           "r"(__float_as_uint(a[3])), "l"(b), "n"(kAdd ? 1 : 0));
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[60]) {
+__device__ __forceinline__ void wgmma_wait_all(float (&sums)[60]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -227,7 +227,7 @@ __device__ __forceinline__ void finish_products(float (&sums)[60]) {
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // a + b, now: put off, it would take a move to have it in the register where the next row wants it.
-__device__ __forceinline__ float add_now(float a, float b) {
+__device__ __forceinline__ float add_in_order(float a, float b) {
     float sum;
     asm volatile("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
     return sum;
@@ -294,7 +294,7 @@ __device__ __forceinline__ Row read(const Pixel* __restrict__ source) {
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
 template <int kBytes>
-__device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const void* global) {
+__device__ __forceinline__ void cp_async_if(bool wanted, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (kBytes == 16) {
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
@@ -305,10 +305,10 @@ __device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const v
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -329,9 +329,9 @@ struct Rows {
 #pragma unroll
         for (int i = 0; i < kRowPixels; i += 32 * kCopyVector) {
             const bool is_needed = i + lane * kCopyVector < kRowPixels;
-            copy_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
+            cp_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         source += --remaining > 0 ? kPitch : 0;
         asked = asked == (kSlots - 1) * kRowPixels ? 0 : asked + kRowPixels;
     }
@@ -344,7 +344,7 @@ struct Rows {
     }
 
     __device__ __forceinline__ Row read_next() {
-        copy_async_wait<kPrefetch - 1>();
+        cp_async_wait_group<kPrefetch - 1>();
         __syncwarp();  // the whole warp has its part of this row, and is done with the row before
         const Row row = read(pixels + next);
         next = next == (kSlots - 1) * kRowPixels ? 0 : next + kRowPixels;
@@ -379,10 +379,10 @@ __device__ __forceinline__ Segments segments_of(const Row& row) {
 
 // Starts the products of a row of the image with each row of weights, the lesser ones first: the tensor cores round
 // towards zero, by more the larger a sum is.
-__device__ __forceinline__ void multiply(float (&products)[kProducts], const Segments& segments, MatrixB high,
-                                         MatrixB low) {
+__device__ __forceinline__ void multiply(float (&products)[kProducts], const Segments& segments, SmemDescriptorB high,
+                                         SmemDescriptorB low) {
     constexpr int kStep = 8 * 8 * kMatrixRows;  // elements of matrix B
-    begin_products();
+    wgmma_fence();
     multiply<false>(products, segments.high[0], low);
 #pragma unroll
     for (int i = 1; i < kSteps; ++i) {
@@ -396,7 +396,7 @@ __device__ __forceinline__ void multiply(float (&products)[kProducts], const Seg
     for (int i = 0; i < kSteps; ++i) {
         multiply<true>(products, segments.high[i], behind(high, i * kStep));
     }
-    commit_products();
+    wgmma_commit_group();
 }
 
 // Adds the products of a row to the outputs in progress, of which the first is then complete, and those that begin
@@ -411,7 +411,7 @@ __device__ __forceinline__ void advance(float (&sums)[kLast][4], const float (&p
     for (int j = 1; j < kLast; ++j) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            sums[j - 1][i] = add_now(sums[j][i], products[(kLast - j) * 4 + i]);
+            sums[j - 1][i] = add_in_order(sums[j][i], products[(kLast - j) * 4 + i]);
         }
     }
 #pragma unroll
@@ -437,7 +437,7 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
 __device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ image, Result* result, const int* firsts,
                                       Result* target, const Weights& weights, const Factors& factors, int rows) {
     float check = 0.0f;
-    const MatrixB high = matrix_b(factors.high), low = matrix_b(factors.low);
+    const SmemDescriptorB high = smem_descriptor_b(factors.high), low = smem_descriptor_b(factors.low);
     float sums[kLast][4] = {};  // of the outputs in progress
     source.begin();
 #pragma unroll 1
@@ -446,7 +446,7 @@ __device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ ima
         float products[kProducts], complete[4];
         multiply(products, segments, high, low);
         source.request();
-        finish_products(products);
+        wgmma_wait_all(products);
         advance(sums, products, complete);
         if (k >= 0) {
             store(target, complete, check);
@@ -471,7 +471,7 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result,
     const int block = blockIdx.x - kFrameBlocks;
     __shared__ __align__(128) Factors factors;
     split(weights, factors);
-    show_to_products();
+    fence_proxy_async();
     __syncthreads();
     // From the first thread of a warp, so that the compiler knows that all of them go the same way.
     const int here = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);

@@ -28,8 +28,9 @@ from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES as EVERY
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind

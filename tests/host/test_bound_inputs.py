@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from joined import plan_of as joined_plan_of
 from unequal_images import laid_out
 from warpsmith.devices.base import Runtime
@@ -64,6 +65,7 @@ def others(problem: Problem, operands: Any, name: str) -> list[NDArray[Any]]:
     return [operands[each.name] for each in problem.inputs if each.name != name]
 
 
+@exhaustive.one_in(2)
 @every_case
 def test_has_the_same_results(host: Runtime, quick: HostCompiler, family: Family, problem: Problem, name: str) -> None:
     plan = plan_of(host, quick, family, problem)
@@ -184,6 +186,7 @@ def solved() -> Iterator[tuple[Family, Problem]]:
                 yield family, next(each for each in listed if Gate(each, DEVICE).why_unable(family) is None)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(("family", "problem"), list(solved()), ids=lambda each: getattr(each, "name", "it"))
 def test_inputs_are_bound_in_any_order(host: Runtime, quickest: HostCompiler, family: Family, problem: Problem) -> None:
     program, drawn = family.program(problem, family.default(problem, DEVICE)), random_operands(problem, 1)

@@ -19,7 +19,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
-from warpsmith.generator.device import HOST
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.space import Value
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs
 

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from guarded import Guarded
 from testbeds import QUICK, outcome
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.device import HOST
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
@@ -100,6 +101,7 @@ def check(problem: Conv2d, made: Config, compiler: HostCompiler, runtime: HostRu
     return result
 
 
+@exhaustive.diagonal(3)
 @every_problem
 def test_is_what_float64_gives(problem: Conv2d, compiler: HostCompiler, runtime: HostRuntime) -> None:
     assert FAMILY.why_not(problem, HOST) is None

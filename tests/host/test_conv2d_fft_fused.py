@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from joined import evaluated
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -15,7 +16,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.store.record import Failure, FailureKind, Measurement
 
@@ -41,7 +43,8 @@ def test_is_right_by_default_and_at_random(host: Runtime, quickest: HostCompiler
     for family in able:
         drawn = family.space(layer, DEVICE).drawn(random.Random(layer.key()))
         assert drawn is not None
-        for config in (family.default(layer, DEVICE), drawn):
+        turn = list(LAYERS.values()).index(layer) + able.index(family)
+        for config in exhaustive.share((family.default(layer, DEVICE), drawn), turn, 2):
             outcome = evaluated(host, quickest, layer, family.program(layer, config))
             assert isinstance(outcome, Measurement), (family.name, config, outcome)
 

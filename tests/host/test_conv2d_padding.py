@@ -23,8 +23,8 @@ from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
 from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.device import HOST
 from warpsmith.generator.family import Family
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed

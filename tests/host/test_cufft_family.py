@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
 from warpsmith.devices import library_versions as library_module
@@ -25,10 +26,11 @@ from warpsmith.devices.library_versions import identity_with_libraries, is_of_to
 from warpsmith.devices.select import CompilerChoice, DeviceRef, host_compiler
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError
-from warpsmith.generator.device import H200, HOST, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.library import Library
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, answering, families_for
 from warpsmith.generator.space import Config
@@ -120,6 +122,7 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> FftCufft:
 
 
 class TestResults:
+    @exhaustive.one_in(3)
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
     @pytest.mark.usefixtures("compile_quickly")
     def test_are_those_of_numpy_and_inputs_stay(self, problem: Fft) -> None:

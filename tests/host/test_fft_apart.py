@@ -13,11 +13,12 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.words import Packing
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.tuner.operations.answers import random_operands, reference, stress_operands
 

@@ -14,17 +14,19 @@ import pytest
 import scipy.ndimage
 from numpy.typing import NDArray
 
+import exhaustive
 from together import AT_ONCE, can_be_together, together
 from warpsmith.devices.base import Binary
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES, family_named
@@ -212,6 +214,7 @@ def configs(family: Family, problem: Filter2d) -> set[Config]:
     return wanted
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("problem", STRICT, ids=lambda problem: problem.key())
 def test_what_is_not_finite_stays_within_the_window(problem: Filter2d, bench: Callable[[Filter2d], Bench]) -> None:
     able = [each for each in FAMILIES if each.why_not(problem, DEVICE) is None]

@@ -17,8 +17,9 @@ from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
 from warpsmith.devices.cuda import nvrtc_file
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.steps import Compilation
 from warpsmith.plans import answers, code_state, lookup, make
 from warpsmith.plans.answers import Circumstances, answers_folder, keep, recalled

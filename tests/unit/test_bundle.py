@@ -17,8 +17,8 @@ from scipy import ndimage
 from builders import winner
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, BundleError, DeviceError, NothingStored
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.plans.bundle import MANIFEST, Bundle, load_bundle
 from warpsmith.plans.match import MatchKind
 from warpsmith.plans.verified import Verified

@@ -22,9 +22,9 @@ from warpsmith.devices.fast_calls import calls_of
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.torch_access import torch_access
 from warpsmith.devices.workspaces import Workspaces
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import ByValue, Launch, Program
 from warpsmith.generator.registry import answering

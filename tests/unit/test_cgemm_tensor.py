@@ -13,8 +13,8 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.tensor import CgemmTensor
 from warpsmith.generator.cgemm.tensor_geometry import CHAIN, TensorGeometry, TensorSide
 from warpsmith.generator.cgemm.tiled import PARTS
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 
 TENSOR = CgemmTensor()

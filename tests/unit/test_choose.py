@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from builders import binary, measurement, program, timing, trial
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.record import Baseline, Failure, FailureKind, LeftOut, Record, Timing, Trial

@@ -19,8 +19,8 @@ from warpsmith.cli.tune import _overall
 from warpsmith.devices import library_versions
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.store import location
 from warpsmith.store.record import (

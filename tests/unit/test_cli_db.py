@@ -15,7 +15,7 @@ import pytest
 
 from builders import LARGE, SMALL, failure, generated, winner
 from warpsmith.cli.app import run
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.store import location
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store

@@ -16,8 +16,9 @@ from builders import timing, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, checked_of, marked
 from warpsmith.store.record import Baseline, Record, Timing

@@ -12,8 +12,8 @@ import pytest
 
 from builders import LARGE, SMALL, failure, generated, timing, winner
 from warpsmith.cli.app import run
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import location
 from warpsmith.store.checked import Checked, Verdict, marked

@@ -17,8 +17,8 @@ import pytest
 from builders import SMALL, failure, record, trial
 from warpsmith.cli.app import run
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
 from warpsmith.store.interchange import export_lines, import_lines

@@ -15,7 +15,7 @@ from builders import LARGE, SMALL, failure, generated, record
 from warpsmith.cli import db_prune
 from warpsmith.cli.app import run
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, HOST
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import location
 from warpsmith.store.record import FailureKind, Trial

@@ -16,8 +16,8 @@ import pytest
 
 from builders import LARGE, NVRTC, SMALL, failure, record, trial
 from warpsmith.cli.app import run
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.store import location
 from warpsmith.store.record import FailureKind, Measurement
 from warpsmith.store.store import Store

@@ -8,10 +8,10 @@ import pytest
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES
 

@@ -10,8 +10,9 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import MOST_SUMS, Conv2dCircular
 from warpsmith.generator.conv2d.circular.geometry import Geometry, Side, sides_of, sums_of
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer
 
 FAMILY = Conv2dCircular()

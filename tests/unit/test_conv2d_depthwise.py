@@ -21,9 +21,10 @@ from warpsmith.generator.conv2d.depthwise.tile import Lanes, Tile, wavefronts
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.fold import PADDED, folds
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
@@ -273,7 +274,7 @@ class TestAnswers:
             assert FAMILY.is_likely(problem, H200)
             assert not FAMILY.is_likely(problem, HOST)
             assert answering(problem, H200)[0].name == FAMILY.name
-            expected_ns = FAMILY.expected_ns(problem)
+            expected_ns = FAMILY.expected_ns(problem, H200)
             assert expected_ns is not None
             assert expected_ns > 2e9 * multiply_adds(problem) / 64e12 * 0.9
         large = Conv2d(**LAYERS[2], pass_=pass_)

@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 from machine_code import frames_of
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.depthwise_last.family import PARTS, Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.direct import Conv2dDirect
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import A100, H200, HOST, STATIC_SHARED_BYTES, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import A100, H200, HOST
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
@@ -180,7 +182,7 @@ class TestAnswers:
             assert Conv2dDirect().why_not(problem, device) is None
             assert FAMILY.is_likely(problem, device)
             assert answering(problem, device)[0].name == FAMILY.name
-            expected_ns = FAMILY.expected_ns(problem)
+            expected_ns = FAMILY.expected_ns(problem, H200)
             assert expected_ns is not None
             assert expected_ns > 2e9 * multiply_adds(problem) / 64e12 * 0.9
         assert not FAMILY.is_likely(Conv2d(**LAYERS[0], pass_=pass_), HOST)
@@ -188,7 +190,7 @@ class TestAnswers:
     def test_larger_filters_and_more_channels_take_longer(self) -> None:
         for pass_ in Pass:
             problems = [Conv2d(**layer(32, channels, 28, taps), pass_=pass_) for channels, taps in CLIMBING]
-            times = [FAMILY.expected_ns(problem) or 0.0 for problem in problems]
+            times = [FAMILY.expected_ns(problem, H200) or 0.0 for problem in problems]
             assert times == sorted(times), times
 
 

@@ -11,7 +11,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
 from warpsmith.generator.conv2d.fourier.halves.geometry import HalvesGeometry
-from warpsmith.generator.conv2d.fourier.halves.product import HalvesProduct, expected_us
+from warpsmith.generator.conv2d.fourier.halves.product import HalvesProduct, expected_ns
 from warpsmith.generator.conv2d.fourier.halves.transform import (
     MOST_POINTS,
     TOGETHER,
@@ -20,10 +20,10 @@ from warpsmith.generator.conv2d.fourier.halves.transform import (
     TransformInTurns,
 )
 from warpsmith.generator.conv2d.fourier.sharing import spectra_of
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft.block.halves import RUN, HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 
 FAMILY, PRODUCT = Conv2dFftHalves(), HalvesProduct()
@@ -105,7 +105,7 @@ class TestProducts:
         default = PRODUCT.default(problem, H200)
         assert default.integer("columns") == 96  # 2.8 rounds of tiles, where 128 columns are 2.1, and so 3
         others = PRODUCT.starts(problem, H200)
-        assert all(expected_us(problem, default, H200) <= expected_us(problem, each, H200) for each in others)
+        assert all(expected_ns(problem, default, H200) <= expected_ns(problem, each, H200) for each in others)
 
 
 class TestLayers:

@@ -19,8 +19,9 @@ from scripts import FOLDER, benchmark
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.conv2d.work import direct_ns
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.evaluate.verify import verify
@@ -300,12 +301,11 @@ class TestCandidates:
         problem = points.sample(1)[number].problem
         tried_ones = candidates.families(problem, H200)
         able = [each for each in families_for(problem, H200) if isinstance(each, Conv2dFft)]
-        least = min(each.expected_ns(problem) for each in able)
-        expected = [each.expected_ns(problem) for each in tried_ones if isinstance(each, Conv2dFft)]
+        least = min(each.expected_ns(problem, H200) for each in able)
+        expected = [each.expected_ns(problem, H200) for each in tried_ones if isinstance(each, Conv2dFft)]
         assert expected[0] == min(expected)
         assert max(expected) <= 1.3 * least
-        direct_ns = problem.flops / DIRECT_FLOPS_A_NS
-        assert ("conv2d_direct" in {each.name for each in tried_ones}) == (direct_ns <= 3 * least)
+        assert ("conv2d_direct" in {each.name for each in tried_ones}) == (direct_ns(problem, H200) <= 3 * least)
         assert "conv2d_cufft" not in {each.name for each in tried_ones}
         if any("warpgroup" in each.name and each.is_likely(problem, H200) for each in tried_ones):
             assert not any(each.name.endswith(("_2", "_3")) for each in tried_ones[:3])

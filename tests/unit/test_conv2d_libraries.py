@@ -13,9 +13,9 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftCublas
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned

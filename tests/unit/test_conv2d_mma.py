@@ -12,14 +12,15 @@ import pytest
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.mma.choice import clocks_of
+from warpsmith.generator.conv2d.mma.choice import multiprocessor_ns
 from warpsmith.generator.conv2d.mma.family import Conv2dMma
 from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.mma.space import LEAST_IMAGE, LEAST_WEIGHT
 from warpsmith.generator.conv2d.mma.warps import Warps
 from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.device import A100, H200, RTX_4090, Device
+from warpsmith.generator.device import Device
+from warpsmith.generator.presets import A100, H200, RTX_4090
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config, Value
 
@@ -123,8 +124,8 @@ class TestChoice:
             problem = Conv2d(**layer, pass_=pass_)
             default, *others = drawn(problem, 12, device)
             assert FAMILY.space(problem, device).contains(default)
-            assert clocks_of(problem, default, device) <= 1.15 * min(
-                clocks_of(problem, each, device) for each in others
+            assert multiprocessor_ns(problem, default, device) <= 1.15 * min(
+                multiprocessor_ns(problem, each, device) for each in others
             )
 
     @pytest.mark.parametrize("pass_", Pass)
@@ -151,7 +152,7 @@ class TestChoice:
     def test_is_expected_to_take_longer_than_warpgroups(self, layer: dict[str, Any], pass_: Pass) -> None:
         problem = Conv2d(**layer, pass_=pass_)
         assert not FAMILY.is_likely(problem, H200)
-        ratio = FAMILY.expected_ns(problem) / Conv2dWarpgroup().expected_ns(problem)
+        ratio = FAMILY.expected_ns(problem, H200) / Conv2dWarpgroup().expected_ns(problem, H200)
         assert 1.1 < ratio < 2
 
 

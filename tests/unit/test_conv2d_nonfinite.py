@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.registry import FAMILIES
 

@@ -18,10 +18,10 @@ from warpsmith.generator.conv2d.fourier.basis import bases, least_points
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, SPLITS, Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.pipeline import Pipeline
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import FAMILIES
 

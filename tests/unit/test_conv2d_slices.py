@@ -14,7 +14,8 @@ from warpsmith.generator.conv2d.mma.warps import Warps
 from warpsmith.generator.conv2d.slices.family import Conv2dSlices
 from warpsmith.generator.conv2d.slices.geometry import SlicesGeometry, registers, terms_of
 from warpsmith.generator.conv2d.slices.slicing import LARGEST, MOST_TERMS, Slices
-from warpsmith.generator.device import A100, H200, RTX_4090, Device
+from warpsmith.generator.device import Device
+from warpsmith.generator.presets import A100, H200, RTX_4090
 from warpsmith.generator.registry import answering
 
 FAMILY = Conv2dSlices()

@@ -23,10 +23,10 @@ from warpsmith.generator.conv2d.fourier.tiled import (
     Conv2dFftTiledTensor,
 )
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_bases
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import answering, families_for
 from warpsmith.tuner.operations.answers import random_operands, reference
 
@@ -135,7 +135,7 @@ class TestSizes:
         for points in (70, 50, 64, 32):
             parts = TiledParts.of(fprop, Basis(points, points))
             assert parts is not None
-            expected.append(parts.expected_ns)
+            expected.append(parts.expected_ns(H200.rates))
         assert expected == sorted(expected)
 
     def test_are_no_larger_than_what_holds_a_plane(self) -> None:
@@ -226,7 +226,7 @@ class TestLikely:
         one, likely = Conv2d((1, 96, 72, 72), (64, 96, 9, 9)), []
         for family in families_for(one, H200):
             if family.may_answer and family.is_likely(one, H200):
-                expected_ns = family.expected_ns(one)
+                expected_ns = family.expected_ns(one, H200)
                 assert expected_ns is not None
                 likely.append((expected_ns, family.name))
         assert answering(one, H200)[0].name == min(likely)[1] == FAMILY.name
@@ -236,7 +236,7 @@ class TestLikely:
         """Measured: 408 us by one tile of 45x45 a plane, 327 us by planes of 45x48."""
         lost = Conv2d((64, 64, 44, 44), (256, 64, 13, 13))
         assert TiledParts.bases(lost)[0] == Basis(45, 45)
-        assert FAMILY.expected_ns(lost) < FAMILY.whole.expected_ns(lost)
+        assert FAMILY.expected_ns(lost, H200) < FAMILY.whole.expected_ns(lost, H200)
         assert not FAMILY.is_likely(lost, H200)
         assert answering(lost, H200)[0].name == "conv2d_fft_warpgroup"
 
@@ -245,5 +245,5 @@ class TestLikely:
         parts = FourierParts(Conv2d(**L1), Basis(128, 128), 1)
         whole = parts.inverse.bytes / 2500
         assert whole < 602_000
-        assert 850_000 < parts.expected_ns - parts.product.bytes / 2500 < 1_100_000
+        assert 850_000 < parts.expected_ns(H200.rates) - parts.product.bytes / 2500 < 1_100_000
         assert prod(parts.basis.size) == 128 * 128

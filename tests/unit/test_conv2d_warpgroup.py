@@ -18,12 +18,12 @@ from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.folding import Folding, folded
 from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
 from warpsmith.generator.conv2d.halves.maximum import MOST_SHARES, SAMPLE, Maximum
-from warpsmith.generator.conv2d.warpgroup.choice import image_clocks, weight_clocks
+from warpsmith.generator.conv2d.warpgroup.choice import image_ns, weight_ns
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.warpgroup.space import least_image
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
@@ -223,11 +223,11 @@ class TestMaximum:
         assert found[0].step % 2 == 1
 
 
-def clocks_of(problem: Conv2d, config: Config) -> float:
+def time_ns(problem: Conv2d, config: Config) -> float:
     """What the model expects."""
     if problem.pass_ is Pass.WGRAD:
-        return weight_clocks(WeightGeometry.of(problem, config), H200)
-    return image_clocks(ImageGeometry.of(problem, config), H200)
+        return weight_ns(WeightGeometry.of(problem, config), H200)
+    return image_ns(ImageGeometry.of(problem, config), H200)
 
 
 class TestChoice:
@@ -237,8 +237,8 @@ class TestChoice:
         problem = Conv2d(**layer, pass_=pass_)
         default, *others = drawn(problem, 20)
         assert FAMILY.space(problem, H200).contains(default)
-        least = min(clocks_of(problem, each) for each in others)
-        assert clocks_of(problem, default) <= 1.15 * least
+        least = min(time_ns(problem, each) for each in others)
+        assert time_ns(problem, default) <= 1.15 * least
 
     @pytest.mark.parametrize("pass_", Pass)
     @pytest.mark.parametrize("layer", [LAYERS[3], LAYERS[4]], ids=["stride", "dilation"])

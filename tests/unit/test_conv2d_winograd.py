@@ -13,14 +13,14 @@ import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.choice import expected_us
+from warpsmith.generator.conv2d.winograd.choice import expected_ns
 from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
 from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
-from warpsmith.generator.conv2d.winograd.gradient import GradientGeometry, gradient_us
+from warpsmith.generator.conv2d.winograd.gradient import GradientGeometry, gradient_ns
 from warpsmith.generator.conv2d.winograd.minimal import Matrix, Minimal
 from warpsmith.generator.conv2d.winograd.space import LEAST_SUMMED, TILES
 from warpsmith.generator.conv2d.winograd.transforms import Axis
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer, aligned
@@ -224,23 +224,23 @@ class TestChoice:
         problem = Conv2d(**layer, pass_=pass_)
         default, *others = configs(problem, 20)
         assert FAMILY.space(problem, H200).contains(default)
-        least = min(expected_us(problem, each, H200) for each in others)
-        assert expected_us(problem, default, H200) <= 1.15 * least
+        least = min(expected_ns(problem, each, H200) for each in others)
+        assert expected_ns(problem, default, H200) <= 1.15 * least
 
     @every_layer
     def test_the_default_of_gradients_of_weights_is_legal_and_no_worse(self, layer: dict[str, Any]) -> None:
         problem = Conv2d(**layer, pass_=Pass.WGRAD, workspace=2**40)
         default, *others = configs(problem, 20)
         assert FAMILY.space(problem, H200).contains(default)
-        least = min(gradient_us(problem, each, H200) for each in others)
-        assert gradient_us(problem, default, H200) <= 1.15 * least
+        least = min(gradient_ns(problem, each, H200) for each in others)
+        assert gradient_ns(problem, default, H200) <= 1.15 * least
 
     @pytest.mark.parametrize(
         ("name", "pays", "answers"), [("vgg", True, False), ("overfeat", True, True), ("resnet", False, False)]
     )
     def test_answers_where_its_transforms_pay(self, name: str, pays: bool, answers: bool) -> None:
         problem = Conv2d(**LAYERS[name])
-        assert (FAMILY.expected_ns(problem) < Conv2dWarpgroup().expected_ns(problem)) == pays
+        assert (FAMILY.expected_ns(problem, H200) < Conv2dWarpgroup().expected_ns(problem, H200)) == pays
         assert (answering(problem, H200)[0].name == FAMILY.name) == answers
 
     def test_large_tiles_are_for_many_channels(self) -> None:

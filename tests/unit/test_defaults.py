@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import answering, families_for, family_named
 from warpsmith.generator.space import Config, Value

@@ -18,7 +18,7 @@ from builders import launch as made_launch
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda import constants, copies, module, status, texture
 from warpsmith.devices.cuda.module import CudaModule
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Constant
 
 REAL = constants.cu

@@ -17,8 +17,8 @@ from builders import binary, winner
 from warpsmith.devices.base import Binary
 from warpsmith.errors import BadArgument, BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
-from warpsmith.generator.device import HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program
 from warpsmith.plans.bundle import MANIFEST, load_bundle
 from warpsmith.tuner.export import export

@@ -16,8 +16,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.tuner.search import random_order

@@ -16,11 +16,11 @@ import jinja2
 import numpy as np
 import pytest
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.literals import float_literal
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.render import render

@@ -25,9 +25,9 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.signature import Signature
 from warpsmith.devices.torch_access import stream_of, torch_access
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Argument, ByValue, Pointer, Program, Texture
 from warpsmith.plans.match import Match, MatchKind

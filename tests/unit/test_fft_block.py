@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft, Product, Tiling
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.guesses import MOST
@@ -21,6 +21,7 @@ from warpsmith.generator.fft.block.mirrored import Sets
 from warpsmith.generator.fft.block.text import FftBlockText
 from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.text import FftBlockText
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.block.registers import register_constraints
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()

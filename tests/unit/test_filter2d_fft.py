@@ -10,8 +10,9 @@ import random
 import numpy as np
 import pytest
 
+import exhaustive
 from rectangles import cover
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.family import Filter2dFft
@@ -19,6 +20,7 @@ from warpsmith.generator.filter2d.fft.geometry import Geometry
 from warpsmith.generator.filter2d.fft.lines import axis_of, radices_of, span, turns, ways
 from warpsmith.generator.filter2d.fft.model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
 
@@ -86,6 +88,7 @@ def test_blocks_take_every_row_and_column_once(problem: Filter2d) -> None:
         assert 0 <= geometry.tap_blocks * lines - problem.filters * problem.filter[0] < lines
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: Filter2d) -> None:
     for config in sample(problem):
@@ -140,6 +143,7 @@ def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
     assert found == {True: list(range(results)), False: list(range(rows))}
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_workspaces_have_room(problem: Filter2d) -> None:
     for config in sample(problem):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.matrix import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.space import Config
 

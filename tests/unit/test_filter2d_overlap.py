@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from rectangles import cover
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.overlap.geometry import Geometry
-from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
+from warpsmith.generator.filter2d.overlap.model import likely_axes, nanoseconds
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.radices import idle, resident
@@ -141,7 +142,7 @@ def test_larger_filters_want_larger_tiles() -> None:
 
 
 def test_a_tile_that_does_not_fit_takes_forever() -> None:
-    assert clocks(PROBLEMS[0], Axis(32, 8), Axis(8, 32), H200) == float("inf")
+    assert nanoseconds(PROBLEMS[0], Axis(32, 8), Axis(8, 32), H200) == float("inf")
     assert resident(256 * 256, H200) == 0
     assert resident(112 * 112, H200) == 2
 

@@ -6,11 +6,11 @@ from math import ceil
 
 import pytest
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.filter2d.window.geometry import Method
 from warpsmith.generator.filter2d.window.walks import WALKS, methods, walks
+from warpsmith.generator.presets import H200
 
 WINDOW = Filter2dWindow()
 STRUCTURELESS = tuple(float((7 * i * i + 3 * i) % 23 - 11) for i in range(225))

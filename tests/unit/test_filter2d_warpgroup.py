@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.device import H200, HOST, STATIC_SHARED_BYTES
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
@@ -25,6 +25,7 @@ from warpsmith.generator.filter2d.warpgroup.family import (
 )
 from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
 from warpsmith.generator.filter2d.warpgroup.limits import parts_choices
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.space import Config
 
@@ -315,7 +316,7 @@ class TestRefusals:
     def test_other_tensor_cores_multiply_by_other_instructions(self, capability: tuple[int, int]) -> None:
         device = dataclasses.replace(H200, compute_capability=capability)
         told = WARPGROUP.why_not(self.WIDE, device)
-        assert told == "needs compute capability 9.0, whose warpgroups multiply matrices"
+        assert told == "needs compute capability 9.0, which has wgmma.m64nNk8.f32.tf32"
         assert WARPGROUP.why_not(self.WIDE, H200) is None
 
 
@@ -416,7 +417,7 @@ class TestParts:
     def test_are_no_parameter_of_filters_of_few_rows(self, rows: int) -> None:
         """So that their stored configs and texts are those of the versions before."""
         problem = self.problem(rows)
-        assert parts_choices(problem) == (1,)
+        assert parts_choices(problem, H200) == (1,)
         assert "parts" not in {each.name for each in WARPGROUP.space(problem, H200).parameters}
         assert "parts" not in WARPGROUP.default(problem, H200).values()
 
@@ -424,8 +425,8 @@ class TestParts:
     def test_cover_every_row_of_the_filter_once(self, rows: int) -> None:
         """A row that two parts have has weights in the first one alone: `fresh` in split() of the template."""
         problem = self.problem(rows)
-        assert max(parts_choices(problem)) > 1
-        for parts in parts_choices(problem):
+        assert max(parts_choices(problem, H200)) > 1
+        for parts in parts_choices(problem, H200):
             height, weighed = part_rows(problem, parts), []
             for part in range(parts):
                 top = min(part * height, rows - height)
@@ -434,8 +435,8 @@ class TestParts:
 
     def test_are_of_float32_results(self) -> None:
         """In which sums so far are kept."""
-        assert parts_choices(self.problem(17, dtype=DType.FLOAT16)) == (1,)
-        assert parts_choices(self.problem(17, dtype=DType.FLOAT16, result_dtype=DType.FLOAT32)) == (1, 2, 3, 4)
+        assert parts_choices(self.problem(17, dtype=DType.FLOAT16), H200) == (1,)
+        assert parts_choices(self.problem(17, dtype=DType.FLOAT16, result_dtype=DType.FLOAT32), H200) == (1, 2, 3, 4)
 
     @pytest.mark.parametrize(("size", "parts"), [(17, 1), (21, 1), (25, 2), (31, 2)])
     def test_are_as_few_as_fit(self, size: int, parts: int) -> None:
@@ -492,7 +493,7 @@ class TestBatches:
 
     def test_of_float32_results_there_are_none(self) -> None:
         assert batches(Filter2d(image=(2000, 3000), filter=(31, 31))) == 1
-        assert batches(Filter2d((2000, 3000), (31, 31), dtype=DType.UINT8, result_dtype=DType.FLOAT32)) == 1
+        assert batches(Filter2d((2000, 3000), (31, 31), dtype=DType.UINT8, result_dtype=DType.FLOAT32), H200) == 1
 
     def test_nor_of_separable_filters(self) -> None:
         problem = Filter2d(image=(2000, 3000), filter=(31, 31), dtype=DType.UINT8, weights=(1.0,) * 961)

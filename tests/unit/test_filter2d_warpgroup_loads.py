@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.generator.device import H200
+import exhaustive
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.frame import frames, likely_frame, warps_wave
 from warpsmith.generator.filter2d.warpgroup.geometry import SEGMENT, WARP_COLUMNS, Frame, Geometry
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config, Space
 
@@ -120,6 +121,7 @@ class TestChoice:
 
 @every_problem
 class TestWarps:
+    @exhaustive.one_in(2)
     def test_compute_every_output(self, problem: Filter2d) -> None:
         for g in geometries(problem):
             computed = np.zeros(

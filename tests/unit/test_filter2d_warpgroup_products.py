@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.geometry import Geometry
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 
 WARPGROUP = Filter2dWarpgroup()

@@ -23,7 +23,8 @@ from builders import measurement as measured
 from builders import program as made
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
-from warpsmith.generator.device import H200, HOST, DeviceKind
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Program, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.generator.work import Work

@@ -22,8 +22,8 @@ from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Pointer
 from warpsmith.plans import plan as plans
 from warpsmith.plans.match import Match, MatchKind

@@ -11,12 +11,13 @@ import pytest
 from builders import winner
 from warpsmith.errors import BadArgument
 from warpsmith.generator import registry
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.operation import Operation
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space

@@ -11,6 +11,7 @@ from warpsmith.generator.identity import canonical
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
+from golden_files import reviewed
 from machine_code import code_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -28,7 +29,7 @@ SAMPLES = (
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_canonical_text_compiles_to_the_same_machine_code(name: str) -> None:
-    text = (GOLDEN / f"{name}.cu").read_text()
+    text = reviewed((GOLDEN / name).parent, Path(name).name)
     found = canonical(text).text
     assert len(found) < len(text)
     assert code_of(re.sub(r"@(\d)", r"name_\1", found)) == code_of(text)

@@ -15,8 +15,8 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import failure, measurement, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store.poison import MAX_STARTS, Started
 from warpsmith.store.record import Failure, FailureKind, Trial
@@ -236,7 +236,7 @@ class TestStarts:
 
 DIE = """
 import os, signal, sys
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.poison import Started

@@ -10,12 +10,13 @@ import pytest
 
 from builders import winner
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
 from warpsmith.generator.pipeline import Pipeline
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for, likely
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import open_beside

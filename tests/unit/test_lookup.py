@@ -13,9 +13,10 @@ import pytest
 
 from builders import winner
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.space import Config, Value
 from warpsmith.plans.lookup import find, known_configs, program_of

@@ -14,12 +14,13 @@ import pytest
 import warpsmith as ws
 from builders import record, timing, trial, winner
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.plans import family_choice

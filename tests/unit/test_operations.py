@@ -9,8 +9,8 @@ import pytest
 import warpsmith as ws
 from warpsmith.cli.bench import BENCHES
 from warpsmith.cli.operations.registry import OPERATIONS as WORDS
-from warpsmith.generator.device import H200
 from warpsmith.generator.operation import Operation
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES, OPERATIONS, simplest_family
 from warpsmith.tuner.operations.registry import JUDGES
 

@@ -9,12 +9,12 @@ import pytest
 
 from builders import NVRTC, failure, measurement, timing, trial
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.family import FftBlock
 from warpsmith.generator.fft.two_pass import FftTwoPass
 from warpsmith.generator.pipeline import Pipeline
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering, families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial

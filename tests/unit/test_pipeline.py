@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Subject
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.two_pass import FftTwoPass
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer
 

@@ -17,8 +17,8 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Texture
 from warpsmith.generator.registry import families_for

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import family_named
 from warpsmith.store.samples import Sample
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.spaces import replay as replay_module

@@ -14,8 +14,9 @@ from builders import launch as made_launch
 from builders import program as made_program
 from warpsmith.devices.binary import Binaries, Usage
 from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.work import Work

@@ -13,7 +13,7 @@ from builders import failure, numbered
 from builders import program as made_program
 from builders import trial as made_trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store

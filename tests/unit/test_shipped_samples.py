@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.samples import FASTEST, OTHERS, Sample

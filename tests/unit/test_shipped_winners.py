@@ -8,8 +8,8 @@ from typing import cast
 
 import warpsmith as ws
 from warpsmith.cli.output import record_facts
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import MatchKind

@@ -9,8 +9,8 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import trial as made_trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import opening
 from warpsmith.store.claims import Claim, StruckOff

@@ -10,8 +10,9 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import failure, timing
 from builders import winner as stored_winner
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import find
 from warpsmith.store.claims import Claim

@@ -12,8 +12,8 @@ import pytest
 from builders import NVRTC, SMALL, failure, measurement, timing, trial
 from builders import record as made_record
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store.interchange import export_lines, import_lines

@@ -10,8 +10,8 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import record, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.store.interchange import export_lines
 from warpsmith.store.store import Store
 

@@ -13,7 +13,7 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import record, timing, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.store import schema, sqlite, sqlite_engine
 from warpsmith.store.store import Store
 

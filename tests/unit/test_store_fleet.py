@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.store.store import Store
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -19,7 +19,7 @@ DEAD_AFTER_S = 6.0
 
 TUNER = """
 import random, sys, time
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.claims import Claim

@@ -8,8 +8,8 @@ import pytest
 
 from builders import record
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.store import location
 from warpsmith.store.record import Record
 from warpsmith.store.shown import shown

@@ -11,8 +11,8 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import measurement
 from builders import trial as made_trial
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store.poison import MAX_STARTS, NEVER_RAN, POISONOUS, Started
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial

@@ -14,7 +14,7 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import record, trial, winner
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.store import opening, rows, sqlite
 from warpsmith.store.database import ServerLost
 from warpsmith.store.schema import WINNER_IDENTITY, winners

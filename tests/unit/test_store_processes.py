@@ -15,7 +15,7 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.store import sqlite
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.store.store import Store
@@ -62,7 +62,7 @@ class TestWriting:
         script = f"""
 import resource, signal
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Trial
@@ -94,7 +94,7 @@ with Store.open({str(file)!r}, write=True) as store:
 
 ADD_TRIALS = """
 import sys
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Trial

@@ -15,8 +15,9 @@ import pytest
 from builders import LARGE, SMALL, failure, record
 from builders import trial as made_trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200, HOST, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store import prune, sqlite

@@ -12,9 +12,9 @@ import pytest
 
 from builders import record, timing
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows, sqlite
 from warpsmith.store.location import shipped_store

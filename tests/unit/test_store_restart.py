@@ -13,7 +13,7 @@ import pytest
 from builders import SMALL as PROBLEM
 from builders import record, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store import database as databases
 from warpsmith.store.claims import Claim

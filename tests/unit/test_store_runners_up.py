@@ -12,7 +12,7 @@ from alembic import command
 
 from builders import LARGE, SMALL, failure, record, timing, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.store import migrations, opening, rows
 from warpsmith.store.family_time import FamilyTime

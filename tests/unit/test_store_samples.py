@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from builders import trial as made_trial
-from warpsmith.generator.device import H200, HOST
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.samples import FASTEST, OTHERS, Sample

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, column, insert, table
 from builders import SMALL as PROBLEM
 from builders import measurement, record, timing, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store import migrations, opening, rows, sqlite, sqlite_engine
 from warpsmith.store.interchange import export_lines, import_lines

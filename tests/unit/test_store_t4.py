@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from builders import NVRTC, measurement, record, timing, trial
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.store import t4
 from warpsmith.store.record import Failure, FailureKind, Trial
 

@@ -16,8 +16,8 @@ import pytest
 
 from builders import NVRTC, failure, measurement, record, timing, trial
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import H200
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store import optuna_tables
 from warpsmith.store.optuna_tables import study_prefix

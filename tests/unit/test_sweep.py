@@ -11,10 +11,11 @@ import pytest
 from builders import trial
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for

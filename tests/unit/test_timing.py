@@ -14,7 +14,8 @@ import pytest
 
 from warpsmith.devices.base import Graph, Runtime
 from warpsmith.errors import DeviceError
-from warpsmith.generator.device import H200, DeviceKind
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.presets import H200
 from warpsmith.tuner.evaluate.timing import (
     ENDLESS_S,
     LEAST_SAMPLES,

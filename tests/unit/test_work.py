@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain, Geometry
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.generator.work import Work

@@ -1,1 +1,1 @@
-"""`conv2d_circular`: depthwise layers, each plane in one tile that is transformed in shared memory."""
+"""`conv2d_circular`: depthwise layers by Fourier transforms of whole planes in shared memory."""

@@ -1,15 +1,16 @@
-"""Depthwise layers by transforms: each plane is one circular correlation, in a tile of shared memory.
+"""Depthwise layers by Fourier transforms: each plane is one circular correlation, in a tile of shared memory.
 
 Source: convolution by transforms (Mathieu et al. 2014, "Fast training of convolutional networks through FFTs") for
-layers in which a filter meets one channel, so that a frequency's product is one of numbers and not of matrices. Two
-images are one complex tile. fprop and dgrad multiply it by the spectrum of a filter, which is real and so serves both.
-wgrad multiplies the pair of x by the conjugate of the pair of dy: the real part of what that transforms back to is the
-sum of both images' correlations, since FFT(a + i b) conj(FFT(c + i d)) is the transform of a*c + b*d + i (b*c - a*d).
-So pairs are added up as spectra, in the order of the batch, and transformed back once.
+layers in which a filter meets one channel, so that the product at a frequency is one of numbers and not of matrices.
 
-A transform's error is relative to its whole tile. In fprop and dgrad the planes of a pair are scaled, each by a power
-of two, so that neither is felt by the other; in the place of one that is not finite zeros are transformed, and all its
-results are NaN.
+Two images are one complex tile. fprop and dgrad multiply it by the spectrum of a filter. The filter is real, so its
+spectrum serves both images. wgrad multiplies the pair of x by the conjugate of the pair of dy. Since FFT(a + i b)
+conj(FFT(c + i d)) is the transform of a*c + b*d + i (b*c - a*d), the real part of its inverse transform is the sum of
+both images' correlations. So pairs are added up as spectra, in the order of the batch, and transformed back once.
+
+A transform's error is relative to its whole tile. In fprop and dgrad each plane of a pair is scaled by its own power of
+two, so that neither plane affects the other. A plane that is not finite is replaced by zeros in the transform, and all
+its results are NaN.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from warpsmith.generator.tiles.text import TileText
 from warpsmith.generator.tiles.tile import Axis
 
 MIN_TAPS = 49
-"""Fewer cost less one by one than a transform does."""
+"""Fewest taps of a filter; with fewer, a sum over taps costs less than a transform."""
 LIKELY_TAPS = 15 * 15
-"""From which on it answers where nothing is stored."""
+"""Fewest taps for which the family is a default where nothing is stored."""
 MOST_TAPS = 10_000
-"""That fit the static shared memory of the spectrum's kernel, 4 bytes each."""
+"""Most taps that fit the static shared memory of the spectrum kernel, 4 bytes each."""
 MOST_SUMS = 48
-"""Complex numbers that a thread of wgrad adds up: two registers each."""
+"""Most complex sums per thread of wgrad; each takes two registers."""
 SIZES = 8
-"""Sizes of a tile along an axis from the least on."""
+"""Number of tile sizes along an axis that are offered, from the smallest on."""
 WAVE_BLOCKS = 4
-"""Of wgrad, that a multiprocessor should have to do."""
+"""Blocks of wgrad per SM to aim at."""
 SUM_THREADS = 256
 
 
@@ -181,7 +182,7 @@ class Conv2dCircular(Family):
 
 
 def _values(problem: Conv2d, geometry: Geometry, config: Config) -> dict[str, object]:
-    """What both templates are given."""
+    """Variables that both templates get."""
     return {"p": Conv2dText.of(problem), "g": TileText(geometry.passes), "at": geometry, "config": config.key()}
 
 
@@ -195,7 +196,7 @@ def _sizes(problem: Conv2d, axis: int) -> tuple[int, ...]:
 
 
 def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[Axis, Axis], ...]:
-    """Rows and columns of tiles that fit, the fewest instructions first."""
+    """Rows and columns of the tiles that fit, sorted by number of instructions."""
     tiles = 2 if problem.pass_ is Pass.WGRAD else 1
     found = [
         axes
@@ -207,7 +208,7 @@ def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[Axis, Axis], ..
 
 
 def _configs(problem: Conv2d, y: Axis, x: Axis, device: Device) -> list[Config]:
-    """Tiles of these sizes, the likeliest way to do them first; not all are legal."""
+    """Configs for tiles of these sizes, the likeliest to be fast first; not all are legal."""
     is_weight = problem.pass_ is Pass.WGRAD
     splits = 1
     blocks = min(WAVE_BLOCKS, resident(2 * y.points * x.points, device))

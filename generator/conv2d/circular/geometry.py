@@ -1,9 +1,10 @@
-"""One config of `conv2d_circular` on one problem: what a tile holds of a plane, the grid, the blocks' work.
+"""Geometry of `conv2d_circular`: the part of a plane in a tile, the grid, and the work of a block.
 
-All three passes are correlations: result row p is the sum over t of factor[t] * source[p + t - before]. fprop's factor
-is the filter; dgrad's is the filter backwards; wgrad's is dy, and its results are the taps. Row u of a tile holds row
-u - before of the source, and zeros where there is none, and the correlation goes round the tile's end. What comes round
-does no harm where it meets zeros, so that a tile may have as many rows fewer as there are zeros ahead of the source.
+All three passes are correlations: result row p is the sum over t of factor[t] * source[p + t - before]. The factor is
+the filter in fprop, the reversed filter in dgrad, and dy in wgrad, whose results are the taps. Row u of a tile holds
+row u - before of the source, or zeros if there is no such row, and the correlation wraps around at the tile's end. Rows
+that wrap around do no harm where they meet zeros, so a tile may be shorter by the number of zero rows ahead of the
+source.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from warpsmith.generator.tiles.passes import Passes
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 SPECTRUM_COLUMNS = 8
-"""Of a filter's spectrum, that a block computes: there are many filters, and each block reads its filter's taps."""
+"""Columns of a filter's spectrum per block. There are many filters, and each block reads the taps of its filter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """Rows, or columns, of the correlation."""
+    """Rows, or columns, of the correlation. Comments say rows for both."""
 
     sources: int
     factors: int
     results: int
     before: int
-    """Zeros ahead of the source; where that is negative, so many sources are left out."""
+    """Zero rows ahead of the source. If negative, as many source rows are left out."""
 
     @property
     def least(self) -> int:
-        """Rows of a tile at the least."""
+        """Fewest rows of a tile."""
         last = self.results + self.factors - 1
         return max(self.before + self.sources, self.results, self.factors, last - max(self.before, 0), ceil(last / 2))
 
@@ -58,7 +59,7 @@ def _side(problem: Conv2d, axis: int) -> Side:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """Sizes in elements, pairs of images and threads."""
+    """One config. Sizes count elements, pairs of images and threads."""
 
     passes: Passes
     rows: Side
@@ -66,11 +67,11 @@ class Geometry:
     images: int
     channels: int
     ahead: bool
-    """Whether a filter's spectrum is read before the transform that it is multiplied with."""
+    """Whether the spectrum of a filter is loaded before the transform that it multiplies."""
     splits: int
     """Blocks that share a channel of wgrad."""
     scales: bool
-    """Whether the two images of a tile are scaled apart, so that neither is felt in the other's results."""
+    """Whether the two images of a tile are scaled separately, so that neither affects the other's results."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Geometry:
@@ -89,12 +90,12 @@ class Geometry:
 
     @property
     def pairs(self) -> int:
-        """Of images: the last one may be alone."""
+        """Pairs of images; the last image may be alone."""
         return ceil(self.images / 2)
 
     @property
     def spectrum_bytes(self) -> int:
-        """Of all filters."""
+        """Bytes of the spectra of all filters."""
         return COMPLEX_BYTES * self.channels * self.passes.spectrum_elements
 
     @property
@@ -104,5 +105,5 @@ class Geometry:
 
 
 def sums_of(passes: Passes) -> int:
-    """Complex numbers that a thread of wgrad adds up."""
+    """Complex sums per thread of wgrad."""
     return ceil(passes.shape.groups / passes.warps) * passes.turns * passes.x.second

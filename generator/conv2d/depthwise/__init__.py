@@ -1,1 +1,1 @@
-"""Layers whose groups have few channels: windows of planes in shared memory, sums and weights in registers."""
+"""Layers whose groups have few channels: windows over planes in shared memory, sums and weights in registers."""

@@ -1,13 +1,13 @@
 """Depthwise and grouped layers: windows that slide over planes in shared memory, with sums and weights in registers.
 
-A layer whose groups have few channels does little with each pixel: its time is that of memory, or of instructions other
-than multiply-adds where a kernel has many. So a block copies whole planes, or bands of them, with their padding into
-shared memory once; a thread reads each row of its window once and uses it for all rows of taps that meet it, and its
-filter's weights are in registers.
+A layer whose groups have few channels does little work per pixel. Its time is that of memory, or of instructions other
+than multiply-adds if a kernel has many of them. So a block copies whole planes, or bands of them, with their padding
+into shared memory once. A thread reads each row of its window once and uses it for all tap rows that need it, and keeps
+the weights of its filter in registers.
 
-The gradient of the image is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride on the
-same tile. The gradient of the weights has a filter's taps as sums in registers, of some images a block; a second kernel
-adds up the blocks' sums in a fixed order, so that the same inputs give the same bits.
+dgrad is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride on the same tile. wgrad
+keeps the taps of a filter as sums in registers, over some images per block. A second kernel adds up the blocks' sums in
+a fixed order, so that the same inputs give the same bits.
 
 Source: the sliding window of `filter2d_window`, and "Optimizing a CNN in CUDA" (registers as a cache, the reduction of
 the weights' gradient).
@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.axes import axes_of
 from warpsmith.generator.conv2d.circular.family import LIKELY_TAPS, Conv2dCircular
 from warpsmith.generator.conv2d.depthwise.image_default import ranked, variants
@@ -34,7 +35,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
@@ -43,17 +44,17 @@ from warpsmith.generator.space import Config, Space
 from warpsmith.generator.work import Work
 
 MAX_GROUP = 16
-"""Channels, or filters, of a group: with more of them products of matrices do the work."""
+"""Most channels, or filters, per group; with more of them, the GEMM families do the work."""
 LIKELY_GROUP = 8
-"""Of those that it answers for where nothing is stored."""
+"""Most channels, or filters, per group for which the family is a default where nothing is stored."""
 MOST_STARTS = 10
 MAX_TAPS = 64
-"""Columns of a filter, which are written out."""
+"""Most columns of a filter; their taps are unrolled."""
 MAX_PHASES = 16
-"""Of a strided dgrad, each with code of its own."""
+"""Most phases of a strided dgrad; each has its own code."""
 SUM_THREADS = 256
 SUMS = "sums"
-"""The workspace: what blocks found of the weights' gradient."""
+"""Name of the workspace for the blocks' partial sums of wgrad."""
 
 
 class Conv2dDepthwise(Family):
@@ -65,7 +66,7 @@ class Conv2dDepthwise(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if (why := device.why_no_async_copies or why_not_usual_data(problem)) is not None:
+        if (why := device.why_no(ASYNC_COPIES) or why_not_usual_data(problem)) is not None:
             return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
             return f"is for groups of {MAX_GROUP} channels and filters at the most"
@@ -84,7 +85,9 @@ class Conv2dDepthwise(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """But for filters so large that a transform of the plane costs less than their taps, where one solves it."""
+        """False for filters so large that a transform of the plane costs less than their taps, if `conv2d_circular`
+        solves the layer.
+        """
         conv2d = require_conv2d(problem)
         if device.kind is not DeviceKind.CUDA or conv2d.groups == 1 or self.why_not(problem, device) is not None:
             return False
@@ -93,12 +96,12 @@ class Conv2dDepthwise(Family):
         taps = conv2d.weight[2] * conv2d.weight[3]
         return taps < LIKELY_TAPS or Conv2dCircular().why_not(problem, device) is not None
 
-    def expected_ns(self, problem: Problem) -> float | None:
+    def expected_ns(self, problem: Problem, device: Device) -> float | None:
         conv2d = _summed(require_conv2d(problem))
-        config = _usual(conv2d, H200)[0]
+        config = _usual(conv2d, device)[0]
         if conv2d.pass_ is Pass.WGRAD:
-            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), H200)
-        return image_ns(conv2d, ImageGeometry.of(conv2d, config), H200)
+            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
+        return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = _summed(require_conv2d(problem))
@@ -156,7 +159,7 @@ class Conv2dDepthwise(Family):
 
 
 def _summed(problem: Conv2d) -> Conv2d:
-    """The layer that is summed up: of padded images, where their gradient is folded afterwards."""
+    """The layer whose sum is computed: on padded images if their gradient is folded afterwards."""
     return problem.of_padded if folds(problem) else problem
 
 
@@ -165,5 +168,5 @@ def _fold(problem: Conv2d) -> Fold:
 
 
 def _usual(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Configs that are expected to be fast, the fastest first; empty where none is legal."""
+    """Configs that are expected to be fast, sorted by expected time; empty if none is legal."""
     return (weight_ranked if problem.pass_ is Pass.WGRAD else ranked)(problem, device)

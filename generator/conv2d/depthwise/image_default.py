@@ -1,4 +1,4 @@
-"""The config of `conv2d_depthwise` on an image that is expected to be the fastest, of a few hundred that are legal."""
+"""Default config of `conv2d_depthwise` for an image: the one expected to be fastest among a few hundred legal ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
 DEFAULT_WRITTEN = 1500
-"""Multiply-adds that an answer nobody searched for writes out: a compiler takes about a second."""
+"""Most unrolled multiply-adds of a default config, which nobody searched for; they compile in about a second."""
 USUAL_THREADS = (64, 128, 256)
 BEST = 6
-"""Shapes of a thread that are tried with every shape of a block."""
+"""Thread shapes that are tried with every block shape."""
 
 
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
     space = image_space(problem, device)
     best: dict[tuple[Value, ...], tuple[float, Config]] = {}
     for values in _threads(problem, space):
@@ -43,7 +43,7 @@ def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def variants(config: Config, space: Space) -> list[Config]:
-    """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
+    """Legal configs near this one that differ in portions only: the model cannot tell them apart, but timing can."""
     units = config.integer("units")
     changes: tuple[dict[str, Value], ...] = (
         {"units": 4 * units},
@@ -57,7 +57,7 @@ def variants(config: Config, space: Space) -> list[Config]:
 
 
 def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, Value]]:
-    """Shapes of a thread that are worth a look: some 30."""
+    """The thread shapes that are worth a look: some 30."""
     values = {each.name: each.values for each in space.parameters}
     (down, across), (_, results) = axes_of(problem), channels_of(problem)
     taps_of_row = sum(each.count for each in across.phases)
@@ -78,7 +78,7 @@ def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, Value]]:
 
 
 def _blocks(problem: Conv2d, space: Space, thread: dict[str, Value]) -> Iterator[dict[str, Value]]:
-    """Blocks of such threads: whole planes where several fit, else bands."""
+    """Block shapes for this thread shape: whole planes if several fit, otherwise bands."""
     values = {each.name: each.values for each in space.parameters}
     (down, across), (sources, results) = axes_of(problem), channels_of(problem)
     rows, columns, filters = (int(thread[name]) for name in ("rows", "columns", "filters"))

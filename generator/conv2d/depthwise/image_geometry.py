@@ -1,8 +1,8 @@
-"""`conv2d_depthwise` on a result that is an image (fprop, dgrad): what one config makes of it.
+"""Geometry of `conv2d_depthwise` for results that are images (fprop, dgrad).
 
-A unit is a group of an image: a few planes of the source, and a few of the result. A block stages the tiles of some
-units in shared memory, and a thread of it has `filters` channels by `rows` by `columns` of one unit's result in
-registers. It reads a row of its window once for all taps' rows that meet it, as `filter2d_window` does.
+A unit is one group of one image: a few planes of the source and a few of the result. A block copies the tiles of some
+units into shared memory. A thread keeps `filters` channels by `rows` by `columns` of one unit's result in registers. It
+reads each row of its window once for all tap rows that use it, as `filter2d_window` does.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ NAMES = (
     "stages",
     "min_blocks",
 )
-"""Parameters that are numbers."""
+"""Parameters whose values are numbers."""
 
 
 class Stores(enum.StrEnum):
-    """How sums come to global memory."""
+    """How sums are stored to global memory."""
 
     DIRECT = "direct"
-    """Each thread writes its own."""
+    """Each thread stores its own sums."""
     STAGED = "staged"
-    """Through shared memory, from which neighbouring threads write neighbouring numbers."""
+    """Sums go through shared memory, from which neighbouring threads store neighbouring numbers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageGeometry:
-    """Rows and columns count steps of a phase (`axes.Axis`), channels those of one group."""
+    """One config of fprop or dgrad. Rows and columns count steps of a phase (`axes.Axis`), channels those
+    of a group.
+    """
 
     rows: int
     columns: int
@@ -74,9 +76,9 @@ class ImageGeometry:
     row_axis: Axis
     column_axis: Axis
     repeats: bool
-    """Whether the padding of the source has pixels of it."""
+    """Whether the padding of the source repeats pixels of it."""
     weights_per_source: int
-    """Elements of w from one channel of the source to the next, and of the result."""
+    """Elements of w from one channel of the source to the next; below, from one channel of the result to the next."""
     weights_per_result: int
 
     @classmethod
@@ -105,7 +107,7 @@ class ImageGeometry:
 
     @property
     def phases(self) -> int:
-        """Of rows times those of columns: a block has all of them, since they read the same tile."""
+        """Row phases times column phases. A block has all of them, because they read the same tile."""
         return len(self.row_axis.phases) * len(self.column_axis.phases)
 
     @property
@@ -120,42 +122,40 @@ class ImageGeometry:
 
     @property
     def band_rows(self) -> int:
-        """Rows of a phase that a block has, beyond the last one too."""
+        """Rows of a phase per block, including those beyond the last row."""
         return self.down * self.rows
 
     @property
     def band_columns(self) -> int:
-        """Columns likewise."""
+        """Columns of a phase per block, including those beyond the last column."""
         return self.across * self.columns
 
     @property
     def busy(self) -> int:
-        """Threads of a block with sums."""
+        """Threads of a block that have sums."""
         return self.across * self.down * self.units * self.block_filters
 
     @property
     def threads(self) -> int:
-        """Of a block: whole warps; those beyond `busy` help to copy."""
+        """Threads per block, in whole warps; threads beyond `busy` only copy."""
         return round_up(self.busy, WARP)
 
     @property
     def filter_blocks(self) -> int:
-        """Blocks for the result's channels of a group."""
+        """Blocks along the result channels of a group."""
         return -(-self.result_channels // (self.filters * self.block_filters))
 
     @property
     def channel_rounds(self) -> int:
-        """Rounds of the loop for a unit."""
+        """Rounds of the channel loop per unit."""
         return self.source_channels // self.channels
 
     @property
     def all_units(self) -> int:
-        """Of the problem."""
         return self.images * self.groups
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         sets = -(-self.all_units // (self.units * self.rounds))
         return sets * self.row_bands * self.column_bands * self.filter_blocks
 
@@ -186,22 +186,22 @@ class ImageGeometry:
 
     @property
     def low_row(self) -> int:
-        """Row of the source at which the first window begins."""
+        """Source row at which the first window begins; negative in the padding."""
         return low_of(self.row_axis)
 
     @property
     def low_column(self) -> int:
-        """Column likewise."""
+        """Source column at which the first window begins; negative in the padding."""
         return low_of(self.column_axis)
 
     @property
     def window_columns(self) -> int:
-        """That a thread reads of a row at the most."""
+        """Most columns of a source row that a thread reads."""
         return window_of(self.column_axis, self.columns)
 
     @functools.cached_property
     def tile(self) -> Tile:
-        """Of a plane of the source."""
+        """Shared-memory layout of a plane of the source."""
         rows = window_of(self.row_axis, self.band_rows)
         across, down = self.column_axis.multiple, self.row_axis.multiple
         lanes = Lanes.of(self.across, self.down, self.columns * across, self.rows * down)
@@ -218,70 +218,72 @@ class ImageGeometry:
 
     @property
     def weight_vector(self) -> int:
-        """Numbers of a read of weights."""
+        """Weights per vector read."""
         return {1: 1, 2: 2}.get(self.filter_columns, 4)
 
     @property
     def weight_pitch(self) -> int:
-        """From one row of a filter to the next."""
+        """Floats from one filter row to the next in shared memory."""
         return round_up(self.filter_columns, self.weight_vector)
 
     @property
     def filter_size(self) -> int:
-        """Numbers of a filter's channel in shared memory."""
+        """Floats per filter channel in shared memory."""
         return self.filter_rows * self.weight_pitch
 
     @property
     def unit_weights(self) -> int:
-        """Numbers of a unit's filters, an odd count of vectors: threads of several units read different banks."""
+        """Floats of a unit's filters. The number of vectors is odd, so that threads of several units read different
+        banks.
+        """
         vectors = self.filters * self.block_filters * self.channels * self.filter_size // self.weight_vector
         return (vectors | 1) * self.weight_vector
 
     @property
     def tile_numbers(self) -> int:
-        """Of a stage's tiles."""
+        """Floats of a stage's tiles."""
         return round_up(self.units * self.channels * self.tile.plane_pitch, 4)
 
     @property
     def stage_numbers(self) -> int:
-        """Of a stage: tiles, then weights."""
+        """Floats of a stage: tiles, then weights."""
         return self.tile_numbers + round_up(self.units * self.unit_weights, 4)
 
     @property
     def out_rows(self) -> int:
-        """Rows of the result that a block stages, those of all phases."""
+        """Rows of the result that a block stages, of all phases together."""
         return self.band_rows * len(self.row_axis.phases)
 
     @property
     def out_numbers(self) -> int:
-        """That a block stages of its results."""
+        """Floats of the results that a block stages."""
         if self.stores is Stores.DIRECT:
             return 0
         return self.units * self.filters * self.block_filters * self.out_rows * self.column_axis.results
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
         return FLOAT_BYTES * (self.stages * self.stage_numbers + self.out_numbers)
 
     @property
     def store_vector(self) -> int:
-        """Numbers that a thread writes at once."""
+        """Floats that a thread stores at once."""
         if self.stores is Stores.STAGED or len(self.column_axis.phases) > 1:
             return 1
         return min(vector_of(self.columns), vector_of(self.column_axis.results))
 
     @property
     def steps(self) -> int:
-        """Times that a block stages something."""
+        """Stages that a block fills."""
         return self.rounds * self.channel_rounds
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, the weights of some rows of taps, a row of its window.
+        """Fewest registers per thread: sums, the weights of some rows of taps, a row of its window.
 
-        Where all taps' rows of one channel are written out, a row of sums is begun when its first tap is met and stored
-        behind its last one: ptxas keeps no others.
+        If all tap rows of one channel are unrolled, a row of sums begins at its first tap and is stored after its last
+        one, so ptxas keeps no other rows of sums.
         """
         rolling = self.source_channels == 1 and self.tap_rows >= self.row_axis.most_taps
         met = -(-max(each.span for each in self.row_axis.phases) // self.row_axis.multiple)
@@ -293,7 +295,7 @@ class ImageGeometry:
 
     @property
     def written(self) -> int:
-        """Multiply-adds that are written out, of all phases."""
+        """Multiply-adds per thread that are unrolled in the source, of all phases together."""
         columns = sum(each.count for each in self.column_axis.phases)
         rows = sum(min(self.tap_rows, each.count) for each in self.row_axis.phases)
         return self.filters * self.rows * self.columns * rows * columns

@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_depthwise` on a result that is an image (fprop, dgrad)."""
+"""Search space of `conv2d_depthwise` for results that are images (fprop, dgrad)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import NAMES, WARP, Ima
 from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.image_geometry import channels_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 36
-"""What a thread needs beside sums, weights and pixels: addresses and counters."""
+"""Registers per thread beside sums, weights and pixels: addresses and counters."""
 MAX_REGISTERS = 200
-"""By that count: ptxas keeps more pixels in flight than one row of them."""
+"""Most registers per thread by this count; ptxas keeps more pixels in flight than one row of them."""
 MAX_THREADS = 512
 MAX_WRITTEN = 3000
-"""Multiply-adds that are written out: compilers take 2 s for so many."""
+"""Most unrolled multiply-adds; a compiler takes 2 s for this many."""
 MIN_BLOCKS = "blocks a multiprocessor must hold; with 1 ptxas does not spill to have more of them"
-"""What the parameter means."""
+"""Meaning of the parameter `min_blocks`."""
 ROWS = COLUMNS = (1, 2, 4, 7, 8, 14, 16, 28)
 FILTERS = (1, 2, 4, 8, 16)
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -29,7 +29,6 @@ ROUNDS = (1, 2, 4, 8)
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     (down, across), (sources, results) = axes_of(problem), channels_of(problem)
     return Space(
         parameters=(
@@ -52,7 +51,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def smallest_image(problem: Conv2d, space: Space) -> Config | None:
-    """The config that takes the least memory: a block has a pixel or two of one unit. None where that is too much."""
+    """The config that takes least memory: a block has a pixel or two of one unit. None if even that is too much."""
     values = {each.name: each.values for each in space.parameters}
     (down, across), (sources, _) = axes_of(problem), channels_of(problem)
     together = len(down.phases) * len(across.phases) > 1
@@ -63,27 +62,27 @@ def smallest_image(problem: Conv2d, space: Space) -> Config | None:
 
 
 def powers(count: int) -> tuple[int, ...]:
-    """Powers of two up to `count`."""
     return tuple(2**n for n in range(count.bit_length()))
 
 
 def divisors(count: int) -> tuple[int, ...]:
-    """Numbers that divide `count`."""
     return tuple(each for each in range(1, count + 1) if count % each == 0)
 
 
 def _up_to(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Those that are not more; all of them are of use where the last thread of a line has fewer to do."""
+    """The values that do not exceed `count`. All of them are useful, because the last thread of a line may have less to
+    do.
+    """
     return tuple(each for each in values if each <= max(count, 1))
 
 
 def _covering(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Those below twice `count`."""
+    """The values below twice `count`."""
     return tuple(each for each in values if each < 2 * count)
 
 
 def _tap_rows(problem: Conv2d) -> tuple[int, ...]:
-    """Equal parts of a filter's rows; phases of a stride, whose counts differ, have one row at once or all."""
+    """Equal parts of a filter's rows. Phases of a stride have different counts, so they take one row at once or all."""
     rows, _ = axes_of(problem)
     most = rows.most_taps
     return divisors(most) if len(rows.phases) == 1 else tuple(dict.fromkeys((1, most)))
@@ -164,7 +163,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
 
 
 def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., int]) -> tuple[Constraint, ...]:
-    """Registers and shared memory; `threads` of a block from what follows its name below."""
+    """Constraints on registers and shared memory; `threads` computes the threads per block."""
 
     @cache
     def geometry(*values: Value) -> ImageGeometry:
@@ -187,7 +186,7 @@ def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., 
             lambda columns, rows, filters, tap_rows, row_bands, column_bands, block_filters, units, min_blocks: (
                 min_blocks
                 * threads(columns, rows, row_bands, column_bands, block_filters, units)
-                * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                * min(registers(columns, rows, filters, tap_rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
         ),

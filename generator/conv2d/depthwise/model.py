@@ -1,4 +1,4 @@
-"""What a config of `conv2d_depthwise` is expected to take on an image, by counts: it chooses the default."""
+"""Expected time of a config of `conv2d_depthwise` for an image, by operation counts; the default is chosen by it."""
 
 from __future__ import annotations
 
@@ -6,70 +6,82 @@ from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, S
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.device import Device
+from warpsmith.generator.rates import REFERENCE
 
-BYTES_A_NS = 3600.0
-"""Of memory: 4.2 TB/s are the best copies'."""
-L2_BYTES_A_NS = 5500.0
+MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that these kernels reach (measured, H200); the best copies reach 0.85."""
+L2_SHARE = 5500 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate, likewise."""
+TURN_BYTES = 128
+"""Bytes that a warp's access to shared memory, or to L1, takes in one turn: four for each lane."""
 SECTOR = 8
-"""Numbers that L2 takes at once, however few of them are written."""
+"""Floats per L2 sector; L2 takes a whole sector however few of its floats are written."""
 MOST_APART = 16
-"""Numbers between what two threads write, from which on it makes no difference: with 28 of them 5x5 taps on 28x28 took
-32.5 us on an H100, with 4 of them 3x3 taps took 18.8."""
+"""Floats between the stores of two threads from which on the distance makes no difference. With 28 of them, 5x5 taps on
+28x28 took 32.5 us on an H100; with 4 of them, 3x3 taps took 18.8.
+"""
 SCHEDULERS = 4
-"""Instructions of a warp that a multiprocessor issues in a cycle."""
+"""Warp instructions that an SM issues per cycle."""
 COPY_INSTRUCTIONS = 26
-"""For each vector that is copied: where it lies, whether it is there, and the copy."""
+"""Instructions per copied vector: its address, its bounds check, and the copy."""
 WEIGHT_INSTRUCTIONS = 40
-"""For each row of a filter, and one for each weight."""
+"""Instructions per copied filter row, beside one for each weight."""
 STORE_INSTRUCTIONS = 5
 ROUND_INSTRUCTIONS = 30
-"""That could be issued while a round of the loop over taps' rows waits for its first weights and pixels."""
+"""Instructions that could be issued while a round of the loop over tap rows waits for its first weights and pixels."""
 ENOUGH_WARPS = 12
-"""Of a multiprocessor, that hide each other's latencies; fewer issue in proportion."""
+"""Warps per SM that hide each other's latencies; fewer warps issue in proportion."""
 LATENCY_CYCLES = 1800
-"""Of a step: memory answers, and the block begins to use it."""
-LAUNCH_NS = 2500.0
-MOST_BLOCKS = 32
-"""That a multiprocessor holds."""
-RESERVED_BYTES = 1024
-"""Shared memory of each block that the system takes (CUDA programming guide)."""
+"""Clock cycles of a step: memory answers, and the block begins to use it."""
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, device: Device) -> int:
-    """Blocks that a multiprocessor holds at once; 1 at the least."""
-    allocated = -(-registers // 8) * 8
+    """Resident blocks per SM; at least 1."""
+    allocated, limits = -(-registers // 8) * 8, device.limits
     return max(
         min(
             device.registers_per_multiprocessor // (allocated * threads),
-            device.shared_per_multiprocessor_bytes // (shared_bytes + RESERVED_BYTES),
+            device.shared_per_multiprocessor_bytes // (shared_bytes + limits.reserved_shared_bytes),
             device.threads_per_multiprocessor // threads,
-            MOST_BLOCKS,
+            limits.blocks_per_multiprocessor,
         ),
         1,
     )
 
 
 def total_ns(
-    issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, nbytes: float, device: Device
+    issue: float, turns: float, steps: float, warps: int, resident: int, blocks: int, memory_ns: float, device: Device
 ) -> float:
-    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`."""
+    """The time of blocks of `warps` warps which issue `issue` instructions each, and use shared memory in `turns`.
+
+    `memory_ns` is what memory and L2 take for all blocks.
+    """
     a_multiprocessor = blocks / device.multiprocessors
     if a_multiprocessor <= 4 * resident:
         a_multiprocessor = float(-(-blocks // device.multiprocessors))
     full, rest = divmod(a_multiprocessor, resident)
-    clock = (device.clock_mhz or 2000) / 1000
+    rates = device.rates
     crowds = full * resident / min(1.0, warps * resident / ENOUGH_WARPS)
     crowds += rest / min(1.0, warps * max(rest, 1.0) / ENOUGH_WARPS)
-    issued = crowds * warps * issue / SCHEDULERS / clock
-    shared = a_multiprocessor * warps * turns / clock
-    memory = nbytes / BYTES_A_NS
-    waiting = max(a_multiprocessor / resident, 1.0) * steps * LATENCY_CYCLES / (1 + 0.7 * (resident - 1)) / clock
-    terms = sorted((issued, shared, memory))
-    return LAUNCH_NS + terms[2] + 0.3 * terms[1] + 0.1 * terms[0] + waiting
+    issued_ns = rates.cycles_ns(crowds * warps * issue / SCHEDULERS)
+    shared_ns = a_multiprocessor * warps * turns * TURN_BYTES * device.multiprocessors / rates.shared_bytes_per_ns
+    waiting = max(a_multiprocessor / resident, 1.0) * steps * LATENCY_CYCLES / (1 + 0.7 * (resident - 1))
+    terms = sorted((issued_ns, shared_ns, memory_ns))
+    return rates.launch_ns + terms[2] + 0.3 * terms[1] + 0.1 * terms[0] + rates.cycles_ns(waiting)
+
+
+def memory_ns(nbytes: float, device: Device) -> float:
+    """The time that memory takes for so many bytes."""
+    return nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+
+
+def l2_ns(nbytes: float, device: Device) -> float:
+    """The time that L2 takes for so many bytes."""
+    return nbytes / (L2_SHARE * device.rates.l2_bytes_per_ns)
 
 
 def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
-    """The time of one config of fprop or dgrad, in ns."""
+    """Expected nanoseconds of one config of fprop or dgrad."""
     tile = g.tile
     row_chunks = sum(-(-each.count // min(g.tap_rows, max(each.count, 1))) for each in g.row_axis.phases)
     taps = sum(each.count for each in g.row_axis.phases) * sum(each.count for each in g.column_axis.phases)
@@ -95,12 +107,12 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     hidden = 0.4 if g.stages > 1 else 1.0
-    # Rows of the tile that two bands read are read twice, mostly from L2.
+    # Tile rows that two bands share are read twice, mostly from L2.
     again = max(g.row_bands * tile.rows / max(g.row_axis.sources, 1), 1.0) ** 0.5
     nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
-    # Neighbours that write numbers apart from each other fill a part of each sector of 32 bytes.
+    # Neighbouring threads whose stores lie apart fill only a part of each sector of 32 bytes.
     apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
-    written_ns = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0) / L2_BYTES_A_NS
+    written = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0)
     return total_ns(
         issue * g.steps,
         turns * g.steps,
@@ -108,6 +120,6 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         g.threads // 32,
         resident,
         g.blocks,
-        max(nbytes, written_ns * BYTES_A_NS),
+        max(memory_ns(nbytes, device), l2_ns(written, device)),
         device,
     )

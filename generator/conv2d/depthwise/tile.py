@@ -1,8 +1,8 @@
-"""How planes lie in shared memory: copied in vectors, read in vectors, and with few bank conflicts.
+"""Layout of planes in shared memory: copied in vectors, read in vectors, and with few bank conflicts.
 
-A tile holds rows and columns of an image with its padding. It begins a few columns further left than the windows do, so
-that a vector of the image is a vector of the tile, and is copied as one (`lead`); a thread whose window begins between
-two vectors reads the whole first one.
+A tile holds rows and columns of an image with its padding. It begins a few columns left of the windows (`lead`), so
+that a vector of the image is a vector of the tile and is copied as one. A thread whose window begins between two
+vectors reads the whole first one.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from functools import lru_cache
 from math import gcd
 
 BANKS = 32
-"""Of shared memory, four bytes each; a warp has as many lanes."""
+"""Banks of shared memory, four bytes wide; a warp has as many lanes."""
 VECTORS = (4, 2, 1)
 """Numbers of float32 that one instruction reads, writes or copies."""
 
 
 Place = tuple[int, int, int]
-"""Plane, row and column of a tile."""
+"""Plane, row and column in a tile."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lanes:
-    """Where the threads of a block begin to read."""
+    """Places at which the threads of a block begin to read."""
 
     places: tuple[Place, ...]
-    """Of a warp's lanes."""
+    """Places of the lanes of one warp."""
     last_column: int
-    """The rightmost of any thread."""
+    """Rightmost column at which any thread begins."""
     step: int
-    """That divides all columns."""
+    """A divisor of all columns at which threads begin."""
 
     @classmethod
     @lru_cache(maxsize=4096)
     def of(cls, across: int, down: int, column_step: int, row_step: int) -> Lanes:
-        """Of threads that lie `across` and `down` a plane, then plane by plane."""
+        """Threads that lie `across` and `down` a plane, plane by plane."""
         places = (
             (lane // (across * down), lane // across % down * row_step, lane % across * column_step)
             for lane in range(BANKS)
@@ -45,29 +45,28 @@ class Lanes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
-    """Columns, rows and pitches in numbers of float32."""
+    """Layout of one plane. Columns, rows and pitches count floats."""
 
     rows: int
     columns: int
-    """That are copied: a multiple of `vector`."""
+    """Columns that are copied, a multiple of `vector`."""
     lead: int
-    """Columns left of the first window's."""
+    """Columns of the tile left of the first window."""
     vector: int
-    """Numbers of a copy."""
+    """Floats per copy."""
     read: int
-    """Numbers of a read."""
+    """Floats per read."""
     pitch: int
-    """From one row to the next."""
+    """Floats from one row to the next."""
     plane_pitch: int
 
     @property
     def row_vectors(self) -> int:
-        """Copies of a row."""
+        """Copies per row."""
         return self.columns // self.vector
 
     @property
     def plane_copies(self) -> int:
-        """Of a plane."""
         return self.rows * self.row_vectors
 
     @classmethod
@@ -80,11 +79,11 @@ class Tile:
         Args:
             sources: columns of the image.
             left: the image's column at which the leftmost window of the first tile begins; negative in the padding.
-            rows: of the tile.
-            window: columns that a thread reads at the most, from its own first one on.
-            lanes: where windows begin.
-            step: columns from one tile of a plane to the next; 0 where one has all.
-            scalar: whether pixels are copied one by one, as those are that stand in the padding.
+            rows: rows of the tile.
+            window: most columns that a thread reads, counted from its own first column.
+            lanes: where the windows of threads begin.
+            step: columns from one tile of a plane to the next; 0 if one tile has all columns.
+            scalar: whether pixels are copied one by one, as padding that repeats pixels needs.
         """
         vector = 1 if scalar else next(each for each in VECTORS if sources % each == 0 and step % each == 0)
         read = vector_of(lanes.step)
@@ -99,17 +98,17 @@ class Tile:
 
 
 def vector_of(count: int) -> int:
-    """The longest vector that divides so many numbers."""
+    """The longest vector (4, 2 or 1) that divides `count` numbers."""
     return gcd(count, VECTORS[0])
 
 
 def round_up(count: int, multiple: int) -> int:
-    """The least multiple that is not less."""
+    """The smallest multiple that is not less than `count`."""
     return -(-count // multiple) * multiple
 
 
 def wavefronts(addresses: tuple[int, ...], vector: int) -> int:
-    """Turns of shared memory for a warp's read of `vector` numbers from each address, 32 numbers at a time."""
+    """Shared-memory wavefronts of a warp that reads `vector` floats from each address; a wavefront moves 32 floats."""
     lanes = BANKS // vector
     turns = 0
     for first in range(0, len(addresses), lanes):
@@ -122,7 +121,7 @@ def wavefronts(addresses: tuple[int, ...], vector: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _pitch(least: int, unit: int, read: int, places: tuple[Place, ...]) -> int:
-    """The pitch with the fewest turns for a warp within a plane; the least of equals."""
+    """The row pitch with the fewest wavefronts for a warp's reads within a plane; the smallest of equals."""
     own = [(row, column) for plane, row, column in places if plane == 0]
     if len({row for row, _ in own}) == 1:
         return least
@@ -132,7 +131,7 @@ def _pitch(least: int, unit: int, read: int, places: tuple[Place, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def _plane_pitch(least: int, pitch: int, unit: int, read: int, places: tuple[Place, ...]) -> int:
-    """Likewise from plane to plane."""
+    """The plane pitch with the fewest wavefronts for a warp's reads; the smallest of equals."""
     own = [(plane, row * pitch + column) for plane, row, column in places]
     if all(plane == 0 for plane, _ in own):
         return least

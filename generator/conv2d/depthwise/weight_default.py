@@ -1,4 +1,4 @@
-"""The config of `conv2d_depthwise` on the gradient of the weights that is expected to be the fastest, by counts."""
+"""Default config of `conv2d_depthwise` for the gradient of the weights, chosen by a model that counts operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from warpsmith.generator.conv2d.depthwise.image_default import DEFAULT_WRITTEN, USUAL_THREADS
 from warpsmith.generator.conv2d.depthwise.image_geometry import WARP
 from warpsmith.generator.conv2d.depthwise.image_space import OTHER_REGISTERS
-from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, resident_blocks, total_ns
+from warpsmith.generator.conv2d.depthwise.model import COPY_INSTRUCTIONS, memory_ns, resident_blocks, total_ns
 from warpsmith.generator.conv2d.depthwise.weight_geometry import SERIAL_MEMBERS, WeightGeometry
 from warpsmith.generator.conv2d.depthwise.weight_space import STAGES, smallest_weight, weight_space
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -17,17 +17,17 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Space, Value
 
 MOST_SUMS = 64
-"""Of a thread."""
+"""Most sums per thread."""
 SPLITS_NS = 1800.0
-"""Of the kernel that adds up what blocks found, from the end of the first one on."""
+"""Time of the kernel that adds up what blocks found, from the end of the first one on."""
 WAITS = {1: 1.0, 2: 0.4, 3: 0.2, 4: 0.15}
-"""Shares of a step's latency that its copies are waited for, by stages; from three on a guess."""
+"""Share of a step's latency that a block waits for its copies, by number of stages; from three stages on a guess."""
 BLOCKS_WANTED = (1, 2, 6)
-"""A multiprocessor's."""
+"""Blocks per SM to aim at."""
 
 
 def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
-    """The time of one config of wgrad, in ns."""
+    """Expected nanoseconds of one config of wgrad."""
     x, dy = g.tile, g.gradients
     loops = -(-g.strips // g.down)
     steps = -(-g.steps // g.splits)
@@ -48,13 +48,15 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     again = (g.tap_blocks * g.channel_blocks * g.filter_blocks) ** 0.5
     nbytes = 4.0 * again * (problem.inputs[0].size + problem.inputs[1].size) + 8.0 * g.splits * problem.output.size
     waits = WAITS[g.stages]
-    total = total_ns(issue, turns, steps * waits, g.threads // WARP, resident, g.blocks, nbytes, device)
+    total = total_ns(
+        issue, turns, steps * waits, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device
+    )
     return total + (SPLITS_NS + 25.0 * g.splits if g.splits > 1 else 0.0)
 
 
 @lru_cache(maxsize=256)
 def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
     space = weight_space(problem, device)
     best: dict[tuple[Value, ...], tuple[float, Config]] = {}
     for thread in _threads(problem, space):
@@ -69,7 +71,7 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def weight_variants(config: Config, space: Space) -> list[Config]:
-    """Legal configs that do the same in other portions: what counts do not tell apart, a clock does."""
+    """Legal configs near this one that differ in portions only: the model cannot tell them apart, but timing can."""
     splits, images = config.integer("splits"), config.integer("images")
     changes: list[dict[str, Value]] = [{"stages": each} for each in STAGES[1:]]
     changes += {"splits": 2 * splits}, {"splits": splits // 2}
@@ -85,7 +87,7 @@ def _numbers(space: Space) -> dict[str, tuple[int, ...]]:
 
 
 def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, int]]:
-    """Shapes of a thread that are worth a look: some 20."""
+    """The thread shapes that are worth a look: some 20."""
     values = _numbers(space)
     tap_columns = problem.weight[3]
     for columns, rows in itertools.product(values["columns"], values["rows"]):
@@ -103,7 +105,7 @@ def _threads(problem: Conv2d, space: Space) -> Iterator[dict[str, int]]:
 
 
 def _blocks(problem: Conv2d, space: Space, thread: dict[str, int], device: Device) -> Iterator[dict[str, Value]]:
-    """Blocks of such threads: all filters, channels and taps of a group side by side where they fit."""
+    """Block shapes for this thread shape: all filters, channels and taps of a group side by side if they fit."""
     values = _numbers(space)
     across = -(-problem.output_size[1] // thread["columns"])
     strips = -(-problem.output_size[0] // thread["rows"])

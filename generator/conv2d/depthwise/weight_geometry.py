@@ -1,10 +1,10 @@
-"""`conv2d_depthwise` on the gradient of the weights (wgrad): what one config makes of it.
+"""Geometry of `conv2d_depthwise` for the gradient of the weights (wgrad).
 
-A thread has the sums of some rows of taps of some filters and one channel in registers. It holds a few gradients of y
-in registers as well, and reads each row of the window of x over them once, for all rows of taps that meet it. Threads
-of a block that have the same weights are its members, which differ in the positions of y that they add up. The last
-thread of a line begins further left, or further up, where the line is no multiple of its positions, and leaves out what
-the one before has: products of a zero and a pixel beside the line could be NaN.
+A thread keeps in registers the sums of some rows of taps, for some filters and one channel, and a few gradients of y.
+It reads each row of the window of x over them once, for all rows of taps that use it. Threads of a block with the same
+weights are its members; they add up different positions of y. If a line is no multiple of a thread's positions, its
+last thread begins further left, or further up, and skips the positions of the thread before it. Multiplying by zero
+instead would not do, because the product of a zero and a pixel beside the line could be NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.space import Config
 
 SERIAL_MEMBERS = 16
-"""Members up to which one thread adds up their sums; of more, a warp does."""
+"""Most members whose sums one thread adds up; for more members, a warp does."""
 WEIGHT_NAMES = (
     "columns",
     "rows",
@@ -41,7 +41,7 @@ WEIGHT_NAMES = (
 
 @dataclasses.dataclass(frozen=True)
 class WeightGeometry:
-    """Rows and columns are those of y."""
+    """One config of wgrad. Rows and columns are those of y."""
 
     columns: int
     rows: int
@@ -63,7 +63,7 @@ class WeightGeometry:
     group_filters: int
     source_columns: int
     left: int
-    """Columns of padding."""
+    """Columns of padding left of x."""
     output_rows: int
     output_columns: int
     filter_rows: int
@@ -71,7 +71,7 @@ class WeightGeometry:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     repeats: bool
-    """Whether the padding of x has pixels of it."""
+    """Whether the padding of x repeats pixels of it."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
@@ -101,12 +101,12 @@ class WeightGeometry:
 
     @property
     def ragged_columns(self) -> bool:
-        """Whether the last of them begins further left."""
+        """Whether the last thread of a row begins further left."""
         return self.output_columns % self.columns != 0
 
     @property
     def band_rows(self) -> int:
-        """Rows of y that a step has."""
+        """Rows of y per step."""
         return -(-self.output_rows // self.bands)
 
     @property
@@ -116,12 +116,12 @@ class WeightGeometry:
 
     @property
     def strips(self) -> int:
-        """Sets of `rows` rows of a band."""
+        """Strips of `rows` rows per band."""
         return -(-self.band_rows // self.rows)
 
     @property
     def ragged_rows(self) -> bool:
-        """Whether the last of them begins further up."""
+        """Whether the last strip begins further up."""
         return self.band_rows % self.rows != 0
 
     @property
@@ -131,68 +131,66 @@ class WeightGeometry:
 
     @property
     def keys(self) -> int:
-        """Sets of weights of a block."""
+        """Sets of weights per block."""
         return self.block_taps * self.block_filters * self.block_channels * self.block_groups
 
     @property
     def busy(self) -> int:
-        """Threads of a block with sums."""
+        """Threads of a block that have sums."""
         return self.members * self.keys
 
     @property
     def threads(self) -> int:
-        """Of a block: whole warps; those beyond `busy` help to copy and to add up."""
+        """Threads per block, in whole warps; threads beyond `busy` only copy and add up."""
         return round_up(self.busy, WARP)
 
     @property
     def sums(self) -> int:
-        """Of a thread."""
+        """Sums per thread."""
         return self.filters * self.tap_rows * self.filter_columns
 
     @property
     def tap_blocks(self) -> int:
-        """Blocks for the rows of a filter."""
+        """Blocks along the rows of a filter."""
         return self.filter_rows // (self.tap_rows * self.block_taps)
 
     @property
     def channel_blocks(self) -> int:
-        """Blocks for the channels of a group."""
+        """Blocks along the channels of a group."""
         return self.group_channels // self.block_channels
 
     @property
     def filter_blocks(self) -> int:
-        """Blocks for the filters of a group."""
+        """Blocks along the filters of a group."""
         return self.group_filters // (self.filters * self.block_filters)
 
     @property
     def group_blocks(self) -> int:
-        """Blocks for the groups."""
         return self.groups // self.block_groups
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         return self.splits * self.tap_blocks * self.channel_blocks * self.filter_blocks * self.group_blocks
 
     @property
     def steps(self) -> int:
-        """Sets of images, and bands of them, which the splits share."""
+        """Steps of all splits together; a step is a set of images and one band of them."""
         return -(-self.all_images // self.images) * self.bands
 
     @property
     def window_columns(self) -> int:
-        """Of x, under a thread's columns."""
+        """Columns of x under a thread's columns."""
         return self.stride[1] * (self.columns - 1) + self.dilation[1] * (self.filter_columns - 1) + 1
 
     @property
     def tile_rows(self) -> int:
-        """Of x, that a step reads."""
+        """Rows of x per step."""
         taps = self.tap_rows * self.block_taps
         return self.stride[0] * (self.band_rows - 1) + self.dilation[0] * (taps - 1) + 1
 
     @functools.cached_property
     def tile(self) -> Tile:
-        """Of a plane of x."""
+        """Shared-memory layout of a plane of x."""
         return Tile.of(
             self.source_columns,
             -self.left,
@@ -204,43 +202,43 @@ class WeightGeometry:
 
     @functools.cached_property
     def gradients(self) -> Tile:
-        """Of a plane of dy: without padding."""
+        """Shared-memory layout of a plane of dy, which has no padding."""
         return Tile.of(self.output_columns, 0, self.band_rows, self.columns, self._lanes((1, 1), 0))
 
     def _lanes(self, stride: tuple[int, int], tap_step: int) -> Lanes:
-        """Where threads begin; `tap_step` are rows from one thread's taps to the next one's."""
+        """Places at which threads begin; `tap_step` is the number of rows from one thread's taps to the next one's."""
         shape = self.across, self.down, self.images, self.block_taps
         return _lanes(shape, self.rows, self.columns, self.output_columns, stride, tap_step)
 
     @property
     def tile_numbers(self) -> int:
-        """Of the tiles of x that are staged at once."""
+        """Floats of the tiles of x in one stage."""
         return round_up(self.images * self.block_groups * self.block_channels * self.tile.plane_pitch, 4)
 
     @property
     def stage_numbers(self) -> int:
-        """Of a stage: tiles of x, then those of dy."""
+        """Floats of a stage: tiles of x, then tiles of dy."""
         planes = self.images * self.block_groups * self.block_filters * self.filters
         return self.tile_numbers + round_up(planes * self.gradients.plane_pitch, 4)
 
     @property
     def sum_pitch(self) -> int:
-        """From one of a thread's sums to the next in shared memory: neighbouring sums lie in different banks."""
+        """Floats from one of a thread's sums to the next in shared memory. Neighbouring sums lie in different banks."""
         return self.threads + 1
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block: what is staged, and at the end the sums in its place."""
+        """Bytes of shared memory per block: the stages, which the sums replace at the end."""
         return FLOAT_BYTES * max(self.stages * self.stage_numbers, self.sums * self.sum_pitch)
 
     @property
     def written(self) -> int:
-        """Multiply-adds that are written out."""
+        """Multiply-adds per thread that are unrolled in the source."""
         return self.sums * self.rows * self.columns
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, gradients, a row of its window."""
+        """Fewest registers per thread: sums, gradients, a row of its window."""
         return self.sums + self.filters * self.rows * self.columns + round_up(self.window_columns, self.tile.read)
 
 
@@ -248,7 +246,15 @@ class WeightGeometry:
 def _lanes(
     shape: tuple[int, int, int, int], rows: int, columns: int, all_columns: int, stride: tuple[int, int], tap_step: int
 ) -> Lanes:
-    """Of threads across, down, by images, by taps; `rows` by `columns` positions of y each."""
+    """Places at which the threads of a block begin to read.
+
+    Args:
+        shape: threads across, down, along images and along rows of taps.
+        rows, columns: positions of y per thread.
+        all_columns: columns of y.
+        stride: rows and columns of x from one position of y to the next.
+        tap_step: rows of x from one thread's taps to the next one's.
+    """
     across, down, images, taps = shape
     last = all_columns - columns
 

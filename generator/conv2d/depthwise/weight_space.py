@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_depthwise` on the gradient of the weights (wgrad)."""
+"""Search space of `conv2d_depthwise` for the gradient of the weights (wgrad)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ from warpsmith.generator.conv2d.depthwise.image_space import (
 from warpsmith.generator.conv2d.depthwise.tile import round_up
 from warpsmith.generator.conv2d.depthwise.weight_geometry import WEIGHT_NAMES, WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 BLOCK = ("columns", "block_taps", "block_filters", "block_channels", "block_groups", "images", "down")
-"""From which the threads of a block follow."""
+"""Parameters that determine the number of threads per block."""
 IMAGES = (1, 2, 4, 8, 16, 32)
 STAGES = (1, 2, 3, 4)
 MAX_SPLITS = 64
-"""Blocks of a weight: the last kernel reads as many sums one after the other."""
+"""Most blocks per weight; the last kernel reads one partial sum of each, one after the other."""
 MAX_TERMS = 8192
-"""That a thread adds up one after the other: a rounding error may be as large as half the last digit of each sum."""
+"""Most terms that a thread adds up one after the other. A rounding error may be as large as half the last digit of each
+sum.
+"""
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     rows, columns = problem.output_size
     images, taps = problem.input[0], problem.weight[2]
     return Space(
@@ -61,7 +62,7 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
 
 
 def smallest_weight(space: Space) -> Config | None:
-    """The config that takes the least memory: a block has a row or two of one channel. None where that is too much."""
+    """The config that takes least memory: a block has a row or two of one channel. None if even that is too much."""
     values = {each.name: each.values for each in space.parameters}
     wanted = {name: each[0] for name, each in values.items()}
     wanted |= {"bands": values["bands"][-1]}
@@ -71,22 +72,22 @@ def smallest_weight(space: Space) -> Config | None:
 
 
 def _within(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Those that a line of `count` has: a thread does not reach beyond it."""
+    """The values that do not exceed `count`: a thread does not reach beyond its line."""
     return tuple(each for each in values if each <= count)
 
 
 def _dividing(groups: int) -> tuple[int, ...]:
-    """Powers of two that divide the groups."""
+    """Powers of two that divide the number of groups."""
     return tuple(each for each in powers(min(groups, MAX_THREADS)) if groups % each == 0)
 
 
 def _bands(rows: int) -> tuple[int, ...]:
-    """Powers of two, of which no band lies within the one before."""
+    """Powers of two for which no band lies within the one before."""
     return tuple(each for each in powers(rows) if (each - 1) * -(-rows // each) < rows)
 
 
 def _splits(problem: Conv2d) -> tuple[int, ...]:
-    """Powers of two; one where there is no memory for more."""
+    """Powers of two; only 1 if the workspace has no room for more."""
     most = min(MAX_SPLITS, problem.input[0] * problem.output_size[0])
     limit = problem.workspace_limit // (FLOAT_BYTES * problem.output.size)
     return tuple(each for each in powers(most) if each == 1 or each <= limit)
@@ -163,7 +164,7 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
 
 
 def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., int]) -> tuple[Constraint, ...]:
-    """Registers and shared memory; `threads` of a block from the values of BLOCK."""
+    """Constraints on registers and shared memory; `threads` computes the threads per block from the values of BLOCK."""
 
     @cache
     def geometry(*values: Value) -> WeightGeometry:
@@ -183,7 +184,9 @@ def _memory_constraints(problem: Conv2d, device: Device, threads: Callable[..., 
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda rows, filters, tap_rows, min_blocks, columns, *block: (
-                min_blocks * threads(columns, *block) * min(registers(columns, rows, filters, tap_rows), MOST_REGISTERS)
+                min_blocks
+                * threads(columns, *block)
+                * min(registers(columns, rows, filters, tap_rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
             ("rows", "filters", "tap_rows", "min_blocks", *BLOCK),

@@ -1,4 +1,4 @@
-"""Windows of all phases of an axis together: they read one tile."""
+"""Windows of all phases of an axis together: all phases read one tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def low_of(axis: Axis) -> int:
 
 
 def window_of(axis: Axis, steps: int) -> int:
-    """Source rows, or columns, that so many steps of all phases read, from the first to the last; 1 at the least."""
+    """Source rows, or columns, from the first to the last that `steps` steps of all phases read; at least 1."""
     low = low_of(axis)
     ends = (taps.low - low + taps.span for taps in axis.phases if taps.count)
     return max(ends, default=1) + axis.multiple * (steps - 1)

@@ -1,1 +1,1 @@
-"""Depthwise layers channels last: vectors of channels a thread, pixels straight from memory, sums in registers."""
+"""Depthwise channels-last layers: a vector of channels per thread, pixels from global memory, sums in registers."""

@@ -1,13 +1,14 @@
-"""Depthwise layers channels last: neighbouring threads have neighbouring channels and read pixels straight from memory.
+"""Depthwise channels-last layers: neighbouring threads have neighbouring channels and read pixels from global memory.
 
-With one channel a group a layer does little with each pixel, and where channels lie side by side a warp reads whole
-lines of them whatever the window is: no tile in shared memory is needed, since rows that neighbouring strips share come
-from L1. A thread has a vector of channels, keeps a few rows of sums in registers, and reads each row of pixels once for
-all rows of taps that meet it; the weights of a block's channels are in shared memory, channels side by side.
+With one channel per group a layer does little work per pixel. Channels are contiguous, so a warp reads whole cache
+lines whatever the window is. No tile in shared memory is needed, since rows that neighbouring strips share come from
+L1. A thread has a vector of channels and keeps a few rows of sums in registers. It reads each row of pixels once and
+uses it for all rows of taps that need it. The weights of a block's channels are in shared memory, channels side by
+side.
 
-The gradient of the image is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride. The
-gradient of the weights has a filter's taps as sums in registers; threads, and blocks, share the positions of y, and
-their sums are added up in a fixed order, so that the same inputs give the same bits.
+dgrad is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride. wgrad keeps the taps of a
+filter as sums in registers. Threads and blocks share the positions of y, and their sums are added up in a fixed order,
+so that the same inputs give the same bits.
 
 Source: the sliding window of `conv2d_depthwise`, in the layout that PyTorch calls channels_last.
 """
@@ -27,7 +28,7 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, conv2d_arguments, require_conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.conv2d.work import multiply_adds
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
@@ -38,7 +39,7 @@ from warpsmith.generator.work import Work
 MOST_STARTS = 10
 SUM_THREADS = 128
 PARTS = "parts"
-"""The workspace: what blocks found of the weights' gradient."""
+"""Name of the workspace for the blocks' partial sums of wgrad."""
 
 
 class Conv2dDepthwiseLast(Family):
@@ -55,12 +56,12 @@ class Conv2dDepthwiseLast(Family):
     def is_likely(self, problem: Problem, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Problem) -> float | None:
+    def expected_ns(self, problem: Problem, device: Device) -> float | None:
         conv2d = require_conv2d(problem)
-        config = self.default(problem, H200)
+        config = self.default(problem, device)
         if conv2d.pass_ is Pass.WGRAD:
-            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), H200)
-        return image_ns(conv2d, ImageGeometry.of(conv2d, config), H200)
+            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
+        return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
@@ -107,5 +108,5 @@ class Conv2dDepthwiseLast(Family):
 
 
 def _usual(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Configs that are expected to be fast, the fastest first; one at the least where a block has 48 KiB."""
+    """Configs that are expected to be fast, sorted by expected time; at least one if a block may have 48 KiB."""
     return (weight_ranked if problem.pass_ is Pass.WGRAD else ranked)(problem, device)

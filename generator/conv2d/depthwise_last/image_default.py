@@ -1,4 +1,4 @@
-"""The config of `conv2d_depthwise_last` on an image that is expected to be the fastest, of some hundred."""
+"""Default config of `conv2d_depthwise_last` for an image: the one expected to be fastest among some hundred."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ USUAL_THREADS = (64, 128, 256)
 USUAL_COLUMNS = (1, 2, 4, 7, 8)
 USUAL_ROWS = (1, 2, 4, 7)
 PIXEL_BYTES = (32, 128)
-"""Of neighbouring channels, that a block reads of a pixel: from a sector of memory to a line. Few have few weights."""
+"""Fewest and most bytes of neighbouring channels that a block reads per pixel: a sector of memory to a cache line. A
+block with few channels has few weights.
+"""
 
 
 SMALLEST = dict.fromkeys(NAMES, 1) | {"strips": 64}
-"""The config that takes the least memory: 8 KiB for 31x31 taps."""
+"""The config that takes least memory: 8 KiB for 31x31 taps."""
 
 
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
     best: dict[tuple[int, ...], tuple[float, Config]] = {}
     for config in _legal(problem, device):
         geometry = ImageGeometry.of(problem, config)
@@ -39,13 +41,13 @@ def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def usual_lanes(problem: Conv2d, vector: int, lanes: Sequence[int]) -> Sequence[int]:
-    """Of `lanes` those that read whole sectors of memory, and no more than a line; the most where there are none."""
+    """The values of `lanes` that read whole sectors and at most a cache line; the largest value if there are none."""
     (least, most), nbytes = PIXEL_BYTES, vector * problem.dtype.itemsize
     return [each for each in lanes if least <= each * nbytes <= most] or lanes[-1:]
 
 
 def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
-    """Configs that are worth a look."""
+    """Legal configs that are worth a look."""
     space = image_space(problem, device)
     values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]

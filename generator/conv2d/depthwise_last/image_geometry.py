@@ -1,4 +1,4 @@
-"""`conv2d_depthwise_last` on a result that is an image (fprop, dgrad): what one config makes of it."""
+"""Geometry of `conv2d_depthwise_last` for results that are images (fprop, dgrad)."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from warpsmith.generator.space import Config
 
 FLOAT_BYTES = 4
 WEIGHT_VECTOR = 4
-"""Weights of neighbouring channels that a thread reads from shared memory at once, at the most: 16 bytes."""
+"""Most weights of neighbouring channels that a thread reads from shared memory at once: 16 bytes."""
 NAMES = ("vector", "columns", "rows", "tap_rows", "lanes", "strips", "min_blocks")
-"""The parameters."""
+"""Names of the parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageGeometry:
-    """Rows and columns count steps of a phase (`axes.Axis`).
+    """One config of fprop or dgrad. Rows and columns count steps of a phase (`axes.Axis`).
 
-    A strip is `rows` by `columns` of all phases in one image; a thread computes one in `vector` channels, a block
-    `strips` of them in `lanes` times as many.
+    A strip is `rows` by `columns` of all phases in one image. A thread computes one strip in `vector` channels, a block
+    `strips` strips in `lanes` times as many channels.
     """
 
     vector: int
-    """Channels of a thread, which lie side by side in memory."""
+    """Channels per thread, which are contiguous in memory."""
     columns: int
     rows: int
     tap_rows: int
-    """Rows of taps that meet a row of pixels once it is read."""
+    """Rows of taps that use a row of pixels once it is read."""
     lanes: int
     """Threads side by side in channels."""
     strips: int
-    """Of a block."""
+    """Strips per block."""
     min_blocks: int
-    """That a multiprocessor must hold."""
+    """Blocks that an SM must have room for (minBlocksPerMultiprocessor of __launch_bounds__)."""
     itemsize: int
-    """Bytes of an element."""
+    """Bytes per element."""
     images: int
     channels: int
     filter_rows: int
@@ -60,42 +60,37 @@ class ImageGeometry:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
         return self.lanes * self.strips
 
     @property
     def block_channels(self) -> int:
-        """Channels that a block computes."""
         return self.lanes * self.vector
 
     @property
     def channel_blocks(self) -> int:
-        """Blocks for all channels."""
         return -(-self.channels // self.block_channels)
 
     @property
     def across(self) -> int:
-        """Strips side by side in an image."""
+        """Strips across an image."""
         return -(-self.column_axis.steps // self.columns)
 
     @property
     def down(self) -> int:
-        """Strips one below the other."""
+        """Strips down an image."""
         return -(-self.row_axis.steps // self.rows)
 
     @property
     def all_strips(self) -> int:
-        """Of all images."""
         return self.images * self.across * self.down
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         return -(-self.all_strips // self.strips) * self.channel_blocks
 
     @property
     def phases(self) -> int:
-        """Of rows times those of columns."""
+        """Row phases times column phases."""
         return len(self.row_axis.phases) * len(self.column_axis.phases)
 
     @property
@@ -105,28 +100,30 @@ class ImageGeometry:
 
     @property
     def tap_pitch(self) -> int:
-        """Numbers from one tap's weights to the next one's in shared memory: a vector more than there are, so that
-        neighbouring taps, which are written together, lie in different banks."""
+        """Floats from one tap's weights to the next one's in shared memory.
+
+        The pitch has a spare vector, so that neighbouring taps, which are written together, lie in different banks.
+        """
         return self.block_channels + self.weight_vector
 
     @property
     def shared_bytes(self) -> int:
-        """The weights of a block's channels."""
+        """Bytes of shared memory per block: the weights of its channels."""
         return FLOAT_BYTES * self.filter_rows * self.filter_columns * self.tap_pitch
 
     @property
     def checks_rows(self) -> bool:
-        """Whether a row of the source that is read may lie outside of it."""
+        """Whether a thread may read source rows outside of the image."""
         return self.row_axis.reaches_outside(self.rows)
 
     @property
     def checks_columns(self) -> bool:
-        """Whether a column of the source that is read may lie outside of it."""
+        """Whether a thread may read source columns outside of the image."""
         return self.column_axis.reaches_outside(self.columns)
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a window has rows or columns that no tap meets."""
+        """Whether a window has rows or columns that no tap reads."""
         axes = (self.row_axis, self.column_axis)
         return any(axis.multiple > 1 or taps.spread > 1 for axis in axes for taps in axis.phases)
 
@@ -142,19 +139,19 @@ class ImageGeometry:
 
     @property
     def written(self) -> int:
-        """Multiply-adds that are written out."""
+        """Multiply-adds per thread that are unrolled in the source."""
         row_taps = sum(min(self.tap_rows, each.count) for each in self.row_axis.phases)
         column_taps = sum(each.count for each in self.column_axis.phases)
         return self.vector * self.rows * self.columns * row_taps * column_taps
 
     @property
     def window(self) -> int:
-        """Pixels of a row that a thread reads at once, of the largest phase."""
+        """Pixels of a row that a thread reads at once, in the largest phase."""
         return max(met(each, self.column_axis.multiple, self.columns) for each in self.column_axis.phases)
 
     @property
     def reads(self) -> Reads:
-        """All of a thread."""
+        """Everything that a thread reads."""
         rows = pixels = checked = weights = products = 0
         last = self.column_axis.multiple * (self.across - 1) * self.columns
         for down in self.row_axis.phases:
@@ -173,24 +170,24 @@ class ImageGeometry:
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, weights of two taps, a row of pixels as they are in memory."""
+        """Fewest registers per thread: sums, weights of two taps, and a row of pixels in their element type."""
         return self.vector * (self.rows * self.columns + 2) + self.vector * self.window * self.itemsize // FLOAT_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reads:
-    """What a thread reads, and how often it multiplies, for each of its channels; padding counts too."""
+    """What a thread reads and multiplies, in each of its channels; padding counts too."""
 
     rows: int
-    """Of pixels."""
+    """Rows of pixels."""
     pixels: int
     checked: int
-    """Pixels of which some threads' lie outside of the image."""
+    """Pixels that lie outside of the image for some threads, so that each thread checks them."""
     weights: int
-    """From shared memory."""
+    """Weights read from shared memory."""
     products: int
 
 
 def met(taps: Taps, multiple: int, steps: int) -> int:
-    """Source rows, or columns, that some of `taps` meets from so many steps of a phase."""
+    """Number of source rows, or columns, that some of `taps` reads for `steps` steps of a phase."""
     return len({step * multiple + tap * taps.spread for step in range(steps) for tap in range(taps.count)})

@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_depthwise_last` on a result that is an image (fprop, dgrad)."""
+"""Search space of `conv2d_depthwise_last` for results that are images (fprop, dgrad)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from warpsmith.generator.conv2d.depthwise.image_space import MIN_BLOCKS, divisor
 from warpsmith.generator.conv2d.depthwise_last.image_geometry import NAMES, ImageGeometry
 from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 OTHER_REGISTERS = 32
-"""What a thread needs beside sums, pixels and weights: addresses and counters."""
+"""Registers per thread beside sums, pixels and weights: addresses and counters."""
 MAX_REGISTERS = 224
-"""By that count: ptxas keeps more pixels in flight than one row of them."""
+"""Most registers per thread by this count; ptxas keeps more pixels in flight than one row of them."""
 THREADS = (64, 512)
-"""Of a block, at the least and at the most."""
+"""Fewest and most threads per block."""
 COLUMNS = (1, 2, 3, 4, 5, 6, 7, 8, 14)
 ROWS = (1, 2, 3, 4, 5, 7, 8)
 LANES = (1, 2, 4, 8, 16, 32, 64)
@@ -28,7 +28,6 @@ STRIPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     down, across = axes_of(problem)
     channels = problem.input[1]
     return Space(
@@ -48,12 +47,12 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def _within(values: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Those that a line of `count` has; a thread may have fewer at its end."""
+    """The values that do not exceed `count`; a thread at the end of a line may have fewer."""
     return tuple(each for each in values if each <= max(count, 1))
 
 
 def _tap_rows(problem: Conv2d) -> tuple[int, ...]:
-    """Equal parts of a filter's rows; phases of a stride, whose counts differ, have one row at once or all."""
+    """Equal parts of a filter's rows. Phases of a stride have different counts, so they take one row at once or all."""
     rows, _ = axes_of(problem)
     most = max(rows.most_taps, 1)
     return divisors(most) if len(rows.phases) == 1 else tuple(dict.fromkeys((1, most)))
@@ -95,7 +94,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda vector, columns, rows, lanes, strips, min_blocks: (
-                min_blocks * lanes * strips * min(registers(vector, columns, rows), MOST_REGISTERS)
+                min_blocks * lanes * strips * min(registers(vector, columns, rows), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
         ),

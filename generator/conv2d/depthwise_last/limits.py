@@ -1,4 +1,4 @@
-"""Which layers `conv2d_depthwise_last` solves, and how many channels a thread may have of them."""
+"""Layers that `conv2d_depthwise_last` solves, and the channels that a thread may have of them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from warpsmith.generator.conv2d.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
 
 MAX_TAPS = 31
-"""Rows, and columns, of a filter."""
+"""Most rows, and most columns, of a filter."""
 MAX_PHASES = 16
-"""Of a strided dgrad, each with code of its own."""
+"""Most phases of a strided dgrad; each has its own code."""
 VECTORS = (1, 2, 4, 8)
 VECTOR_BYTES = 16
-"""That a thread reads at once, at the most."""
+"""Most bytes that a thread reads at once."""
 
 
 def why_not_depthwise(layer: Conv2d) -> str | None:
-    """Why the family does not solve a layer, in one line; None where it does."""
+    """Why the family does not solve a layer, in one line; None if it does."""
     if layer.layout is not ImageLayout.NHWC:
         return f"reads images in nhwc only, and none in {layer.layout}"
     if layer.group_channels != 1 or layer.group_filters != 1:
@@ -35,9 +35,10 @@ def why_not_depthwise(layer: Conv2d) -> str | None:
 
 
 def vectors_of(layer: Conv2d) -> tuple[int, ...]:
-    """Channels that a thread may have: a vector of them is read at once, and all pixels have whole ones.
+    """Possible numbers of channels per thread: a thread reads them as one vector, and every pixel consists of whole
+    vectors.
 
-    From float32 up to four, from 16 bits up to eight. Operands begin at multiples of 16 bytes.
+    There are up to four float32 channels or up to eight 16-bit channels. Operands begin at multiples of 16 bytes.
     """
     channels = layer.input[1]
     return tuple(each for each in VECTORS if each * layer.dtype.itemsize <= VECTOR_BYTES and channels % each == 0)

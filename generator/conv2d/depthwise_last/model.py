@@ -1,12 +1,13 @@
-"""What a config of `conv2d_depthwise_last` is expected to take, by counts of instructions and bytes."""
+"""Expected time of a config of `conv2d_depthwise_last`, by counts of instructions and bytes."""
 
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.depthwise.model import (
-    BYTES_A_NS,
-    L2_BYTES_A_NS,
-    LAUNCH_NS,
+    L2_SHARE,
+    MEMORY_SHARE,
     ROUND_INSTRUCTIONS,
+    TURN_BYTES,
+    memory_ns,
     resident_blocks,
     total_ns,
 )
@@ -18,42 +19,42 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType
 
 CHECK_INSTRUCTIONS = 2
-"""For each vector of pixels that may lie outside of the image, and one for each 8 bytes of it that are zero then."""
+"""Instructions per vector of pixels that may lie outside of the image, beside one for each 8 bytes that are zeroed
+then.
+"""
 STAGE_INSTRUCTIONS = 14
-"""For each weight that is put in shared memory."""
+"""Instructions per weight that is copied to shared memory."""
 ROW_INSTRUCTIONS = 12
-"""For each row of pixels: whether it is there, where it begins, and the wait for it."""
+"""Instructions per row of pixels: its bounds check, its address, and the wait for it."""
 OTHER_INSTRUCTIONS = 80
-"""Of a thread: which strip it has, and where that lies."""
+"""Instructions per thread to find its strip and the strip's address."""
 STRIP_INSTRUCTIONS = 40
-"""Of a strip of wgrad: which one it is, and where it lies."""
+"""Instructions per strip of wgrad to find the strip and its address."""
 ADD_INSTRUCTIONS = 5
-"""For each of a thread's sums, which the threads of a block add up."""
+"""Instructions per sum of a thread to add up the sums of a block."""
 SPLIT_NS = 35.0
-"""For each sum that the last kernel of wgrad reads, several of them at a time."""
-TURN_BYTES = 128
-"""That L1 and shared memory, which are one, give a multiprocessor in a cycle."""
+"""Nanoseconds per partial sum that the last kernel of wgrad reads, several of them at a time."""
 WARP = 32
 
 
 def load_instructions(vector: int, dtype: DType) -> int:
-    """That a vector of pixels takes until its numbers are in registers."""
+    """Instructions per vector of pixels until its numbers are in registers."""
     return 1 if dtype is DType.FLOAT32 else 1 + vector
 
 
 def pixel_instructions(reads: Reads, vector: int, dtype: DType) -> int:
-    """That all pixels take."""
+    """Instructions for all pixels."""
     checks = reads.checked * (CHECK_INSTRUCTIONS + -(-vector * dtype.itemsize // 8))
     return reads.pixels * load_instructions(vector, dtype) + checks
 
 
 def load_turns(vector: int, lanes: int, itemsize: int) -> float:
-    """Cycles of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
+    """Turns of L1 for a load of a warp: for its bytes, or for the lines that they lie in, of which it looks up two."""
     return max(WARP * vector * itemsize / TURN_BYTES, WARP / lanes / 2, 1.0)
 
 
 def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
-    """The time of one config of fprop or dgrad, in ns."""
+    """Expected nanoseconds of one config of fprop or dgrad."""
     reads, itemsize = g.reads, problem.dtype.itemsize
     results = g.rows * g.columns * g.phases
     rounds = -(-g.row_axis.most_taps // g.tap_rows)
@@ -68,7 +69,7 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
         + (rounds - 1) * g.phases * ROUND_INSTRUCTIONS
         + OTHER_INSTRUCTIONS
     )
-    # Lanes of a warp with the same channels read the same weights, which are given once.
+    # Lanes of a warp with the same channels read the same weights, which are broadcast.
     lanes = min(g.lanes, WARP)
     weight_turns = max(lanes * g.vector * 4, g.weight_vector * 4 * WARP / 4) / TURN_BYTES
     pixel_turns = load_turns(g.vector, g.lanes, itemsize)
@@ -77,11 +78,11 @@ def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     nbytes = sum(operand.nbytes for operand in problem.operands)
-    return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
+    return total_ns(issue, turns, 1, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device)
 
 
 def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
-    """The time of one config of wgrad, in ns."""
+    """Expected nanoseconds of one config of wgrad."""
     reads, itemsize = g.reads, problem.dtype.itemsize
     strip = (
         g.vector * reads.products
@@ -96,8 +97,10 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
     if g.min_blocks > resident:
         return float("inf")
     # Blocks of other rows of taps read the same pixels, mostly from L2.
-    again = max(g.tap_blocks * BYTES_A_NS / L2_BYTES_A_NS, 1.0)
+    rates = device.rates
+    l2_slower = MEMORY_SHARE * rates.memory_bytes_per_ns / (L2_SHARE * rates.l2_bytes_per_ns)
+    again = max(g.tap_blocks * l2_slower, 1.0)
     nbytes = sum(operand.nbytes for operand in problem.inputs) * again
     issue, all_turns = g.thread_strips * strip + added, g.thread_strips * turns
-    total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, nbytes, device)
-    return total + (LAUNCH_NS + g.splits * SPLIT_NS if g.splits > 1 else 0.0)
+    total = total_ns(issue, all_turns, 1, g.threads // WARP, resident, g.blocks, memory_ns(nbytes, device), device)
+    return total + (rates.launch_ns + g.splits * SPLIT_NS if g.splits > 1 else 0.0)

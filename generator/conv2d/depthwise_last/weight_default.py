@@ -1,4 +1,4 @@
-"""The config of `conv2d_depthwise_last` on the weights that is expected to be the fastest, of some hundred."""
+"""Default config of `conv2d_depthwise_last` for the weights: the one expected to be fastest among some hundred."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpsmith.generator.space import Config
 
 @lru_cache(maxsize=256)
 def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """Legal configs, those that are expected to be the fastest first; of each shape of a thread the best."""
+    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
     best: dict[tuple[int, ...], tuple[float, Config]] = {}
     for geometry, config in _legal(problem, device):
         shape = (geometry.vector, geometry.columns, geometry.rows, geometry.tap_rows)
@@ -29,7 +29,7 @@ def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
 
 
 def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Config]]:
-    """Configs that are worth a look, with as many splits as a GPU holds blocks, or half of them."""
+    """Legal configs worth a look, with as many splits as keep all blocks resident, or the next fewer ones."""
     space = weight_space(problem, device)
     values = {each.name: [value for value in each.values if isinstance(value, int)] for each in space.parameters}
     columns_of = [each for each in values["columns"] if each in USUAL_COLUMNS]
@@ -55,7 +55,7 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[tuple[WeightGeometry, Co
             few = [each for each in values["splits"] if each <= most][-2:]
             more = [each for each in values["splits"] if each > most]
             legal = (config for splits in few if space.contains(config := Config.of({**wanted, "splits": splits})))
-            if (found := tuple(legal)) == ():  # fewer blocks than the sums are split into at the least
+            if (found := tuple(legal)) == ():  # the constraints demand more splits than that
                 legal = (config for splits in more if space.contains(config := Config.of({**wanted, "splits": splits})))
                 found = tuple(itertools.islice(legal, 1))
             yield from ((WeightGeometry.of(problem, config), config) for config in found)

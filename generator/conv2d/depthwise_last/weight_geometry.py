@@ -1,4 +1,4 @@
-"""`conv2d_depthwise_last` on the gradient of the weights (wgrad): what one config makes of it."""
+"""Geometry of `conv2d_depthwise_last` for the gradient of the weights (wgrad)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
 WEIGHT_NAMES = ("vector", "columns", "rows", "tap_rows", "lanes", "block_taps", "members", "splits", "min_blocks")
-"""The parameters."""
+"""Names of the parameters."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightGeometry:
-    """A strip is `rows` by `columns` positions of y in one image, those of the last ones partly others' too.
+    """One config of wgrad.
 
-    A thread has the sums of `tap_rows` rows of taps in `vector` channels, and goes over every so many of the strips. A
+    A strip is `rows` by `columns` positions of y in one image; the last strips overlap the ones before them. A thread
+    has the sums of `tap_rows` rows of taps in `vector` channels, and goes over every (members * splits)-th strip. A
     block has `lanes` times as many channels, `block_taps` times as many rows of taps, which read the same strips, and
-    `members` threads for each of both; `splits` blocks share the strips.
+    `members` threads for each combination of both. `splits` blocks share the strips.
     """
 
     vector: int
@@ -39,7 +40,7 @@ class WeightGeometry:
     output_rows: int
     output_columns: int
     outside: int
-    """Columns of padding on both sides."""
+    """Columns of padding, left and right together."""
     stride: tuple[int, int]
     dilation: tuple[int, int]
 
@@ -62,7 +63,6 @@ class WeightGeometry:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
         return self.keys * self.members
 
     @property
@@ -72,47 +72,43 @@ class WeightGeometry:
 
     @property
     def block_channels(self) -> int:
-        """Channels that a block computes."""
         return self.lanes * self.vector
 
     @property
     def channel_blocks(self) -> int:
-        """Blocks for all channels."""
         return -(-self.channels // self.block_channels)
 
     @property
     def tap_blocks(self) -> int:
-        """Blocks for the rows of a filter."""
+        """Blocks along the rows of a filter."""
         return -(-self.filter_rows // (self.tap_rows * self.block_taps))
 
     @property
     def blocks(self) -> int:
-        """Of the whole grid."""
         return self.channel_blocks * self.tap_blocks * self.splits
 
     @property
     def across(self) -> int:
-        """Strips side by side in an image."""
+        """Strips across an image."""
         return -(-self.output_columns // self.columns)
 
     @property
     def down(self) -> int:
-        """Strips one below the other."""
+        """Strips down an image."""
         return -(-self.output_rows // self.rows)
 
     @property
     def all_strips(self) -> int:
-        """Of all images."""
         return self.images * self.across * self.down
 
     @property
     def thread_strips(self) -> int:
-        """That a thread goes over, at the most."""
+        """Most strips that a thread goes over."""
         return -(-self.all_strips // (self.members * self.splits))
 
     @property
     def terms(self) -> int:
-        """That a thread adds up one after the other, at the most."""
+        """Most terms that a thread adds up one after the other."""
         return self.thread_strips * self.rows * self.columns
 
     @property
@@ -132,27 +128,27 @@ class WeightGeometry:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a window has rows or columns that no tap meets."""
+        """Whether a window has rows or columns that no tap reads."""
         return max(*self.stride, *self.dilation) > 1
 
     @property
     def row_sums(self) -> int:
-        """Of a thread, for one row of taps: blocks add up so many at a time."""
+        """Sums per thread for one row of taps; a block adds up one row of taps at a time."""
         return self.vector * self.filter_columns
 
     @property
     def sum_pitch(self) -> int:
-        """From one of a thread's sums to the next in shared memory: neighbouring sums lie in different banks."""
+        """Floats from one of a thread's sums to the next in shared memory. Neighbouring sums lie in different banks."""
         return self.threads + self.keys
 
     @property
     def shared_bytes(self) -> int:
-        """The sums of one row of taps of all threads."""
+        """Bytes of shared memory per block: the sums of all threads for one row of taps."""
         return FLOAT_BYTES * self.row_sums * self.sum_pitch
 
     @property
     def written(self) -> int:
-        """Multiply-adds that are written out."""
+        """Multiply-adds per thread and strip that are unrolled in the source."""
         return self.row_sums * self.tap_rows * self.rows * self.columns
 
     @property
@@ -162,7 +158,7 @@ class WeightGeometry:
 
     @property
     def reads(self) -> Reads:
-        """Of a strip; `weights` are those of dy."""
+        """What a thread reads for one strip; `weights` counts the gradients of y."""
         rows = met(_taps(self.tap_rows, self.dilation[0]), self.stride[0], self.rows)
         positions = self.rows * self.columns
         checked = rows * min(self.outside, self.window)
@@ -170,11 +166,11 @@ class WeightGeometry:
 
     @property
     def registers(self) -> int:
-        """That a thread needs at the least: sums, and gradients and a row of pixels as they are in memory."""
+        """Fewest registers per thread: sums, and gradients and a row of pixels in their element type."""
         read = self.rows * self.columns + self.window
         return self.row_sums * self.tap_rows + self.vector * read * self.itemsize // FLOAT_BYTES
 
 
 def _taps(count: int, spread: int) -> Taps:
-    """The rows, or columns, of a filter."""
+    """The rows, or columns, of a filter as taps of one phase."""
     return Taps(count, 0, 1, 0, spread)

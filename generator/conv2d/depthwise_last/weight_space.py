@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_depthwise_last` on the gradient of the weights (wgrad)."""
+"""Search space of `conv2d_depthwise_last` for the gradient of the weights (wgrad)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from warpsmith.generator.conv2d.depthwise_last.image_space import (
 from warpsmith.generator.conv2d.depthwise_last.limits import vectors_of
 from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WEIGHT_NAMES, WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.device import MOST_REGISTERS, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 ROWS = (1, 2, 4)
 SPLITS = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 44, 66, 88, 132)
-"""Blocks of a weight, with which a GPU of 132 multiprocessors may be full: the last kernel reads as many sums one after
-the other."""
+"""Blocks per weight. The larger ones fill a GPU of 132 SMs; the last kernel reads as many partial sums one after the
+other.
+"""
 MAX_BLOCK_TAPS = 32
 STRIP = ("vector", "columns", "rows", "tap_rows")
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     (rows, columns), channels = problem.output_size, problem.input[1]
     return Space(
         parameters=(
@@ -54,18 +54,18 @@ def weight_space(problem: Conv2d, device: Device) -> Space:
 
 
 def _block_taps(problem: Conv2d) -> tuple[int, ...]:
-    """Powers of two, with which fewer than half of the threads have no taps."""
+    """Powers of two with which fewer than half of the threads have no taps."""
     return tuple(each for each in powers(MAX_BLOCK_TAPS) if each < 2 * problem.weight[2])
 
 
 def _splits(problem: Conv2d) -> tuple[int, ...]:
-    """One where there is no memory for more."""
+    """The values of SPLITS whose partial sums fit the workspace; 1 always does."""
     limit = problem.workspace_limit // (FLOAT_BYTES * problem.output.size)
     return tuple(each for each in SPLITS if each == 1 or each <= limit)
 
 
 def _geometries(problem: Conv2d) -> Callable[..., WeightGeometry]:
-    """The geometry of a config by its values in the order of WEIGHT_NAMES."""
+    """The geometry of a config as a function of its values in the order of WEIGHT_NAMES."""
     return cache(lambda *values: WeightGeometry.of(problem, Config.of(dict(zip(WEIGHT_NAMES, values, strict=True)))))
 
 
@@ -121,7 +121,11 @@ def _block_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...
         Constraint(
             f"a multiprocessor has {device.registers_per_multiprocessor} registers for the blocks that it must hold",
             lambda lanes, block_taps, members, min_blocks, *strip: (
-                min_blocks * lanes * block_taps * members * min(_registers(geometry, *strip), MOST_REGISTERS)
+                min_blocks
+                * lanes
+                * block_taps
+                * members
+                * min(_registers(geometry, *strip), device.limits.registers_per_thread)
                 <= device.registers_per_multiprocessor
             ),
             ("lanes", "block_taps", "members", "min_blocks", *STRIP),

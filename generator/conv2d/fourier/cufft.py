@@ -1,11 +1,11 @@
 """Layers by the libraries alone: cuFFT, transpositions, cuBLAS, and copies that pad and clip between them.
 
-What the paper calls its cuFFT convolution: the transforms take padded copies and leave spectra plane by plane, the
-products want them frequency by frequency, so that every spectrum is transposed. It is what `conv2d_fft` is to beat, and
-a candidate.
+The paper calls this its cuFFT convolution. The transforms take padded copies and leave spectra plane by plane, but the
+products read them frequency by frequency, so every spectrum is transposed. `conv2d_fft` has to beat it; it is a
+candidate too.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3 (table 1; section 3.4 for what is
-searched: basis sizes, batched or single products, and streams). The steps of a program are in order: streams are those
+searched: basis sizes, batched or single products, and streams). The steps of a program run in order; streams are those
 of one step, over which single products are spread.
 """
 
@@ -36,15 +36,15 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.steps import aligned
 
 PLANES, SPECTRA = "planes", "spectra"
-"""Workspaces that all transforms share: what is padded or to be clipped, and spectra plane by plane."""
+"""Workspaces that all transforms share: planes that are padded or still to be clipped, and spectra plane by plane."""
 FACTORS, PRODUCT = ("spectra_a", "spectra_b"), "spectra_c"
-"""Spectra frequency by frequency."""
+"""Workspaces of spectra frequency by frequency."""
 TILE = 32
 """Rows and columns that a block transposes."""
 
 
 class Conv2dCufft(Family):
-    """`conv2d` by cuFFT and cuBLAS. It never answers where nothing is stored."""
+    """`conv2d` by cuFFT and cuBLAS. The family is never a default."""
 
     name = "conv2d_cufft"
     default_reach = DEFAULT_REACH
@@ -101,14 +101,14 @@ def _basis(word: str) -> Basis:
 
 
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """Those whose memory fits, with that of the libraries, the likeliest first."""
+    """Basis sizes whose memory fits, the libraries' included, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
     fitting = (each for each in parts if each.fits and _nbytes(each) <= layer.workspace_limit)
     return tuple(each.basis for each in fitting if _is_counted(each))
 
 
 def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
-    """On each basis; the product's own constraints are those of the first one."""
+    """Streams that each basis leaves workspace for; the product's own constraints are those of the first basis."""
     most = {
         _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
@@ -122,15 +122,15 @@ def _is_counted(parts: FourierParts) -> bool:
 
 
 def _nbytes(parts: FourierParts) -> int:
-    """At the least. What cuFFT takes is known on a device alone: two dimensions are taken for a copy of all spectra, up
-    to what cuBLAS takes as a rule.
+    """Fewest bytes of workspace. Only a device knows what cuFFT takes. Transforms in two dimensions are assumed to take
+    a copy of all spectra, up to what cuBLAS usually takes.
     """
     (spectra,) = (aligned(each.nbytes) for each in _workspaces(parts) if each.name == SPECTRA)
     return _own_bytes(parts) + max(LEAST_CUBLAS_BYTES, min(spectra, USUAL_CUBLAS_BYTES))
 
 
 def _own_bytes(parts: FourierParts) -> int:
-    """As they lie in memory."""
+    """Bytes of the program's own workspaces, aligned."""
     return sum(aligned(each.nbytes) for each in _workspaces(parts))
 
 
@@ -145,14 +145,14 @@ def _workspaces(parts: FourierParts) -> tuple[Workspace, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlaneCopy:
-    """What the template needs of a copy that pads planes or clips them; its literals have the digits of float32."""
+    """Variables of the template for a copy that pads planes or clips them; literals have the digits of float32."""
 
     key: str
     entry: str
     transform: Fft
     threads: int
     scale: str
-    """Of what is clipped."""
+    """Scale of the numbers that are clipped."""
 
     @property
     def is_padding(self) -> bool:
@@ -160,7 +160,7 @@ class PlaneCopy:
 
     @property
     def count(self) -> int:
-        """Numbers that are written, one by each thread."""
+        """Numbers that are written, one per thread."""
         size = self.transform.size if self.is_padding else self.transform.signal_size
         return self.transform.batch * prod(size)
 
@@ -171,7 +171,7 @@ class PlaneCopy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transposition:
-    """What the template needs to transpose a matrix of complex numbers."""
+    """Variables of the template that transposes a matrix of complex numbers."""
 
     key: str
     entry: str
@@ -182,7 +182,7 @@ class Transposition:
 
     @property
     def blocks(self) -> tuple[int, int]:
-        """Across and down."""
+        """Blocks across and down."""
         return -(-self.columns // TILE), -(-self.rows // TILE)
 
 
@@ -243,5 +243,5 @@ class _Steps:
 
 
 def _transform(transform: Fft, source: str, target: str) -> LibraryCall:
-    """Of whole planes, each with its half spectrum."""
+    """The cuFFT call for whole planes, each with its half spectrum."""
     return cufft_call(dataclasses.replace(transform, layout=Layout.BATCH), source, target)

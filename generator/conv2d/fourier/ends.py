@@ -1,5 +1,6 @@
-"""What a layer in the frequency domain ends in: its bias, by frequency 0 of each plane, and its ReLU, in place; or what
-folds the gradient of padded images.
+"""Last steps of a layer in the frequency domain: bias, ReLU, or the fold of the gradient of padded images.
+
+The bias is added to frequency 0 of each plane. The ReLU works in place.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from warpsmith.generator.render import render
 THREADS = 256
 UNIT = "ends"
 FOLD = "fold"
-"""The unit that folds."""
+"""Name of the unit that folds."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ends:
-    """What the template needs."""
+    """Variables of the template."""
 
     key: str
     family: str
     bias: bool
     relu: bool
     planes: int
-    """Of a part of the batch."""
+    """Planes per part of the batch."""
     filters: int
     points: str
-    """As a literal."""
+    """Points of a plane, as a float literal."""
     vector: int
-    """Numbers that a thread takes."""
+    """Numbers per thread."""
     count: int
-    """Of such vectors."""
+    """Number of vectors of `vector` numbers."""
     threads: int = THREADS
 
     @classmethod
@@ -58,10 +59,10 @@ def with_ends(program: Program, parts: FourierParts, spectra: str, last: str) ->
     """A layer's program with its bias and its ReLU.
 
     Args:
-        program: of the layer without them.
-        parts: what it is made of.
-        spectra: the workspace of the result's spectra, frequency by frequency.
-        last: the unit that transforms them back.
+        program: program of the layer without them.
+        parts: parts of the layer.
+        spectra: workspace of the result's spectra, frequency by frequency.
+        last: name of the unit with the inverse transform.
     """
     layer = parts.layer
     if not parts.has_bias_behind and not layer.relu:
@@ -79,12 +80,12 @@ def with_ends(program: Program, parts: FourierParts, spectra: str, last: str) ->
 
 
 def with_fold(program: Program, parts: FourierParts, last: str) -> Program:
-    """A layer's program, with what folds the gradient of padded images where they have pixels in their padding.
+    """A layer's program with the fold of padded images' gradient, if the padding repeats pixels.
 
     Args:
-        program: of the layer without it; what its last transforms write is folded, part by part.
-        parts: what it is made of.
-        last: the unit that transforms back.
+        program: program of the layer without the fold; what its inverse transforms write is folded, part by part.
+        parts: parts of the layer.
+        last: name of the unit with the inverse transform.
     """
     fold = parts.fold
     if fold is None:

@@ -1,12 +1,12 @@
-"""Layers in the frequency domain: transforms of all planes, a complex matrix product per frequency, the way back.
+"""Layers in the frequency domain: transforms of all planes, a complex GEMM per frequency, and inverse transforms.
 
-The planes of both operands are transformed whole, padded with zeros as they are read, and written frequency by
-frequency, so that the matrices of a product lie together: images by channels, or filters by channels. The result is
+The planes of both operands are transformed whole. They are padded with zeros as they are read, and written frequency by
+frequency, so that the matrices of a product are contiguous: images by channels, or filters by channels. The result is
 clipped as it is written. Padding takes no memory: it is part of the point at which a filter's plane begins.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3.1 (the steps of each pass, table 1) and
-section 5 (transforms that pad and clip, and leave their results in the order that the products read, so that nothing
-is transposed); Mathieu et al. 2014, "Fast Training of Convolutional Networks through FFTs".
+section 5 (transforms that pad and clip, and leave their results in the order that the products read, so that nothing is
+transposed); Mathieu et al. 2014, "Fast Training of Convolutional Networks through FFTs".
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.fold import PADDED
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FLOPS_A_NS, FourierParts
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
+from warpsmith.generator.conv2d.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.fft.block.family import FftBlock
@@ -41,18 +41,19 @@ from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 SPECTRA = ("spectra_a", "spectra_b", "spectra_c")
-"""The workspaces: of both factors and of the result, (frequencies, rows, columns) as the product has them."""
+"""Workspaces for the spectra of both factors and of the result, (frequencies, rows, columns) as in the product."""
 
 RESULT = "result"
-"""The stage that transforms back."""
+"""Name of the stage with the inverse transform."""
 SPLITS = "product.splits"
-"""The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that takes workspace."""
+"""The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that needs a workspace."""
 CALLS = "product.calls"
-"""That of `cgemm_cublas` that does."""
+"""The parameter of `cgemm_cublas` that needs a workspace."""
 DEALT = ("product.groups", "product.columns", "product.dealt_to")
-"""Those of `cgemm_warpgroup` that do where tiles are dealt out."""
+"""Parameters of `cgemm_warpgroup` that need a workspace under stream-K scheduling."""
 
 
 class Conv2dFft(Pipeline):
@@ -61,14 +62,13 @@ class Conv2dFft(Pipeline):
     name = "conv2d_fft"
     default_reach = DEFAULT_REACH
     rank: ClassVar[int] = 0
-    """Which of the likely basis sizes it takes."""
+    """Index of the basis among the likely ones."""
     transform: ClassVar[Family] = FftBlock()
     product: ClassVar[Family] = CgemmTiled()
     parts: ClassVar[type[FourierParts]] = FourierParts
-    flops_a_ns: ClassVar[float] = FLOPS_A_NS
-    """Operations of its products, of one of an H200's."""
+    product_rate: ClassVar[ProductRate] = FLOAT32_PRODUCTS
     accuracy: ClassVar[Accuracy] = Accuracy.ELEMENTWISE
-    """What the products' errors are relative to; the layer's own are relative to its whole result in any case."""
+    """Scale of the products' errors. The layer's own errors are relative to its whole result in any case."""
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
@@ -82,21 +82,20 @@ class Conv2dFft(Pipeline):
         return self.unsolved_stage(problem, device)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Whether its steps are expected to take less than sums over taps do."""
+        """Whether its steps are expected to take less time than sums over taps."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self._parts(problem).expected_ns < require_conv2d(problem).flops / DIRECT_FLOPS_A_NS
+        return self._parts(problem).expected_ns(device.rates) < direct_ns(require_conv2d(problem), device)
 
-    def expected_ns(self, problem: Problem) -> float:
-        """What its steps take on a large GPU."""
-        return self._parts(problem).expected_at(self.flops_a_ns)
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        return self._parts(problem).expected_ns(device.rates, self.product_rate)
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
         parts = self._parts(problem)
         return _stages(parts, self._product(parts), self.transform, self.product)
 
     def space(self, problem: Problem, device: Device) -> Space:
-        """The stages' spaces, in which a product may only split its sums as far as the workspace goes."""
+        """The joined spaces of the stages; a product may split its sums only as far as the workspace allows."""
         return _space(self, require_conv2d(problem), device)
 
     def _limited(self, problem: Conv2d, device: Device) -> Space:
@@ -115,8 +114,8 @@ class Conv2dFft(Pipeline):
         return _fitting(super().default(problem, device), self.space(problem, device))
 
     def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:  # noqa: ARG002
-        """`config` itself, where it is legal here. Winners that were changed for transforms of other sizes took 1.13
-        times the best in 24 pairs of layers, the default of the likeliest family 1.05 times.
+        """`config` itself, if it is legal here. Winners that were changed for transforms of other sizes took 1.13 times
+        the best in 24 pairs of layers, the default of the likeliest family 1.05 times.
         """
         return config if self.is_legal(problem, device, config) else None
 
@@ -125,12 +124,14 @@ class Conv2dFft(Pipeline):
         return tuple(dict.fromkeys(_fitting(config, space) for config in super().starts(problem, device)))
 
     def runs(self, problem: Problem) -> tuple[Run, ...]:
-        """The second factor once, where it is not split; the rest for each part of the batch, whose results may be one
-        sum.
+        """The runs of all stages.
+
+        The second factor is transformed once if it is not split. The other stages run for each part of the batch, whose
+        results may be one sum.
         """
         parts = self._parts(problem)
         first, second, *between, result = self.stages(problem)
-        written = result.problem.output.nbytes if parts.fold is None else 0  # what is folded is of one part
+        written = result.problem.output.nbytes if parts.fold is None else 0  # a fold reads one part at a time
         runs = [] if parts.is_sum else [Run(second)]
         for number in range(parts.count):
             if parts.is_sum:
@@ -149,7 +150,7 @@ class Conv2dFft(Pipeline):
         return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
 
     def _product(self, parts: FourierParts) -> Cgemm:
-        """Rows of an image's result are told apart from those of another one."""
+        """The product of a part. With several images its errors are relative to each row, so that images do not mix."""
         has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.images > 1
         return dataclasses.replace(parts.product, accuracy=Accuracy.ROWWISE if has_rows_apart else self.accuracy)
 
@@ -162,53 +163,53 @@ class Conv2dFft(Pipeline):
 
 
 class Conv2dFftTensor(Conv2dFft):
-    """The same on the likeliest basis, with products on the tensor cores, as accurate as in float32."""
+    """`conv2d_fft` with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tensor"
     product: ClassVar[Family] = CgemmTensor()
-    flops_a_ns = 50_000.0
+    product_rate = ProductRate(50_000, instruction_of(TensorType.TF32))
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Whether both the transforms and tensor cores for their products are."""
+        """Whether the family is likely by its transforms, and tensor cores are likely for its products."""
         product = self._product(self._parts(problem)) if super().is_likely(problem, device) else None
         return product is not None and self.product.is_likely(product, device)
 
 
 class Conv2dFftWarpgroup(Conv2dFftTensor):
-    """The same with products of Hopper's warpgroups on halves: as accurate in the norm of each, which is what a layer's
-    own accuracy is relative to.
+    """`conv2d_fft` with wgmma products on split fp16 spectra. Their errors are relative to the norm of each matrix, as
+    a layer's own errors are.
     """
 
     name = "conv2d_fft_warpgroup"
     product: ClassVar[Family] = CgemmWarpgroup()
-    flops_a_ns = 110_000.0
-    """86 to 151 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
+    product_rate = ProductRate(110_000, instruction_of(TensorType.F16, WARPGROUP))
+    """86,000 to 151,000 in 22 passes of AlexNet and OverFeat, the more the larger they are."""
     accuracy = Accuracy.NORMWISE
 
 
 class Conv2dFftThin(Conv2dFft):
-    """The same where a result has few channels, or a gradient of weights few filters or channels."""
+    """`conv2d_fft` for results with few channels, or gradients of weights with few filters or channels."""
 
     name = "conv2d_fft_thin"
     product: ClassVar[Family] = CgemmThin()
 
 
 class Conv2dFft2(Conv2dFft):
-    """The same on the second likeliest basis."""
+    """`conv2d_fft` on the second likeliest basis."""
 
     name = "conv2d_fft_2"
     rank = 1
 
 
 class Conv2dFft3(Conv2dFft):
-    """The same on the third likeliest basis."""
+    """`conv2d_fft` on the third likeliest basis."""
 
     name = "conv2d_fft_3"
     rank = 2
 
 
 class Conv2dFftCublas(Conv2dFft):
-    """The same on the likeliest basis, with cuBLAS for the products, in what the spectra leave of the workspace."""
+    """`conv2d_fft` with cuBLAS for the products, in the workspace that the spectra leave."""
 
     name = "conv2d_fft_cublas"
     may_answer = False
@@ -216,7 +217,7 @@ class Conv2dFftCublas(Conv2dFft):
     parts = PartsForCublas
 
     def _limited(self, problem: Conv2d, device: Device) -> Space:
-        """The stages' spaces, in which products are spread over no more streams than the workspace goes round."""
+        """The joined spaces of the stages, with products on no more streams than the workspace has shares for."""
         joined, parts = super()._limited(problem, device), self._parts(problem)
         left = parts.layer.workspace_limit - parts.workspace_bytes
         told = f"the spectra leave {left} bytes of workspace to cuBLAS, a share for each stream"
@@ -240,16 +241,16 @@ def _stages(parts: FourierParts, product: Cgemm, transform: Family, multiplies: 
     )
 
 
-@functools.lru_cache(maxsize=64)  # a default, its legality and the starts of a search ask for the same one
+@functools.lru_cache(maxsize=64)  # a default, its legality and the starts of a search all use it
 def _space(family: Conv2dFft, problem: Conv2d, device: Device) -> Space:
     return family._limited(problem, device)
 
 
 def _fitting(config: Config, space: Space) -> Config:
-    """`config` with as few parts of sums as the workspace has room for."""
+    """The config, or the most similar legal one, with as few split sums as the workspace has room for."""
     return config if space.contains(config) else space.like(config.values()) or config
 
 
 def _of_part(transform: Stage, number: int) -> Run:
-    """A forward transform of a part of the batch."""
+    """The forward transform of one part of the batch."""
     return Run(transform, {"signal": number * transform.problem.inputs[0].nbytes})

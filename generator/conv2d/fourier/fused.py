@@ -1,8 +1,8 @@
-"""Layers of few channels in the frequency domain, whose products are made as they are transformed back.
+"""Layers of few channels in the frequency domain, whose products are computed while the inverse transform loads.
 
-With one to four channels a number of the result's spectrum is a sum of so many products. The transform back makes it as
-it loads it, and the spectra of the result, which are most of the bytes of such a layer, are nowhere: those of L1 of
-fbfft's table 4 are 1.0 GB, written and read again, for 0.7 GB of results.
+With one to four channels, a number of the result's spectrum is a sum of one to four products. The inverse transform
+computes this sum as it loads, so the spectra of the result are never stored. They are most of the bytes of such a
+layer: those of L1 of fbfft's table 4 are 1.0 GB, written and read again, for 0.7 GB of results.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 ("the pointwise multiplications ... are
 rather small, so our own matrix multiplication routines integrated with the rest of the convolution kernel code might
@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
 from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, FourierParts, transform_ns
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate, step_ns, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
@@ -28,23 +28,26 @@ from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 
-FACTORS_A_NS, POINTS_A_NS = 5000.0, 1400.0
-"""Bytes of factors that come from the L2 cache to where they are multiplied, and points that are transformed then.
+FACTORS_SHARE = 5000 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate at which factors come to where they are multiplied (measured, H200)."""
+POINT_MULTIPLY_ADDS = REFERENCE.multiply_adds_per_ns / 1400
+"""float32 multiply-adds in whose time a point is multiplied and transformed: 1400 points per ns were (measured, H200).
 Of 13 sizes of tiles of three layers most took a tenth more or less than follows from these (H200, 2026-11-24)."""
 MULTIPLES = (2, 4)
-"""Of which the rows and the columns of a basis are: frequencies that mirror each other come in pairs, then."""
+"""Divisors of the rows and the columns of a basis. With them, mirrored frequencies come in pairs."""
 SECTOR = 32
 MOST = 72
-"""Points of a tile along an axis: `tiles.MOST`, up to the next multiple."""
+"""Most points of a tile along an axis: `tiles.MOST`, rounded up to the next multiple."""
 
 
 class FusedParts(FourierParts):
-    """A layer of which no spectra of the result are kept."""
+    """A layer whose result spectra are not stored."""
 
     adds_parts: ClassVar[bool] = False
-    """There are no spectra of results to add them up in."""
+    """No: there are no stored result spectra in which parts could be added up."""
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -52,42 +55,43 @@ class FusedParts(FourierParts):
 
     @property
     def inverse(self) -> Fft:
-        """The transforms to the result, which multiply."""
+        """The inverse transforms, which compute the products."""
         product = self.product
         made = Product(product.m, product.n, product.k, product.a, product.b, self.layer.bias)
         return dataclasses.replace(super().inverse, product=made)
 
     @property
     def has_bias_behind(self) -> bool:
-        """It is an offset of what is transformed back."""
+        """No: the bias is an offset of the inverse transforms."""
         return False
 
-    def expected_at(self, flops_a_ns: float) -> float:  # noqa: ARG002 - transforms multiply as they load
-        """What the steps take on a large GPU."""
-        first, second = (transform_ns(each) for each in self.forward)
-        return self.count * (first + self._last_ns + self.fold_ns) + second
+    def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:  # noqa: ARG002
+        """The time of all steps on a device of these rates; transforms multiply as they load."""
+        first, second = (transform_ns(each, rates) for each in self.forward)
+        return self.count * (first + self._last_ns(rates) + self.fold_ns(rates)) + second
 
-    @property
-    def _last_ns(self) -> float:
-        """Of the transforms back."""
+    def _last_ns(self, rates: Rates) -> float:
+        """The time of the transforms back."""
         inverse, product = self.inverse, self.inverse.product
         assert product is not None
         rows, columns = product.tile(inverse.points, LARGE)
         nbytes = SECTOR * product.sectors(rows, columns) / (rows * columns) * self.product.output.size
-        computed = inverse.batch * inverse.points * slowness(self.basis) / POINTS_A_NS
-        return max(nbytes / FACTORS_A_NS + computed, inverse.output.nbytes / BYTES_A_NS) + STEP_NS
+        points = inverse.batch * inverse.points * slowness(self.basis)
+        computed_ns = points * POINT_MULTIPLY_ADDS / rates.multiply_adds_per_ns
+        computed_ns += nbytes / (FACTORS_SHARE * rates.l2_bytes_per_ns)
+        return step_ns(inverse.output.nbytes, rates, computed_ns)
 
     @property
     def spectra_bytes(self) -> int:
         return sum(aligned(each.nbytes) for each in self.product.inputs)
 
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
-        """Without those of the result."""
+        """Workspaces without the spectra of the result."""
         return tuple(each for each in super().workspaces(names) if each.name != names[2])
 
 
 class FusedTiledParts(FusedParts, TiledParts):
-    """The same of tiles of planes."""
+    """`FusedParts` for tiles of planes."""
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -96,14 +100,14 @@ class FusedTiledParts(FusedParts, TiledParts):
 
 @functools.lru_cache(256)
 def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """The likeliest sizes of tiles, the best first; none where filters are too large, or sums have too many terms."""
+    """The likeliest tile sizes, the best first; none if filters are too large or sums have too many terms."""
     found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
-    costs = {basis: parts.expected_ns for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
+    costs = {basis: parts.expected_ns(REFERENCE) for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
     return likeliest(costs)
 
 
 class Conv2dFftFused(Conv2dFft):
-    """`conv2d` of sums of few terms by transforms of whole planes, which multiply as they transform back."""
+    """`conv2d` of sums of few terms by transforms of whole planes; the inverse transforms compute the products."""
 
     name = "conv2d_fft_fused"
     parts: ClassVar[type[FourierParts]] = FusedParts
@@ -126,7 +130,7 @@ class Conv2dFftFused(Conv2dFft):
 
 
 class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
-    """The same with tiles of the likeliest size."""
+    """`conv2d_fft_fused` with tiles of the likeliest size."""
 
     name = "conv2d_fft_tiled_fused"
     parts = FusedTiledParts
@@ -134,7 +138,7 @@ class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
 
 
 class Conv2dFftTiledFused2(Conv2dFftTiledFused):
-    """The same with tiles of the second likeliest size."""
+    """`conv2d_fft_fused` with tiles of the second likeliest size."""
 
     name = "conv2d_fft_tiled_fused_2"
     rank = 1

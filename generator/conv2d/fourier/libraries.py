@@ -1,7 +1,7 @@
-"""What libraries may take of a layer's workspace: what the program leaves of it.
+"""Workspace of library calls: a library gets what the program leaves of the layer's workspace.
 
-cuBLAS computes by kernels that need no more than it is given, so that a call of it says how much that is. cuFFT takes
-what it takes, which only the library on a device knows.
+The kernels of cuBLAS need no more than they are given, so a call to it says how much that is. cuFFT takes as much as it
+needs, which only the library on a device knows.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from warpsmith.generator.steps import ALIGNMENT, LibraryCall, Step, aligned
 
 
 class PartsForCublas(FourierParts):
-    """Parts of a batch that leave cuBLAS what it needs at the least."""
+    """Parts of a batch that leave cuBLAS the least workspace that it needs."""
 
     beside: ClassVar[int] = LEAST_CUBLAS_BYTES
 
 
 def with_room(program: Program, workspace: int) -> Program:
-    """A program whose products by cuBLAS have what its own workspaces leave of `workspace` bytes. The streams of a step
-    have equal shares, and no more each than is usual. Steps use the same memory one after the other.
+    """A program whose cuBLAS products get what its own workspaces leave of `workspace` bytes.
 
-    Raises ValueError where a share is less than cuBLAS needs.
+    The streams of a step have equal shares, and no stream gets more than is usual. Steps use the same memory one after
+    the other.
+
+    Raises ValueError if a share is less than cuBLAS needs.
     """
     left = workspace - sum(aligned(each.nbytes) for each in program.workspaces)
     return dataclasses.replace(program, steps=tuple(_with_room(step, left) for step in program.steps))
 
 
 def most_streams(left: int) -> int:
-    """Over which products by cuBLAS may be spread in `left` bytes of workspace, a share for each."""
+    """Most streams over which cuBLAS products may be spread in `left` bytes of workspace, a share for each stream."""
     return left // LEAST_CUBLAS_BYTES
 
 

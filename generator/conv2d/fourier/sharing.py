@@ -1,9 +1,9 @@
-"""The three passes of a training step over spectra that they share: three forward transforms in place of six.
+"""The three passes of a training step over shared spectra: three forward transforms instead of six.
 
 Each pass of a layer in the frequency domain transforms two of x, w and dy, multiplies, and transforms the result back.
-The spectra of an operand are the same numbers in the same order in every pass, (frequencies, images, channels) of x,
-(frequencies, filters, channels) of w and (frequencies, images, filters) of dy, wherever the passes transform on one
-basis, begin a filter's plane at the same point, and take the batch whole.
+The spectra of an operand are the same numbers in the same order in every pass: (frequencies, images, channels) of x,
+(frequencies, filters, channels) of w and (frequencies, images, filters) of dy. This holds if the passes transform on
+one basis, begin a filter's plane at the same point, and take the batch whole.
 
 Source: "Parallelized Filters", section 4.1 (both sequences are transformed once, then multiplied block by block);
 Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 3.1 (table 1: which operands each pass transforms).
@@ -16,7 +16,7 @@ import functools
 from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, STEP_NS
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, step_ns
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
@@ -29,15 +29,15 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
 
 X, W, DY = "x", "w", "dy"
-"""The operands that a training step transforms."""
+"""Operands that a training step transforms."""
 _ROOMY = 2**62
-"""Bytes: no batch is split for want of workspace."""
+"""Bytes of workspace so large that no batch is split."""
 
 
 def passes_of(layer: Conv2d) -> dict[Pass, Conv2d]:
     """The three passes of a training step, each as a problem of its own; the gradients have no bias.
 
-    Raises BadArgument where `layer` is a gradient, or has a ReLU, whose gradient is none of the passes.
+    Raises BadArgument if `layer` is a gradient, or has a ReLU, whose gradient is none of the three passes.
     """
     if layer.pass_ is not Pass.FPROP:
         raise BadArgument(f"a training step is made of a layer's forward pass; got pass {layer.pass_}")
@@ -49,35 +49,35 @@ def passes_of(layer: Conv2d) -> dict[Pass, Conv2d]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spectra:
-    """The transforms that three passes have in common."""
+    """The transforms that the three passes share."""
 
     x: Fft
     w: Fft
     dy: Fft
     family: str
-    """Of the transforms, so that a config for one pass is one for another."""
+    """Family of the transforms; it is the same for all passes, so a config for one pass fits the others."""
 
     def nbytes(self, name: str) -> int:
-        """Of the spectra of an operand, aligned as workspaces are."""
+        """Bytes of an operand's spectra, aligned as workspaces are."""
         transform: Fft = getattr(self, name)
         return aligned(transform.output.nbytes)
 
     @property
     def kept_bytes(self) -> int:
-        """Of all three."""
+        """Bytes of all three operands' spectra."""
         return sum(map(self.nbytes, (X, W, DY)))
 
     @property
     def least_bytes(self) -> int:
-        """What a step needs: those that are kept, and room for those of dx or dw, which are as many as of x or w.
+        """Fewest bytes that a step needs: the kept spectra, and those of dx or dw, which are as many as of x or w.
 
-        Those of y lie where those of dy will: a forward pass outdates these.
+        The spectra of y share the memory of those of dy, because a forward pass makes the spectra of dy outdated.
         """
         return self.kept_bytes + max(self.nbytes(X), self.nbytes(W))
 
 
 def spectra_of(family: Pipeline, layer: Conv2d, device: Device) -> Spectra | str:
-    """The transforms that the passes of a family have in common, or why they have none, in one line."""
+    """The transforms that the passes of a family share, or one line that says why they share none."""
     found: dict[str, set[tuple[Fft, str]]] = {}
     for problem in passes_of(layer).values():
         transforms = _shareable(family, problem, device)
@@ -103,7 +103,7 @@ def takes(family: Pipeline, problem: Conv2d, spectra: Spectra, device: Device) -
 
 @functools.lru_cache(256)
 def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, tuple[Fft, str]] | str:
-    """What transforms each input of a pass, and by which family; or why another pass cannot share it, in one line."""
+    """The transform of each input of a pass and its family, or one line that says why another pass cannot share it."""
     roomy = dataclasses.replace(problem, workspace=_ROOMY)
     if (why := Gate(roomy, device).why_unable(family)) is not None:
         return why
@@ -120,28 +120,28 @@ def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, t
 
 
 def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:
-    """A pass with the workspace that is left to it beside the spectra that it does not read itself."""
+    """A pass with the workspace that remains beside the spectra that it does not read."""
     taken = {Pass.FPROP: 0, Pass.DGRAD: spectra.nbytes(X), Pass.WGRAD: spectra.nbytes(W)}
     return dataclasses.replace(problem, workspace=max(0, problem.workspace_limit - taken[problem.pass_]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """By which a pass is computed."""
+    """Problem, family and config that compute one pass."""
 
     problem: Conv2d
     family: Pipeline
     config: Config
 
     def fitting(self, spectra: Spectra, device: Device) -> Kernel:
-        """With the legal config most like this one that leaves room for the spectra of the other passes."""
+        """The kernel with the most similar legal config that leaves room for the spectra of the other passes."""
         space = Gate(limited(self.problem, spectra), device).space(self.family)
         if space.contains(self.config):
             return self
         return dataclasses.replace(self, config=space.like(self.config.values()) or self.config)
 
     def with_transform_of(self, other: Kernel, name: str) -> Kernel:
-        """With the other's config of the transform of an operand, so that both write the same bits."""
+        """The kernel with the other's config for the transform of an operand, so that both write the same bits."""
         theirs, ours = (_transforms(each.family, each.problem)[name].name for each in (other, self))
         stages = (stage.name for stage in self.family.stages(self.problem))
         return dataclasses.replace(
@@ -155,9 +155,9 @@ class Kernel:
         )
 
     def program(self, device: Device) -> Program:
-        """The whole pass on `device`; the spectra of its inputs are kept under names that all passes have in common.
+        """The whole pass on `device`, with the spectra of its inputs in workspaces that all passes name alike.
 
-        Those of y are as many as those of dy, and have their place.
+        The spectra of y are as many as those of dy, and use their memory.
         """
         transforms, stages = _transforms(self.family, self.problem), self.family.stages(self.problem)
         shared = {
@@ -175,17 +175,17 @@ class SharedPrograms:
     """The programs of a training step, over three kept workspaces (`kept_name`)."""
 
     fprop: Program
-    """(x, w[, b]) -> y; it leaves the spectra of x and w, and those of y where dy's are to come."""
+    """Program (x, w[, b]) -> y; it leaves the spectra of x and w, and the spectra of y in the memory for dy's."""
     given_dy: Mapping[Pass, Program]
-    """Of each gradient: (dy) -> dx or dw; they leave the spectra of dy, and read the other ones."""
+    """Program (dy) -> dx or dw of each gradient; it leaves the spectra of dy and reads those of x or w."""
     kept_dy: Mapping[Pass, Program]
-    """The same without dy, whose spectra are there."""
+    """The same programs without dy, whose spectra they read."""
 
     @classmethod
     def of(cls, kernels: Mapping[Pass, Kernel], device: Device) -> SharedPrograms:
         """The programs of kernels whose spectra agree. dgrad's config transforms dy, whichever gradient comes first.
 
-        Raises IllegalConfig where a kernel's config is not legal on `device`, or wgrad's with that transform.
+        Raises IllegalConfig if a kernel's config is not legal on `device`, or wgrad's with that transform is not.
         """
         dgrad = kernels[Pass.DGRAD]
         gradients = {Pass.DGRAD: dgrad, Pass.WGRAD: kernels[Pass.WGRAD].with_transform_of(dgrad, DY)}
@@ -199,23 +199,22 @@ class SharedPrograms:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """All of them."""
         return self.fprop, *self.given_dy.values(), *self.kept_dy.values()
 
 
 def kept_name(operand: str) -> str:
-    """The workspace of an operand's spectra."""
+    """Name of the workspace with an operand's spectra."""
     return f"spectra_{operand}"
 
 
-def expected_ns(family: Pipeline, problem: Conv2d) -> float:
-    """What a pass takes on a large GPU, each stage as long as its bytes or its operations take."""
-    return sum(map(stage_ns, family.stages(problem)))
+def expected_ns(family: Pipeline, problem: Conv2d, device: Device) -> float:
+    """The time of a pass, each stage as long as its bytes or its operations take."""
+    return sum(stage_ns(stage, device) for stage in family.stages(problem))
 
 
-def stage_ns(stage: Stage) -> float:
-    """What a stage takes on a large GPU (the rates of an H200)."""
-    return max(stage.problem.bytes / BYTES_A_NS, stage.problem.flops / FLOPS_A_NS) + STEP_NS
+def stage_ns(stage: Stage, device: Device) -> float:
+    """The time of a stage, whose operations are float32 ones."""
+    return step_ns(stage.problem.bytes, device.rates, FLOAT32_PRODUCTS.ns(stage.problem.flops, device.rates))
 
 
 def spared(families: Mapping[Pass, Pipeline], problems: Mapping[Pass, Conv2d]) -> tuple[Stage, ...]:
@@ -225,7 +224,7 @@ def spared(families: Mapping[Pass, Pipeline], problems: Mapping[Pass, Conv2d]) -
 
 
 def _transforms(family: Pipeline, problem: Conv2d) -> dict[str, Stage]:
-    """The stages that transform an input, by its name."""
+    """The stages that transform an input, by the input's name."""
     inputs = {operand.name for operand in problem.inputs}
     stages = family.stages(problem)
     return {stage.memory["signal"]: stage for stage in stages if stage.memory.get("signal") in inputs}

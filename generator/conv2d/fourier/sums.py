@@ -1,4 +1,4 @@
-"""The sum of the spectra that the parts of a batch add to a gradient of weights, part by part and in their order."""
+"""The sum of the spectra that the parts of a batch contribute to a gradient of weights, in the order of the parts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ UNIT = "sum"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """What the template needs."""
+    """Variables of the template."""
 
     key: str
     family: str
     parts: int
     count: int
-    """Complex numbers of a part."""
+    """Complex numbers per part."""
     pitch: int
-    """From a part to the next."""
+    """Complex numbers from one part to the next."""
     threads: int = THREADS
 
 
 def with_sums(program: Program, parts: FourierParts, spectra: str, last: str) -> Program:
-    """A layer's program with the sum of its parts, where it has such: in the place of the first one.
+    """A layer's program with a step that adds up its parts before the inverse transform, if there are several parts.
 
     Args:
-        program: of the layer without it.
-        parts: what it is made of.
-        spectra: the workspace of the result's spectra, a part behind the other.
-        last: the unit that transforms them back.
+        program: program of the layer without the sum.
+        parts: parts of the layer.
+        spectra: workspace of the result's spectra, one part behind the other.
+        last: name of the unit with the inverse transform.
     """
     if parts.results == 1:
         return program

@@ -1,4 +1,4 @@
-"""Which layers are solved in the frequency domain."""
+"""Layers that can be solved in the frequency domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsmith.generator.problem import Accuracy, NonFinite
 
 
 def why_not_by_transforms(layer: Conv2d) -> str | None:
-    """Why Fourier transforms of whole planes do not solve a layer, in one line; None where they do."""
+    """Why Fourier transforms of whole planes do not solve a layer, in one line; None if they do."""
     if layer.accuracy is Accuracy.ELEMENTWISE:
         return "has errors relative to the whole result: accuracy normwise"
     if layer.nonfinite is NonFinite.WINDOW:

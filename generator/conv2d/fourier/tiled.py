@@ -1,5 +1,4 @@
-"""Layers in the frequency domain tile by tile: for planes that are too large to be transformed whole, and many times as
-large as a filter.
+"""Layers in the frequency domain tile by tile, for planes too large for whole transforms and much larger than a filter.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6.
 """
@@ -16,8 +15,9 @@ from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Problem
 
 ODD_COLUMNS = 1.1
-"""How many times the expected time tiles of an odd number of columns take. In 200 layers (H200) they lost to whole
-planes eight times of nine where 0.92 to 0.95 of their time was expected, and won five times of six at 0.79 to 0.88."""
+"""Factor on the expected time of tiles with an odd number of columns. In 200 layers (H200) such tiles lost to whole
+planes eight times of nine where 0.92 to 0.95 of their time was expected, and won five times of six at 0.79 to 0.88.
+"""
 
 
 class Conv2dFftTiled(Conv2dFft):
@@ -26,7 +26,7 @@ class Conv2dFftTiled(Conv2dFft):
     name = "conv2d_fft_tiled"
     parts = TiledParts
     whole: ClassVar[Conv2dFft] = Conv2dFft()
-    """The same with whole planes."""
+    """The family for whole planes, to compare expected times with."""
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if isinstance(problem, Conv2d) and max(problem.weight[2:]) > MOST:
@@ -36,43 +36,43 @@ class Conv2dFftTiled(Conv2dFft):
         return super().why_not(problem, device)
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Whether its steps are expected to take less than sums over taps, and than transforms of whole planes."""
+        """Whether its steps are expected to take less time than sums over taps, and than transforms of whole planes."""
         if not super().is_likely(problem, device):
             return False
         if self.whole.why_not(problem, device) is not None:
             return True
         parts = self._parts(problem)
         slower = ODD_COLUMNS if parts.basis.columns % 2 else 1.0
-        return slower * parts.expected_ns < self.whole.expected_ns(problem)
+        return slower * parts.expected_ns(device.rates) < self.whole.expected_ns(problem, device)
 
 
 class Conv2dFftTiledTensor(Conv2dFftTensor, Conv2dFftTiled):
-    """The same with products on the tensor cores, as accurate as in float32."""
+    """`conv2d_fft_tiled` with products on the tensor cores, as accurate as in float32."""
 
     name = "conv2d_fft_tiled_tensor"
 
 
 class Conv2dFftTiledWarpgroup(Conv2dFftWarpgroup, Conv2dFftTiled):
-    """The same with products of Hopper's warpgroups on halves, as accurate in the norm of each."""
+    """`conv2d_fft_tiled` with wgmma products on split fp16 spectra; errors are relative to the norm of each."""
 
     name = "conv2d_fft_tiled_warpgroup"
 
 
 class Conv2dFftTiledThin(Conv2dFftThin, Conv2dFftTiled):
-    """The same with products of few rows or columns."""
+    """`conv2d_fft_tiled` with products of few rows or columns."""
 
     name = "conv2d_fft_tiled_thin"
 
 
 class Conv2dFftTiled2(Conv2dFftTiled):
-    """The same with tiles of the second likeliest size."""
+    """`conv2d_fft_tiled` with tiles of the second likeliest size."""
 
     name = "conv2d_fft_tiled_2"
     rank = 1
 
 
 class Conv2dFftTiled3(Conv2dFftTiled):
-    """The same with tiles of the third likeliest size."""
+    """`conv2d_fft_tiled` with tiles of the third likeliest size."""
 
     name = "conv2d_fft_tiled_3"
     rank = 2

@@ -1,10 +1,10 @@
-"""Layers in the frequency domain tile by tile: the transforms, and tiles of which sizes are likely to be best.
+"""Layers in the frequency domain tile by tile: the transforms, and the tile sizes that are likely to be best.
 
-The result of fprop and dgrad is cut into tiles of `T - k + 1` points, T of a transform and k taps. For each of them a
-tile of T points of the other image is transformed, which overlaps the next one by `k - 1` points, and what wraps around
-is left out of the result (overlap-save): every number is stored once, by one tile. A gradient of weights is a sum over
-tiles of dy, `T - k + 1` points with zeros behind, each with the T points of x that its taps meet; nothing wraps around
-there, and the sum over the tiles is part of the product.
+The result of fprop and dgrad is cut into tiles of `T - k + 1` points, for transforms of T points and filters of k taps.
+For each tile, T points of the other image are transformed, which overlap the next tile's by `k - 1` points. What wraps
+around is left out of the result (overlap-save), so every number is stored once, by one tile. A gradient of weights is a
+sum over tiles of dy. A tile has `T - k + 1` points of dy with zeros behind them, and is multiplied with the T points of
+x that its taps meet. Nothing wraps around there, and the sum over the tiles is part of the product.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 (both ways to tile); Oppenheim and
 Schafer, "Discrete-Time Signal Processing", section 8.7 (overlap-save).
@@ -18,24 +18,26 @@ from collections.abc import Mapping
 from math import ceil, prod
 
 from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slowness
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, FLOPS_A_NS, FourierParts, sector_share
+from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, memory_ns, sector_share
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.fft.tiling import Tiling
 from warpsmith.generator.problem import Operand
+from warpsmith.generator.rates import REFERENCE
 
 LEAST, MOST = 8, 70
-"""Points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of 70x70 took 1154 us
-for 128x128 planes and 11x11 taps, the best ones of up to 64 points 1501 (L1 forward, H200)."""
+"""Fewest and most points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of
+70x70 took 1154 us for 128x128 planes and 11x11 taps, the best ones of up to 64 points 1501 (L1 forward, H200).
+"""
 LIKELY = 3
-"""Sizes that are offered."""
+"""Number of tile sizes that are offered."""
 COMPLEX_BYTES = 8
 
 
 class TiledParts(FourierParts):
-    """The same where a transform has a tile of a plane; `basis` is the size of a tile."""
+    """Parts of a layer whose transforms take a tile of a plane each; `basis` is the size of a tile."""
 
     @staticmethod
     def bases(layer: Conv2d) -> tuple[Basis, ...]:
@@ -43,13 +45,13 @@ class TiledParts(FourierParts):
 
     @property
     def step(self) -> tuple[int, int]:
-        """Rows and columns from a tile to the next: those of the result, or of dy, that a tile has."""
+        """Rows and columns from one tile to the next, which are those of the result, or of dy, per tile."""
         rows, columns = (points - taps + 1 for points, taps in zip(self.basis.size, self.layer.weight[2:], strict=True))
         return rows, columns
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Of a plane, along each axis."""
+        """Tiles of a plane along each axis."""
         rows, columns = (ceil(size / step) for size, step in zip(_covered(self.layer), self.step, strict=True))
         return rows, columns
 
@@ -58,7 +60,7 @@ class TiledParts(FourierParts):
         return self.images * prod(self.tiles)
 
     def transform(self, operand: Operand, kind: Kind) -> Fft:
-        """Of all filters, or of all tiles of all images."""
+        """The transform of all filters, or of all tiles of all images."""
         outer, inner, *plane = operand.shape
         if operand.name in ("w", "dw"):
             return self._of_filters(outer * inner, (plane[0], plane[1]), kind)
@@ -77,7 +79,9 @@ class TiledParts(FourierParts):
         )
 
     def _of_filters(self, batch: int, taps: tuple[int, int], kind: Kind) -> Fft:
-        """For dgrad the last tap is the first point, the others before it, so that valid results begin there."""
+        """The transform of all filters. For dgrad the last tap is the first point and the others lie before it, so that
+        valid results begin there.
+        """
         start = None
         if self.layer.pass_ is Pass.DGRAD:
             start = tuple((1 - count) % points for count, points in zip(taps, self.basis.size, strict=True))
@@ -87,7 +91,7 @@ class TiledParts(FourierParts):
         return self.layer.pass_ is Pass.WGRAD and operand.name == "dy"
 
     def _origin(self, operand: Operand) -> tuple[int, int]:
-        """Where the first tile begins: at the first pixel that the first taps meet, which is padding where there is."""
+        """First row and column of the first tile: the first pixel that the first taps meet, padding included."""
         before = tuple(pads[0] for pads in self.layer.padding)
         if operand.name == "x":
             return -before[0], -before[1]
@@ -98,22 +102,22 @@ class TiledParts(FourierParts):
 
 
 def tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """The likeliest sizes of tiles, the best first; none where filters are too large for one."""
+    """The likeliest tile sizes, the best first; none if filters are too large for a tile."""
     return _tile_bases(layer.input[0], layer.weight, _covered(layer))
 
 
 def tile_sizes(layer: Conv2d, multiples: tuple[int, int], most: int) -> list[Basis]:
-    """All whose rows and columns are multiples of these numbers, and at most `most`."""
+    """All tile sizes whose rows and columns are multiples of these numbers, and at most `most`."""
     return _tile_sizes(layer.weight, _covered(layer), multiples, most)
 
 
 def likeliest(costs: Mapping[Basis, float]) -> tuple[Basis, ...]:
-    """The sizes that cost the least, the best first."""
+    """The sizes that cost least, the best first."""
     return tuple(sorted(costs, key=lambda basis: (costs[basis], basis.size))[:LIKELY])
 
 
 def _covered(layer: Conv2d) -> tuple[int, int]:
-    """Rows and columns that tiles cut: of the result, or of dy."""
+    """Rows and columns that are cut into tiles: those of the result, or of dy."""
     rows, columns = layer.input[2:] if layer.pass_ is Pass.DGRAD else layer.output_size
     return rows, columns
 
@@ -132,7 +136,9 @@ def _tile_sizes(
 
 
 def _sizes(taps: int, covered: int, multiple: int, most: int) -> tuple[int, ...]:
-    """Those of LEAST to `most` points with small factors that leave a result, up to the least one of whole planes."""
+    """Sizes from LEAST to `most` points that have small factors and leave a result, up to the smallest one of whole
+    planes.
+    """
     good = [
         n for n in range(max(LEAST, taps), most + 1) if max(prime_factors(n)) <= LARGEST_FACTOR and n % multiple == 0
     ]
@@ -141,14 +147,16 @@ def _sizes(taps: int, covered: int, multiple: int, most: int) -> tuple[int, ...]
 
 
 def _cost_ns(basis: Basis, images: int, weight: tuple[int, ...], covered: tuple[int, int]) -> float:
-    """What moving the spectra there and back and multiplying them takes; the planes themselves are the same for all.
+    """Nanoseconds to move the spectra there and back and to multiply them; the planes are the same for all sizes.
 
-    As `FourierParts.expected_ns` has it, and transforms weighed by their factors.
+    As `FourierParts.expected_ns` has it, and transforms weighed by their factors; on the reference GPU, since the tiles
+    of a config are the same everywhere.
     """
     steps = (points - taps + 1 for points, taps in zip(basis.size, weight[2:], strict=True))
     signals = images * prod(ceil(size / step) for size, step in zip(covered, steps, strict=True))
     filters, channels = weight[:2]
     spectra = signals * channels + signals * filters + filters * channels
     nbytes = float(COMPLEX_BYTES * basis.frequencies * spectra)
-    product = max(nbytes / BYTES_A_NS, 8 * basis.frequencies * signals * filters * channels / FLOPS_A_NS)
-    return nbytes * sector_share(basis.size) * slowness(basis) / BYTES_A_NS + product
+    products_ns = FLOAT32_PRODUCTS.ns(8 * basis.frequencies * signals * filters * channels, REFERENCE)
+    transforms_ns = memory_ns(nbytes * sector_share(basis.size) * slowness(basis), REFERENCE)
+    return transforms_ns + max(memory_ns(nbytes, REFERENCE), products_ns)

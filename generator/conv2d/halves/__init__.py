@@ -1,1 +1,1 @@
-"""Layers as products of matrices of 16-bit numbers: what families share that take them on tensor cores."""
+"""Shared parts of the families that compute layers as GEMMs of 16-bit numbers on tensor cores."""

@@ -1,4 +1,4 @@
-"""Which 16-bit numbers the tensor cores multiply for a layer, and where their sums are added up."""
+"""The 16-bit element type that the tensor cores multiply for a layer, and where partial sums are accumulated."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from warpsmith.generator.problem import DType
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """What a number becomes, and where sums leave the tensor cores.
+    """How operands become 16-bit numbers, and where partial sums leave the tensor cores.
 
-    float32 becomes the sum of two halves under `ieee`, after scaling by a power of two; one half has the 10 bits of
-    mantissa of TF32, and more than bfloat16. Data of 16 bits are multiplied as they are.
+    Under `ieee`, a float32 number becomes the sum of two fp16 numbers after scaling by a power of two. One fp16 number
+    has the 10 mantissa bits of TF32, and more than bfloat16. Data of 16 bits are multiplied unchanged.
     """
 
     element: DType
-    """float16 or bfloat16."""
+    """Element type of the products, float16 or bfloat16."""
     parts: int
-    """2: high and low; 1: high alone."""
+    """Number of fp16 parts per operand. 2: high and low; 1: high alone."""
     scales: bool
-    """Whether numbers are scaled so that the largest of an image, or of all weights, is near the largest half."""
+    """Whether operands are scaled so that the largest number of an image, or of all weights, is near fp16's largest."""
     promotes: bool
-    """Whether sums leave the tensor cores after each stage, since these cut off what float32 rounds."""
+    """Whether sums are added to float32 registers after each stage, because tensor cores truncate where float32 rounds.
+    """
     images: int = 1
-    """Images of the source that have a power of two each; 1 where the source has one for all."""
+    """Number of source images with a power of two each; 1 where one power serves the whole source."""
 
     @classmethod
     def of(cls, problem: Conv2d) -> Arithmetic:
@@ -38,27 +39,26 @@ class Arithmetic:
         return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact, images=images)
 
     chunk: ClassVar[int] = 8
-    """Numbers that lie side by side: 16 bytes."""
+    """Numbers in a channel vector of 16 bytes."""
     is_sliced: ClassVar[bool] = False
     template: ClassVar[str] = "conv2d/halves_scale.cu.jinja"
-    """How numbers are scaled and cut."""
+    """Template of the device functions that scale and split numbers."""
 
     @property
     def products(self) -> int:
-        """Of 16-bit numbers for each product: that of both low parts is left out."""
+        """16-bit products per product of the layer. The product of both low parts is left out."""
         return 2 * self.parts - 1
 
     @property
     def told(self) -> str:
-        """What a number becomes, for comments."""
+        """Name of the element type, for comments in generated source."""
         return str(self.element)
 
     @property
     def is_bfloat(self) -> bool:
-        """Whether the numbers are bfloat16."""
         return self.element is DType.BFLOAT16
 
 
 def scaled_images(problem: Conv2d) -> int:
-    """Images of a layer's source that are scaled one by one; 1 for wgrad, which sums over them."""
+    """Number of source images that are scaled one by one; 1 for wgrad, which sums over images."""
     return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]

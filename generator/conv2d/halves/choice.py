@@ -1,4 +1,4 @@
-"""What models of layers by products of halves choose: a config with the clocks that it is expected to take."""
+"""What models of layers by products of halves choose: a config with the time that it is expected to take."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from warpsmith.generator.space import Config, Space
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A config, and the clocks that a multiprocessor is expected to take for its share of all blocks."""
+    """A config, and the ns that a multiprocessor is expected to take for its share of all blocks."""
 
     config: Config
-    clocks: float
+    ns: float
 
 
-def best_split(space: Space, whole: Config, splits: Iterable[int], clocks: Callable[[int], float]) -> Choice:
+def best_split(space: Space, whole: Config, splits: Iterable[int], time_ns: Callable[[int], float]) -> Choice:
     """A tile of wgrad with the number of parts of its sums that is legal and expected to take least.
 
     Args:
         space: of wgrad.
         whole: the tile with sums in one part, which is legal.
         splits: numbers of parts, 1 among them.
-        clocks: what the tile is expected to take with so many parts.
+        time_ns: what the tile is expected to take with so many parts.
     """
-    times = {number: clocks(number) for number in splits}
+    times = {number: time_ns(number) for number in splits}
     for number in sorted(times, key=times.__getitem__):
         config = Config.of({**whole.values(), "splits": number})
         if space.contains(config):

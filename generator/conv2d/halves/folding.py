@@ -1,15 +1,17 @@
-"""Layers of few channels: rows and columns of an image as channels, so that products of matrices have enough of them.
+"""Folding of layers with few channels: rows and columns of an image become channels, so that the GEMM's K is filled.
 
-A product sums over 16 channels at the least, and gives 8 or more. Of three, those of an RGB image, 13 would be zeros
-for each tap. Folded, a channel is one of the image's beside a row and a column of those that are folded:
-x'[c, a, b, i, j] = x[c, i * multiple + a * spread - before, ...], rows and columns alike. There are two ways:
+A matrix product sums over at least 16 channels and gives at least 8 results. With the three channels of an RGB image,
+13 of 16 would be zeros for each tap. A folded channel is a channel of the image together with a row and a column of
+those that are folded: x'[c, a, b, i, j] = x[c, i * multiple + a * spread - before, ...], columns like rows. There are
+two ways:
 
-- *Steps* of a strided layer: as many rows and columns as the stride. The layer is then one without a stride, of
-  ceil(R / stride) rows of taps: the first layer of AlexNet has 48 channels and 3x3 taps for 3 channels and 11x11. The
-  halves are no more than the image has pixels. Its gradient of images is folded so as well.
-- *Taps*: all columns of a filter. The layer then has filters of one column; the image is read S / stride times.
+- *Steps* of a strided layer folds as many rows and columns as the stride. The folded layer has stride 1 and ceil(R /
+  stride) rows of taps: the first layer of AlexNet has 48 channels and 3x3 taps instead of 3 channels and 11x11. The
+  fp16 operand has no more numbers than the image has pixels. dgrad of a strided layer is folded the same way.
+- *Taps* folds all columns of a filter. The layer then has filters of one column, and the image is read S / stride
+  times.
 
-The halves of an image are made so straight from the image, and results go straight to where they belong.
+The kernels that make the fp16 operands read the image directly, and results are stored directly to their pixels.
 """
 
 from __future__ import annotations
@@ -22,33 +24,34 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.padding import Pads
 
 MOST_CHANNELS = 8
-"""Of an image, up to which it is folded: from 9 on a product fills its 16 channels by more than half."""
+"""Most image channels up to which a layer is folded. From 9 on, an unfolded product fills its 16 channels by more than
+half.
+"""
 DEPTH, ROWS = 16, 64
-"""Channels that a product sums over at the least, and of x that a product of wgrad has."""
+"""Fewest channels that a product sums over, and fewest channels of x in a product of wgrad."""
 TAPS_EXCESS = 1.25
-"""Products of the way by steps over that by taps, up to which it is taken: its halves are fewer."""
+"""Most products of *steps* over those of *taps* up to which *steps* is taken, because its fp16 operands are smaller."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoldedAxis:
-    """Rows, or columns, and how those of the folded layer read them."""
+    """Rows, or columns, and how those of the folded layer read them. Comments say rows for both."""
 
     count: int
-    """Rows that are channels."""
+    """Image rows that become channels of one folded row."""
     multiple: int
-    """Rows of the image from one row of the folded image to the next."""
+    """Image rows from one row of the folded image to the next."""
     spread: int
-    """And from one folded row to the next."""
+    """Image rows from one folded channel to the next."""
     before: int
-    """Rows of zeros above the image, which the folded one has as pixels."""
+    """Zero rows above the image, which the folded image has as pixels."""
     size: int
-    """Rows of the image."""
     taps: int
-    """Rows of the filter. That of row t of the folded layer's and folded row a is t * count + a."""
+    """Rows of the filter. Row t of the folded filter at folded row a is row t * count + a of the filter."""
     folded_size: int
     """Rows of the folded image."""
     stride: int = 1
-    """Of the folded layer, as padding and dilation."""
+    """Stride of the folded layer, like padding and dilation below."""
     padding: Pads = (0, 0)
     dilation: int = 1
 
@@ -65,12 +68,12 @@ class Folding:
     rows: FoldedAxis
     columns: FoldedAxis
     layer: Conv2d
-    """It has other operands."""
+    """The folded layer. It has other operands."""
 
     @classmethod
-    @functools.lru_cache(maxsize=64)  # asked for by each geometry that a search or a model looks at
+    @functools.lru_cache(maxsize=64)  # each geometry that a search or a model looks at calls it
     def of(cls, layer: Conv2d) -> Folding | None:
-        """The way with the fewest products; None for a layer that is solved as it is."""
+        """The folding with the fewest products; None for a layer that is solved without folding."""
         if layer.group_channels > MOST_CHANNELS or layer.groups > 1:
             return None
         steps, taps = _by_steps(layer), _by_taps(layer)
@@ -81,25 +84,26 @@ class Folding:
 
     @property
     def count(self) -> int:
-        """Folded channels for each of the image's."""
+        """Folded channels per channel of the image."""
         return self.rows.count * self.columns.count
 
 
 def folded(layer: Conv2d) -> Conv2d:
-    """The layer that is solved: the layer itself where nothing is folded."""
+    """The folded layer, or the layer itself where nothing is folded."""
     folding = Folding.of(layer)
     return layer if folding is None else folding.layer
 
 
 def _products(layer: Conv2d) -> int:
-    """For each pixel of y and each of its channels."""
+    """Products for each pixel of y and each of its channels, zeros included."""
     least = ROWS if layer.pass_ is Pass.WGRAD else DEPTH
     return -(-layer.group_channels // least) * least * layer.weight[2] * layer.weight[3]
 
 
 def _by_steps(layer: Conv2d) -> Folding | None:
-    """None without a stride, for taps that are further apart, or if there are pixels that no tap reads behind others:
-    the gradient of those has to be written too."""
+    """*Steps* folding. None without a stride, with a dilated filter, or if pixels that no tap reads lie behind others:
+    dgrad has to write the gradient of those pixels too.
+    """
     if layer.stride == (1, 1) or any(_is_strided(layer, axis) and layer.dilation[axis] > 1 for axis in (0, 1)):
         return None
     rows, columns = (_steps(layer, axis) if _is_strided(layer, axis) else _kept(layer, axis) for axis in (0, 1))
@@ -114,7 +118,7 @@ def _is_covered(axis: FoldedAxis) -> bool:
 
 
 def _by_taps(layer: Conv2d) -> Folding | None:
-    """None for the gradient of images, which sums over other channels."""
+    """*Taps* folding. None for dgrad, which sums over other channels."""
     if layer.pass_ is Pass.DGRAD:
         return None
     (left, _), taps, outputs = layer.padding[1], layer.weight[3], layer.output_size[1]

@@ -1,10 +1,9 @@
-"""Images and weights as 16-bit numbers: the kernels that lay them out, and scale and split those of float32.
+"""16-bit operands of the implicit GEMM: the kernels that lay out images and weights, and scale and split float32.
 
-A number x, scaled so that the largest of its image, or of all weights, lies in [2^14, 2^15), is the sum of high =
-half(x) and low = half(x - high); what they leave is below 2^-23 of x, or below 2^-39 of the largest number, and of an
-image whose numbers are sampled below 2^-33. The largest finite numbers are found by a launch before:
-`maximum.Maximum`. Who multiplies scales a result back by the power of two of its image. Data of 16 bits are laid out
-as they are.
+A number x is scaled so that the largest of its image, or of all weights, lies in [2^14, 2^15). It becomes the sum of
+high = half(x) and low = half(x - high). The remainder is below 2^-23 of x or below 2^-39 of the largest number; for an
+image whose maximum is sampled, below 2^-33. An earlier launch finds the largest finite numbers: `maximum.Maximum`. The
+GEMM kernel scales a result back by the power of two of its image. Data of 16 bits are laid out unchanged.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3.
 """
@@ -25,72 +24,74 @@ from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
 from warpsmith.generator.render import render
 
 CHUNK = 8
-"""Halves of channels that lie side by side: 16 bytes, a row of a core matrix."""
+"""Channels in a channel vector: 16 bytes of fp16, a row of a core matrix."""
 CHUNK_BYTES = 16
 RANGE = "range"
-"""The workspace that slices are scaled by: `generator.conv2d.slices.slicing`."""
+"""Name of the workspace with the scales of int8 slices: `generator.conv2d.slices.slicing`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Halved(abc.ABC):
-    """An operand as 16-bit numbers."""
+    """One operand as 16-bit numbers."""
 
     family: str
-    """Whose launches these are."""
+    """Family that owns the launches."""
     operand: Operand
     arithmetic: Arithmetic
 
     @property
     def maximum(self) -> Maximum | None:
-        """What finds the largest number, where the operand is scaled."""
+        """The launch that finds the largest number, if the operand is scaled."""
         has_own = self.arithmetic.scales and not self.arithmetic.is_sliced
         return Maximum.of(self.family, self.operand, self.scaled_images) if has_own else None
 
     @property
     def scaled_images(self) -> int:
-        """Images that are scaled one by one; 1 where the operand has one power of two."""
+        """Number of images that are scaled one by one; 1 where the operand has one power of two."""
         return 1
 
     @property
     def powers(self) -> tuple[Pointer, ...]:
-        """The argument of a kernel that scales back."""
+        """Kernel arguments for scaling results back."""
         return () if self.maximum is None else (self.maximum.power,)
 
     @property
     def range_place(self) -> int:
-        """Place in the range of the power of two of slices, or of the first image's: those of images come first."""
+        """Index of the operand's power of two in the RANGE workspace of int8 slices: images come first, then the
+        weights.
+        """
         return self.arithmetic.images if self.operand.name == "w" else 0
 
     @property
     def entry(self) -> str:
-        """The kernel, and its unit."""
-        return f"{self.family}_halve_{self.operand.name}"
+        """Name of the kernel and of its unit."""
+        return f"{self.family}_pack_{self.operand.name}"
 
     @property
     @abc.abstractmethod
     def nbytes(self) -> int:
-        """Of the numbers."""
+        """Bytes of the 16-bit numbers."""
 
     @property
     def halves(self) -> Workspace:
-        """Where they are. Those of weights depend on weights alone."""
+        """Workspace for the 16-bit numbers. Those of weights depend on weights alone and can be prepacked."""
         name = self.operand.name
         holds_weights = name == "w" and not self.arithmetic.is_sliced
         return Workspace(f"halves_{name}", self.nbytes, holds=(name,) if holds_weights else ())
 
     def workspaces(self) -> tuple[Workspace, ...]:
-        """Of the largest numbers and of the 16-bit ones."""
+        """Workspaces for the largest numbers and for the 16-bit ones."""
         return (self.halves,) if self.maximum is None else (self.maximum.workspace, self.halves)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether numbers may turn out larger than what they are scaled by, and are laid out again then."""
+        """Whether numbers may exceed the range that the scale allows, and are then split again."""
         return self.maximum is not None and self.maximum.is_sampled
 
     @property
     def entry_again(self) -> str:
-        """The kernel that lays out numbers again."""
-        return f"{self.family}_halve_{self.operand.name}_again"
+        """Name of the kernel that splits the numbers again."""
+        return f"{self.family}_pack_{self.operand.name}_again"
 
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
@@ -114,25 +115,25 @@ class Halved(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Images(Halved):
-    """Images on the line: [part][group and chunk][plane][position][channel of the chunk].
+    """16-bit images on the line: [part][group and channel vector][plane][position][channel of the vector].
 
-    Where `terms` is given: [group][block of so many positions][chunk][part][position][channel of the chunk], so that
-    what a product sums over lies in one piece.
+    If `terms` is not 0: [group][block of `terms` positions][channel vector][part][position][channel of the vector], so
+    that a stage's positions (K) are contiguous.
     """
 
     images: int
     groups: int
     channels: int
-    """Of a group."""
+    """Channels per group."""
     chunks: int
-    """Of a group, with those that are filled up with zeros."""
+    """Channel vectors per group, including those filled with zeros."""
     rows: Line
     columns: Line
     length: int
-    """Positions of a plane, with zeros behind the last image."""
+    """Positions per plane, including the zeros behind the last image."""
     terms: int = 0
     folding: Folding | None = None
-    """Where rows and columns of the images are channels."""
+    """Set where rows and columns of the images become channels."""
 
     @classmethod
     def of_sources(
@@ -146,7 +147,7 @@ class Images(Halved):
         length: int,
         folding: Folding | None = None,
     ) -> Images:
-        """What a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
+        """The source that a layer's sum reads: x of fprop and wgrad, dy of dgrad."""
         return cls(
             family=family,
             operand=operand,
@@ -165,7 +166,7 @@ class Images(Halved):
     def of_results(
         cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
     ) -> Images:
-        """dy of wgrad, where the results of fprop are."""
+        """dy of wgrad, at the positions of fprop's results."""
         rows, columns = (
             dataclasses.replace(line, sources=size, multiple=1, planes=(0,), before=0)
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
@@ -175,22 +176,22 @@ class Images(Halved):
 
     @property
     def planes(self) -> tuple[tuple[int, int], ...]:
-        """Rows and columns that they begin at."""
+        """First row and first column of each plane."""
         return tuple((row, column) for row in self.rows.planes for column in self.columns.planes)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Of the operand, in elements."""
+        """Element strides of the operand."""
         return self.operand.element_strides
 
     @property
     def is_vector(self) -> bool:
-        """Whether the channels of a chunk lie side by side in memory, in whole vectors of 16 bytes."""
+        """Whether a channel vector is contiguous in the operand, in whole 16-byte vectors."""
         return self.strides[1] == 1 and self.channels % self.arithmetic.chunk == 0 and self.folding is None
 
     @property
     def chunk_length(self) -> int:
-        """Positions from a chunk to the next one."""
+        """Positions from one channel vector to the next."""
         return len(self.planes) * self.length
 
     @property
@@ -208,32 +209,33 @@ class Images(Halved):
 
     @property
     def block_images(self) -> int:
-        """Images that a block of threads has positions of, at the most."""
+        """Most images that the positions of one block of threads can meet."""
         return images_of(THREADS, self.rows.pitch * self.columns.pitch, self.images)
 
     @property
     def blocks_a_plane(self) -> int:
-        """Blocks of threads, a position each."""
+        """Blocks per plane; each thread has one position."""
         return -(-self.length // THREADS)
 
     @property
     def blocks(self) -> int:
-        """Of threads, in all."""
         return self.blocks_a_plane * len(self.planes) * self.groups * self.chunks
 
     def launches(self) -> tuple[Launch, ...]:
-        """One after the other."""
         return self._launches(self.blocks)
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
-        """Their texts."""
+        """Generated source of the kernels."""
         return self._units(problem, "conv2d/halves_images.cu.jinja")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filters(Halved):
-    """Weights as products read them: [group][tile of columns][block of channels][tap][part][chunk][column][channel of
-    the chunk], where columns are channels of the result and channels those that are summed over."""
+    """16-bit weights: [group][tile of columns][block of channels][tap][part][channel vector][column][channel of the
+    vector].
+
+    Columns are channels of the result; channels are those that a result sums over.
+    """
 
     groups: int
     summed: int
@@ -243,37 +245,37 @@ class Filters(Halved):
     filter_columns: int
     tap_count: int
     columns: int
-    """Of a tile."""
+    """Columns per tile."""
     tiles: int
     block_chunks: int
-    """Chunks of a block of channels."""
+    """Channel vectors per block of channels."""
     blocks: int
-    """Of channels, in a group."""
+    """Blocks of channels per group."""
     is_turned: bool
-    """Whether the weights lie as [summed][result], as for dgrad."""
+    """Whether the weights lie transposed, as [summed][result]; they do for dgrad."""
     folding: Folding | None = None
-    """Where rows and columns of the images are channels."""
+    """Set where rows and columns of the images become channels."""
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """From one weight to the next, in elements: of the channels summed over, the results, and rows and columns."""
+        """Element strides of the weights: along the summed channels, the result channels, the rows and the columns."""
         first, second, row, column = self.operand.element_strides
         return (first, second, row, column) if self.is_turned else (second, first, row, column)
 
     @property
     def group_stride(self) -> int:
-        """From a group to the next one: groups divide the filters."""
+        """Elements from one group to the next; groups divide the filters."""
         filters = self.summed if self.is_turned else self.results
         return filters * self.operand.element_strides[0]
 
     @property
     def tile_bytes(self) -> int:
-        """Of one tap, one block of channels and one tile of columns; all parts."""
+        """Bytes of one tap, one block of channels and one tile of columns, all parts included."""
         return CHUNK_BYTES * self.arithmetic.parts * self.block_chunks * self.columns
 
     @property
     def threads(self) -> int:
-        """One for each chunk of channels, column and tap."""
+        """Threads of the launch, one for each channel vector, column and tap."""
         return self.groups * self.tiles * self.columns * self.blocks * self.block_chunks * self.tap_count
 
     @property
@@ -281,14 +283,13 @@ class Filters(Halved):
         return self.groups * self.tiles * self.blocks * self.tap_count * self.tile_bytes
 
     def launches(self) -> tuple[Launch, ...]:
-        """One after the other."""
         return self._launches(-(-self.threads // THREADS))
 
     def units(self, problem: Conv2d) -> tuple[Unit, ...]:
-        """Their texts."""
+        """Generated source of the kernels."""
         return self._units(problem, "conv2d/halves_filters.cu.jinja")
 
 
 def images_of(positions: int, pitch: int, images: int) -> int:
-    """Images, of so many, that a run of positions meets at the most, where an image has `pitch` positions."""
+    """Most images out of `images` that a range of positions can meet, if an image has `pitch` positions."""
     return min(images, (positions + pitch - 2) // pitch + 1)

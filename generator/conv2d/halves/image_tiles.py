@@ -1,4 +1,4 @@
-"""What blocks compute of a result that is an image, and in which order they go through the taps of a filter."""
+"""Tiles of fprop and dgrad as an implicit GEMM, and the order in which they go through the taps of a filter."""
 
 from __future__ import annotations
 
@@ -19,65 +19,67 @@ from warpsmith.generator.steps import aligned
 
 
 class Reach(enum.StrEnum):
-    """Which taps' pixels are copied at once; a run of pixels serves all of them."""
+    """The taps that share one stage; one range of pixels in shared memory serves all of them."""
 
     ROW = "row"
-    """Those of a row of the filter."""
+    """The taps of one row of the filter."""
     FILTER = "filter"
-    """All of them that read one plane."""
+    """All taps that read one plane."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """A tap, in the order in which a tile goes through them."""
+    """One tap in the order in which a tile goes through them."""
 
     shift: int
-    """Positions from the first pixel of the tap's stage to its own."""
+    """Positions from the first pixel of the stage to the tap's first pixel."""
     weight: int
     begins: bool
-    """Whether no tap before it reads this stage."""
+    """Whether this is the first tap that reads its stage."""
     ends: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineStep(Step):
-    """Of images that lie on one line."""
+    """A step for images that lie on one line."""
 
     first: int
-    """From a tile's first position to the first pixel of the tap's stage, in planes one behind the other."""
+    """Positions from a tile's first position to the first pixel of the stage; planes lie one behind the other."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageTiles(abc.ABC):
-    """One config on fprop or dgrad, as far as it does not depend on who multiplies."""
+    """One config of fprop or dgrad, without the parts that depend on the kind of MMA instruction.
+
+    M of the implicit GEMM is the positions, N the channels of the result, and K the source channels of each tap.
+    """
 
     lattice: Lattice
     positions: int
-    """Of a tile."""
+    """Positions per tile (M)."""
     columns: int
-    """Of a tile: channels of the result."""
+    """Channels of the result per tile (N)."""
     arithmetic: Arithmetic
     images: Images
     filters: Filters
     steps: tuple[Step, ...]
-    """Those of each phase, one phase after the other."""
+    """The steps of all phases, one phase after the other."""
     first_taps: tuple[int, ...]
-    """Of each phase, and how many there are in all."""
+    """Index into `steps` of each phase's first step, followed by the number of all steps."""
     run: int
-    """Pixels of a chunk that a stage has."""
+    """Pixels of a channel vector per stage."""
     channels_last: bool
-    """Whether the channels of a pixel of the result lie side by side, as sums have them."""
+    """Whether the channels of a result pixel are contiguous, as in the accumulators."""
     folding: Folding | None
-    """Where channels of the sums are pixels of the result."""
+    """Folding of dgrad, whose result channels are rows and columns of the image; None otherwise."""
     result_strides: tuple[int, ...]
-    """Of the result, in elements."""
     stays_scaled: bool = dataclasses.field(default=False, kw_only=True)
-    """Whether results keep the powers of two of both operands: who reads them takes these off."""
+    """Whether results keep the powers of two of both operands, because a later kernel removes them."""
 
     is_turned = False
-    """What lies side by side in shared memory is summed over."""
+    """Whether operands lie transposed in shared memory. They do not: K is contiguous."""
     maps: ClassVar[bool] = False
-    """Whether the copy engine brings pixels from where the operand has them, by a map; else they lie on one line."""
+    """Whether TMA tensor maps fetch pixels from the operand's own layout; otherwise pixels lie on one line."""
 
     @classmethod
     def tiled(
@@ -91,13 +93,13 @@ class ImageTiles(abc.ABC):
         reach: Reach,
         **own: Any,
     ) -> Self:
-        """Tiles of so many positions and channels of the result, and sums of so many channels a stage.
+        """Build the tiles of a config.
 
         Args:
-            family: whose tiles they are.
+            family: family that owns the tiles.
             problem: fprop or dgrad.
-            arithmetic: what numbers become.
-            positions, columns, channels, reach: of the config.
+            arithmetic: element type and number of parts of the operands.
+            positions, columns, channels, reach: as in the config; `channels` is the source channels per stage.
             own: the fields of the subclass.
         """
         folding, is_fprop = _folding(problem, arithmetic), problem.pass_ is Pass.FPROP
@@ -124,83 +126,83 @@ class ImageTiles(abc.ABC):
     @property
     @abc.abstractmethod
     def blocks(self) -> int:
-        """Of the launch."""
+        """Blocks of the launch."""
 
     @property
     @abc.abstractmethod
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
 
     @property
     @abc.abstractmethod
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
 
     @property
     def family(self) -> str:
-        """Whose tiles they are, and the name of the kernel that multiplies."""
+        """Family that owns the tiles; the GEMM kernel has the same name."""
         return self.images.family
 
     @property
     def results(self) -> int:
-        """Channels of the result, in a group."""
+        """Channels of the result, per group."""
         return self.filters.results
 
     @property
     def scales_back(self) -> bool:
-        """Whether results are multiplied by powers of two."""
+        """Whether results are multiplied by powers of two that undo the scaling of the operands."""
         return self.arithmetic.scales and not self.stays_scaled
 
     @property
     def scaled_images(self) -> int:
-        """Images whose results have a power of two each; 1 where all results have the same, or none."""
+        """Number of images whose results have a power of two each; 1 if all results share one, or have none."""
         return self.images.scaled_images if self.scales_back else 1
 
     @property
     def chunks(self) -> int:
-        """Of a block of channels."""
+        """Channel vectors per stage."""
         return self.filters.block_chunks
 
     @property
     def tiles_across(self) -> int:
-        """Of the channels of the result, in a group."""
+        """Tiles along the channels of the result, per group."""
         return self.filters.tiles
 
     @property
     def tiles_down(self) -> int:
-        """Of the positions of a phase."""
+        """Tiles along the positions of a phase."""
         return -(-self.lattice.positions // self.positions)
 
     @property
     def tiles(self) -> int:
-        """Of all phases and groups."""
+        """Tiles of all phases and groups."""
         return len(self.lattice.phases) * self.filters.groups * self.tiles_across * self.tiles_down
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the last tile has columns to spare."""
+        """Whether the last tile has more columns than the result has channels left."""
         return self.results % self.columns > 0
 
     @property
     def halves_bytes(self) -> int:
-        """Of both operands."""
+        """Bytes of both 16-bit operands."""
         return self.images.nbytes + self.filters.nbytes
 
     @property
     def workspace_bytes(self) -> int:
-        """Of all workspaces, as a plan lays them out."""
+        """Bytes of all workspaces, aligned as a plan lays them out."""
         nbytes = (*self.images.workspaces(), *self.filters.workspaces())
         return sum(aligned(each.nbytes) for each in nbytes)
 
 
 def summed_and_results(problem: Conv2d) -> tuple[int, int]:
-    """Channels of a group that a result of fprop or dgrad sums over, and those of the result."""
+    """Channels of a group that a result of fprop or dgrad sums over, and channels of a group of the result."""
     both = problem.group_channels, problem.group_filters
     return both if problem.pass_ is Pass.FPROP else both[::-1]
 
 
 def _folding(problem: Conv2d, arithmetic: Arithmetic) -> Folding | None:
-    """Slices are measured channel by channel, and so not folded."""
+    """Folding of the layer. Slices are scaled channel by channel, and so are not folded."""
     return None if arithmetic.is_sliced else Folding.of(problem)
 
 
@@ -210,16 +212,16 @@ def _lattice(problem: Conv2d, arithmetic: Arithmetic) -> Lattice:
 
 
 def _line_length(lattice: Lattice, positions: int, span: int) -> int:
-    """Positions of a line in whole tiles, with those that the last one reads beyond them."""
+    """Positions of a line in whole tiles, plus those that the last tile reads beyond them."""
     return -(-lattice.positions // positions) * positions + lattice.reach + span
 
 
-# Parts that many configs of one problem share: a model of a family looks at hundreds of them.
+# Cached because many configs of one problem share them, and a family's model looks at hundreds of configs.
 @functools.lru_cache(maxsize=256)
 def _walk(
     problem: Conv2d, arithmetic: Arithmetic, positions: int, reach: Reach
 ) -> tuple[tuple[LineStep, ...], tuple[int, ...], int]:
-    """The steps of all phases, the number of the first one of each, and the largest shift within a stage."""
+    """The steps of all phases, the index of each phase's first step, and the largest shift within a stage."""
     lattice = _lattice(problem, arithmetic)
     phases = [_stages(taps, reach) for taps in lattice.phases]
     span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
@@ -230,7 +232,7 @@ def _walk(
 
 @functools.lru_cache(maxsize=256)
 def _images(family: str, problem: Conv2d, arithmetic: Arithmetic, chunks: int, length: int) -> Images:
-    """The images that are summed over, with so many chunks of channels and positions of a plane."""
+    """The 16-bit source images, with `chunks` channel vectors and `length` positions per plane."""
     folding = _folding(problem, arithmetic) if problem.pass_ is Pass.FPROP else None
     lattice = _lattice(problem, arithmetic)
     return Images.of_sources(family, problem, problem.inputs[0], arithmetic, lattice, chunks, length, folding)
@@ -238,7 +240,7 @@ def _images(family: str, problem: Conv2d, arithmetic: Arithmetic, chunks: int, l
 
 @functools.lru_cache(maxsize=256)
 def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int, chunks: int) -> Filters:
-    """The weights, in tiles of so many channels of the result and blocks of so many chunks."""
+    """The 16-bit weights, in tiles of `columns` result channels and blocks of `chunks` channel vectors."""
     folding = _folding(problem, arithmetic)
     layer = problem if folding is None else folding.layer
     summed, results = summed_and_results(layer)
@@ -261,7 +263,7 @@ def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int,
 
 
 def _stages(taps: tuple[Tap, ...], reach: Reach) -> list[list[Tap]]:
-    """The taps of a phase, those together whose pixels are copied at once."""
+    """The taps of a phase, grouped by the stage that they share."""
     groups = itertools.groupby(taps, key=lambda tap: (tap.plane, tap.row if reach is Reach.ROW else 0))
     return [list(stage) for _, stage in groups]
 

@@ -1,15 +1,16 @@
-"""Pixels on one line, so that a tap is a shift: how the images of a layer become a matrix without copies of pixels.
+"""Pixels on one line, so that a tap is a shift: the implicit GEMM of a layer without copies of pixels.
 
-All images of a channel lie on one line of positions, row by row and image by image, with zeros between them: position
-(n * row pitch + row) * column pitch + column. The result at a position is the sum over taps of what lies `shift`
-further on, the same shift for all positions. So any run of results reads runs of pixels, one a tap, and products of
-matrices read them where they lie. Rows share the zeros between them: those right of one row are those left of the next.
+All images of a channel lie on one line of positions, row by row and image by image, with zeros between them. A pixel
+has position (n * row pitch + row) * column pitch + column. The result at a position is the sum over taps of the number
+that lies `shift` positions further on, and a tap's shift is the same for all positions. So any range of results reads
+one contiguous range of pixels per tap, and the tensor cores read these ranges in place. Rows share the zeros between
+them: the padding right of one row is the padding left of the next.
 
-With a stride the pixels lie in several planes, one for each remainder of their rows and columns; each tap reads one of
-them. Results whose taps differ (the gradient of a strided layer) are phases, each with taps of its own
-(`generator.conv2d.axes`). Results of positions between the images are computed and not stored.
+With a stride, the pixels lie in several planes, one for each remainder of their rows and columns modulo the stride.
+Each tap reads one plane. Results whose taps differ (the gradient of a strided layer) form phases, each with its own
+taps (`generator.conv2d.axes`). Results at positions between the images are computed and not stored.
 
-Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM), where a block
+Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM). A block there
 gathers its pixels; on the line there is nothing to gather.
 """
 
@@ -27,38 +28,38 @@ from warpsmith.generator.conv2d.words import Pass
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineTap:
-    """A row, or column, of a filter, as the results of one phase read it."""
+    """One row, or column, of a filter, as the results of one phase read it."""
 
     plane: int
-    """Of `Line.planes`, by its place there."""
+    """Index into `Line.planes`."""
     shift: int
-    """Positions from a result to what it reads, 0 or more."""
+    """Positions from a result to the pixel that it reads, 0 or more."""
     weight: int
     """Row, or column, of the filter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """The rows, or the columns, of images on the line."""
+    """The rows, or the columns, of all images on the line. Comments say rows for both."""
 
     sources: int
-    """Rows that an image has."""
+    """Rows of a source image."""
     results: int
     steps: int
-    """Rows of a phase of the result; the largest one's."""
+    """Result rows of the largest phase."""
     multiple: int
-    """Rows of the source from one row of a plane to the next."""
+    """Source rows from one row of a plane to the next."""
     planes: tuple[int, ...]
-    """Rows modulo `multiple` that some tap reads."""
+    """Remainders of source rows modulo `multiple` that some tap reads."""
     before: int
-    """The position of a plane's first row; what would lie before position 0 is read by no tap."""
+    """Position of a plane's first row. It may be negative: no tap reads rows before position 0."""
     pitch: int
-    """Positions from an image, or row, to the next one."""
+    """Positions from one image, or row, to the next."""
     phases: tuple[tuple[LineTap, ...], ...]
 
     @classmethod
     def of(cls, axis: Axis) -> Line:
-        # Which row of which plane a tap reads, for row 0 of its phase.
+        # Plane and shift that each tap reads for row 0 of its phase.
         places = [
             [divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases
         ]
@@ -74,7 +75,7 @@ class Line:
             multiple=axis.multiple,
             planes=planes,
             before=before,
-            # No result reads the next image, nor is a place of two.
+            # No result reads pixels of the next image, and no position holds pixels of two images.
             pitch=max(axis.steps, min(last, axis.steps - 1 + span) + 1, axis.steps + span - first),
             phases=tuple(
                 tuple(
@@ -86,7 +87,7 @@ class Line:
         )
 
     def source(self, tap: LineTap) -> int:
-        """The row that a tap reads for the first row of a result's phase; negative before the image."""
+        """The source row that a tap reads for the first result row of its phase; negative before the image."""
         return self.planes[tap.plane] + (tap.shift - self.before) * self.multiple
 
 
@@ -100,11 +101,11 @@ class Tap:
 
     plane: int
     shift: int
-    """Positions from a result to what it reads, 0 or more."""
+    """Positions from a result to the pixel that it reads, 0 or more."""
     weight: int
-    """Its place in the filter, row by row."""
+    """Index into the filter, row by row."""
     row: int
-    """Its place among the rows of its phase."""
+    """Index of the tap's row among the filter rows of its phase."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,9 +118,9 @@ class Lattice:
     filter_columns: int
 
     @classmethod
-    @functools.lru_cache(maxsize=64)  # the same of all configs that a search or a model looks at
+    @functools.lru_cache(maxsize=64)  # shared by all configs that a search or a model looks at
     def of(cls, problem: Conv2d) -> Lattice:
-        """That of fprop or dgrad; of wgrad that of fprop, whose pixels and taps it reads."""
+        """The lattice of fprop or dgrad. wgrad gets that of fprop, whose pixels and taps it reads."""
         if problem.pass_ is Pass.WGRAD:
             problem = dataclasses.replace(problem, pass_=Pass.FPROP)
         rows, columns = map(Line.of, axes_of(problem))
@@ -127,27 +128,27 @@ class Lattice:
 
     @property
     def image_pitch(self) -> int:
-        """Positions from an image to the next one."""
+        """Positions from one image to the next."""
         return self.rows.pitch * self.columns.pitch
 
     @property
     def positions(self) -> int:
-        """Of all images."""
+        """Positions of all images."""
         return self.images * self.image_pitch
 
     @property
     def planes(self) -> int:
-        """Of pixels, one behind the other."""
+        """Number of pixel planes, which lie one behind the other."""
         return len(self.rows.planes) * len(self.columns.planes)
 
     @property
     def fill(self) -> float:
-        """The share of positions that are results."""
+        """Share of the positions that are results."""
         return self.rows.results * self.columns.results / (len(self.phases) * self.image_pitch)
 
     @functools.cached_property
     def phases(self) -> tuple[tuple[Tap, ...], ...]:
-        """The taps of each phase of the results, those of one plane after the other, in the order of their shifts."""
+        """The taps of each phase of the results, sorted by plane and then by shift."""
         return tuple(
             tuple(sorted(self._taps(down, across), key=lambda tap: (tap.plane, tap.shift)))
             for down, across in itertools.product(self.rows.phases, self.columns.phases)
@@ -155,7 +156,7 @@ class Lattice:
 
     @functools.cached_property
     def reach(self) -> int:
-        """The largest shift of all."""
+        """Largest shift of any tap."""
         return max((tap.shift for taps in self.phases for tap in taps), default=0)
 
     def _taps(self, down: tuple[LineTap, ...], across: tuple[LineTap, ...]) -> Iterator[Tap]:

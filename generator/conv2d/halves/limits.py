@@ -1,4 +1,4 @@
-"""Which layers families solve that multiply halves on a line of positions."""
+"""Layers that the families on the position line (`lattice`) can solve with 16-bit operands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsmith.generator.problem import Accuracy, NonFinite
 
 
 def why_not_halves(layer: Conv2d) -> str | None:
-    """Why such a family does not solve a layer, in one line; None where it does."""
+    """Why such a family does not solve a layer, in one line; None if it does."""
     if layer.accuracy is not Accuracy.NORMWISE:
         return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
     if layer.padding_mode is not PaddingMode.ZEROS:
@@ -20,9 +20,7 @@ def why_not_halves(layer: Conv2d) -> str | None:
 
 
 def why_not_within_windows(layer: Conv2d) -> str | None:
-    """Why products of 16-bit numbers do not keep a NaN to the results whose sum has it; None where they do, or need
-    not.
-    """
+    """Why 16-bit products let a NaN reach results whose sum does not contain it; None if they do not, or may."""
     if layer.nonfinite is not NonFinite.WINDOW:
         return None
     if layer.pass_ is Pass.WGRAD:

@@ -1,4 +1,4 @@
-"""The launches of a layer by products of halves: what makes halves, what multiplies, what adds up parts of sums."""
+"""Launches of a layer on 16-bit operands: maximum and split kernels, the GEMM, and the sum of split-K partials."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 
 PARTS = "parts"
-"""The workspace for parts of sums."""
+"""Name of the workspace for split-K partial sums."""
 MAIN = "multiply"
-"""The unit of the kernel that multiplies."""
+"""Name of the unit with the GEMM kernel."""
 SUM_THREADS = 256
-"""Of a block that adds up the parts of sums."""
+"""Threads per block of the kernel that adds up partial sums."""
 
 
 def image_program(family: str, template: str, problem: Conv2d, config: Config, geometry: ImageTiles) -> Program:
-    """That of fprop or dgrad, whose kernel of the name `family` stands in `template`."""
+    """Program of fprop or dgrad; `template` defines the GEMM kernel named `family`."""
     images, filters = geometry.images, geometry.filters
     text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
     bias = (Pointer("b"),) if problem.bias else ()
@@ -40,7 +40,7 @@ def image_program(family: str, template: str, problem: Conv2d, config: Config, g
 
 
 def weight_program(family: str, template: str, problem: Conv2d, config: Config, geometry: WeightTiles) -> Program:
-    """That of wgrad, whose kernel of the name `family` stands in `template`."""
+    """Program of wgrad; `template` defines the GEMM kernel named `family`."""
     x, dy = geometry.x, geometry.dy
     text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
     multiply = multiplying(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
@@ -52,7 +52,7 @@ def weight_program(family: str, template: str, problem: Conv2d, config: Config, 
 
 
 def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, Launch]:
-    """What adds up the parts of sums of wgrad."""
+    """Unit and launch of the kernel that adds up wgrad's partial sums."""
     name = f"{family}_sum"
     total = render(
         "conv2d/halves_sum.cu.jinja",
@@ -68,6 +68,6 @@ def summing(family: str, problem: Conv2d, geometry: WeightTiles) -> tuple[Unit, 
 
 
 def multiplying(family: str, geometry: ImageTiles | WeightTiles, arguments: tuple[Argument, ...]) -> Launch:
-    """The launch of the kernel that multiplies."""
+    """The launch of the GEMM kernel."""
     launch = Launch.of_blocks(family, geometry.blocks, geometry.threads, arguments)
     return dataclasses.replace(launch, shared_bytes=geometry.shared_bytes, unit=MAIN)

@@ -1,4 +1,4 @@
-"""What blocks compute of the gradient of weights, and the kernel that adds up the parts of its sums."""
+"""Tiles of wgrad as an implicit GEMM, and the kernel that adds up its split-K partial sums."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.steps import aligned
 
 PIXEL_BYTES = 2 * CHUNK
-"""Of eight halves."""
+"""Bytes of one channel vector (8 fp16 numbers)."""
 SUM_BLOCKS = 528
-"""Of blocks that add up the parts of sums at the least, where there are so many channels: four a multiprocessor."""
+"""Fewest blocks of the kernel that adds up partial sums, if there are enough channels: four per SM."""
 SUM_FLOATS = 4096
-"""That such a block holds in shared memory, about."""
+"""Approximate number of floats that such a block keeps in shared memory."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,46 +28,49 @@ class TapSet:
     """Taps of one plane whose sums a block computes side by side."""
 
     shifts: tuple[int, ...]
-    """Positions from the first pixel of x that they read to those of each."""
+    """Positions from the first pixel of x that the set reads to each tap's first pixel."""
     weights: tuple[int, ...]
-    """Their places in the filter; -1 where there is no tap."""
+    """Index of each tap in the filter; -1 for an empty slot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineTapSet(TapSet):
-    """Of images that lie on one line."""
+    """A tap set for images that lie on one line."""
 
     first: int
-    """From a position of dy to the first pixel of x that they read, in planes one behind the other."""
+    """Positions from a position of dy to the first pixel of x that the set reads; planes lie one behind the other."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightTiles(abc.ABC):
-    """One config on wgrad, as far as it does not depend on who multiplies."""
+    """One config of wgrad, without the parts that depend on the kind of MMA instruction.
+
+    M of the implicit GEMM is the channels of x for each tap, N the channels of dy, and K the positions.
+    """
 
     lattice: Lattice
     taps: int
-    """Of a block, side by side."""
+    """Taps per block, side by side."""
     rows: int
-    """Of a tile: channels of x, for each tap."""
+    """Channels of x per tile, for each tap (M)."""
     columns: int
-    """Of a tile: channels of dy."""
+    """Channels of dy per tile (N)."""
     terms: int
-    """Positions that are summed up in a stage."""
+    """Positions per stage (K)."""
     stages: int
     splits: int
-    """Parts of a sum, each of a block of its own."""
+    """Split-K factor; each part of a sum has its own block."""
     arithmetic: Arithmetic
     x: Images
     dy: Images
     tap_sets: tuple[TapSet, ...]
     run: int
-    """Positions of a chunk of x that a stage has."""
+    """Positions of a channel vector of x per stage."""
 
     is_turned = True
-    """Not what is summed over lies side by side in shared memory, but channels."""
+    """Whether operands lie transposed in shared memory: channels (M, N) are contiguous, not positions (K)."""
     maps: ClassVar[bool] = False
-    """Whether the copy engine brings pixels from where operands have them, by maps; else they lie on one line."""
+    """Whether TMA tensor maps fetch pixels from the operands' own layout; otherwise pixels lie on one line."""
 
     @classmethod
     def tiled(
@@ -80,12 +83,12 @@ class WeightTiles(abc.ABC):
         terms: int,
         **own: Any,
     ) -> Self:
-        """Tiles of so many taps, channels of x and channels of dy, and sums of so many positions a stage.
+        """Build the tiles of a config.
 
         Args:
-            family: whose tiles they are.
+            family: family that owns the tiles.
             problem: wgrad.
-            taps, rows, columns, terms: of the config.
+            taps, rows, columns, terms: as in the config; see the attributes.
             own: stages, splits, and the fields of the subclass.
         """
         tap_sets, span = _tap_sets(problem, taps, terms)
@@ -106,135 +109,136 @@ class WeightTiles(abc.ABC):
     @property
     @abc.abstractmethod
     def x_pitch(self) -> int:
-        """From chunk to chunk of a stage, in positions."""
+        """Positions from one channel vector of a stage to the next."""
 
     @property
     @abc.abstractmethod
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
 
     @property
     @abc.abstractmethod
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory per block."""
 
     @property
     def x_chunks(self) -> int:
-        """Of a stage."""
+        """Channel vectors of x per stage."""
         return self.rows // CHUNK
 
     @property
     def dy_chunks(self) -> int:
-        """Of a stage."""
+        """Channel vectors of dy per stage."""
         return self.columns // CHUNK
 
     @property
     def tiles_down(self) -> int:
-        """Of the channels of x, in a group."""
+        """Tiles along the channels of x, per group."""
         return -(-self.x.chunks // self.x_chunks)
 
     @property
     def is_ragged(self) -> bool:
-        """Whether the last tile has more channels than x, which are copies of others."""
+        """Whether the last tile has more channels than x has left; the surplus ones repeat others."""
         return self.x.chunks % self.x_chunks > 0
 
     @property
     def tiles_across(self) -> int:
-        """Of the channels of dy, in a group."""
+        """Tiles along the channels of dy, per group."""
         return self.dy.chunks // self.dy_chunks
 
     @property
     def steps(self) -> int:
-        """Stages that a sum goes through, all parts of it together."""
+        """Stages of a whole sum, all its parts together."""
         return self.dy.length // self.terms
 
     @property
     def split_steps(self) -> int:
-        """Stages of a part of a sum; the last one may have fewer."""
+        """Stages per part of a sum; the last part may have fewer."""
         return -(-self.steps // self.splits)
 
     @property
     def has_steps(self) -> bool:
-        """Whether no part is left without a stage."""
+        """Whether every part has at least one stage."""
         return (self.splits - 1) * self.split_steps < self.steps
 
     @property
     def tiles(self) -> int:
-        """Blocks without splits."""
+        """Blocks before the split-K factor."""
         return len(self.tap_sets) * self.x.groups * self.tiles_down * self.tiles_across
 
     @property
     def blocks(self) -> int:
-        """Of the launch."""
         return self.tiles * self.splits
 
     @property
     def weights(self) -> int:
-        """Of all filters."""
+        """Weights of all filters."""
         return self.tap_count * self.x.groups * self.x.channels * self.dy.channels
 
     @functools.cached_property
     def tap_count(self) -> int:
-        """Of a filter."""
+        """Taps per filter."""
         return sum(weight >= 0 for each in self.tap_sets for weight in each.weights)
 
     @property
     def stage_bytes(self) -> int:
-        """Of shared memory, both operands."""
+        """Bytes of shared memory per stage, both operands."""
         return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
 
     @property
     def sum_bytes(self) -> int:
-        """Of the workspace for parts of sums."""
+        """Bytes of the workspace for partial sums."""
         return 4 * self.splits * self.weights
 
     @property
     def sum_filters(self) -> int:
-        """Of a block that adds up parts: those that lie side by side in them."""
+        """Filters per block of the summing kernel; they are contiguous in the partial sums."""
         return max(1, min(32, SUM_FLOATS // self.tap_count))
 
     @property
     def sum_channels(self) -> int:
-        """Of such a block: their weights lie side by side in the result. Fewer where blocks would be too few."""
+        """Channels per block of the summing kernel; their weights are contiguous in the result. Fewer where the launch
+        would have less than SUM_BLOCKS blocks.
+        """
         most = max(1, min(8, SUM_FLOATS // (self.tap_count * self.sum_filters)))
         return max(1, min(most, self.x.groups * self.x.channels * self.sum_tiles_across // SUM_BLOCKS))
 
     @property
     def sum_tiles_across(self) -> int:
-        """Of the filters of a group."""
+        """Blocks along the filters of a group, in the summing kernel."""
         return -(-self.dy.channels // self.sum_filters)
 
     @property
     def sum_tiles_down(self) -> int:
-        """Of the channels of a group."""
+        """Blocks along the channels of a group, in the summing kernel."""
         return -(-self.x.channels // self.sum_channels)
 
     @property
     def sum_blocks(self) -> int:
-        """Of the launch that adds up parts."""
+        """Blocks of the summing kernel."""
         return self.x.groups * self.sum_tiles_across * self.sum_tiles_down
 
     @property
     def halves_bytes(self) -> int:
-        """Of both operands."""
+        """Bytes of both 16-bit operands."""
         return self.x.nbytes + self.dy.nbytes
 
     @property
     def workspace_bytes(self) -> int:
-        """Of all workspaces, as a plan lays them out."""
+        """Bytes of all workspaces, aligned as a plan lays them out."""
         nbytes = (*self.x.workspaces(), *self.dy.workspaces())
         return sum(aligned(each.nbytes) for each in nbytes) + aligned(self.sum_bytes)
 
 
 def _length(lattice: Lattice, terms: int) -> int:
-    """Positions of dy, in whole stages."""
+    """Positions of dy, rounded up to whole stages."""
     return -(-lattice.positions // terms) * terms
 
 
-# Parts that many configs of one problem share: a model of a family looks at hundreds of them.
+# Cached because many configs of one problem share them, and a family's model looks at hundreds of configs.
 @functools.lru_cache(maxsize=256)
 def _tap_sets(problem: Conv2d, taps: int, terms: int) -> tuple[tuple[LineTapSet, ...], int]:
-    """The taps that blocks take side by side, and the largest shift within a set."""
+    """The tap sets of the blocks, and the largest shift within a set."""
     lattice = Lattice.of(folded(problem))
     sets = [list(each) for each in _sets(lattice.phases[0], taps)]
     span = max(each[-1].shift - each[0].shift for each in sets)
@@ -244,7 +248,7 @@ def _tap_sets(problem: Conv2d, taps: int, terms: int) -> tuple[tuple[LineTapSet,
 
 @functools.lru_cache(maxsize=256)
 def _x(family: str, problem: Conv2d, terms: int, span: int) -> Images:
-    """The images, with so many positions beyond the last stage."""
+    """The 16-bit images, with `span` positions beyond the last stage."""
     layer = folded(problem)
     lattice, chunks = Lattice.of(layer), -(-layer.group_channels // CHUNK)
     length = _length(lattice, terms) + lattice.reach + span
@@ -254,7 +258,7 @@ def _x(family: str, problem: Conv2d, terms: int, span: int) -> Images:
 
 @functools.lru_cache(maxsize=256)
 def _dy(family: str, problem: Conv2d, terms: int, columns: int) -> Images:
-    """The results' gradients, in whole stages and tiles of so many channels."""
+    """The 16-bit gradients of the results, in whole stages and in whole tiles of `columns` channels."""
     lattice, chunks = Lattice.of(folded(problem)), -(-problem.group_filters // columns) * columns // CHUNK
     return Images.of_results(family, problem, problem.inputs[1], lattice, chunks, _length(lattice, terms), terms)
 

@@ -1,1 +1,1 @@
-"""Layers as products of matrices that warps multiply: tensor cores from compute capability 8.0 on."""
+"""Layers as implicit GEMMs by warp-level mma instructions, on tensor cores from compute capability 8.0 on."""

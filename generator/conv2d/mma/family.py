@@ -1,10 +1,11 @@
-"""Layers as products of matrices by the tensor cores of a warp: on any GPU from compute capability 8.0 on.
+"""Implicit GEMM by warp-level mma instructions, on any GPU from compute capability 8.0 on.
 
-What `conv2d_warpgroup` does where warpgroups multiply, and with the same halves in memory (`generator.conv2d.halves`):
-each float32 is two of them, of whose products three are taken, and what a stage gives is added up outside of the
-tensor cores, which cut sums off. Here all threads of a block copy the next stages into shared memory while their warps
-multiply what has come. Eight halves lie side by side there, eight such rows make the 128 bytes that a warp loads as one
-matrix: whatever the tap, no two of them lie in the same bank.
+The family computes with mma what `conv2d_warpgroup` computes with wgmma, on the same 16-bit operands in global memory
+(`generator.conv2d.halves`). Each float32 is split into two fp16 parts, a product takes three fp16 products, and the
+result of a stage is added up outside of the tensor cores, which truncate sums. All threads of a block copy the next
+stages into shared memory while their warps multiply the stages that have arrived. A row in shared memory is a channel
+vector of eight fp16 numbers, and ldmatrix loads eight such rows, 128 bytes, as one matrix. Whatever the tap, no two of
+these rows lie in the same bank.
 
 Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM); Ootomo and
 Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3; mma, ldmatrix and cp.async in the PTX
@@ -13,6 +14,7 @@ manual.
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.halves.folding import MOST_CHANNELS
 from warpsmith.generator.conv2d.halves.limits import why_not_halves, why_not_within_windows
@@ -25,21 +27,17 @@ from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.words import Pass
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.conv2d.work import direct_ns
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
-
-CAPABILITY = (8, 0)
-"""From which on warps multiply bfloat16 too, and copies go past the registers."""
-FASTER = (9, 0)
-"""Whose warpgroups multiply faster than warps do."""
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
 class Conv2dMma(Family):
-    """`conv2d` by mma instructions, in three products of halves for each of float32."""
+    """`conv2d` by mma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
     default_reach = DEFAULT_REACH
@@ -47,9 +45,8 @@ class Conv2dMma(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
-            return "needs compute capability 8.0 or newer, whose warps multiply matrices of bfloat16 too"
-        if (why_not := why_not_halves(problem) or why_not_within_windows(problem)) is not None:
+        why_not = device.why_no_tensor_instruction(TensorType.F16) or device.why_no(ASYNC_COPIES)
+        if (why_not := why_not or why_not_halves(problem) or why_not_within_windows(problem)) is not None:
             return why_not
         least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
         if not self.space(problem, device).contains(Config.of(least)):
@@ -62,13 +59,13 @@ class Conv2dMma(Family):
         if device.kind is not DeviceKind.CUDA:
             return False
         # Where products by warpgroups are possible too, these were faster at a stem's gradient of weights alone.
-        may_be_fastest = device.compute_capability != FASTER or (
+        may_be_fastest = device.tensor_instruction(TensorType.F16, WARPGROUP) is None or (
             conv2d.pass_ is Pass.WGRAD and conv2d.group_channels <= MOST_CHANNELS
         )
-        return may_be_fastest and self.expected_ns(conv2d) < conv2d.flops / DIRECT_FLOPS_A_NS
+        return may_be_fastest and self.expected_ns(conv2d, device) < direct_ns(conv2d, device)
 
-    def expected_ns(self, problem: Problem) -> float:
-        return expected_ns(require_conv2d(problem), H200)
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        return expected_ns(require_conv2d(problem), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)

@@ -1,4 +1,4 @@
-"""What a block of `conv2d_mma` computes of a result that is an image, and the shared memory that takes."""
+"""Tiles of `conv2d_mma` for fprop and dgrad, and the shared memory that they take."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
 STAGED_COLUMNS, STAGED_PADDING = 16, 4
-"""Channels of results on their way out, and floats between two of them: neighbours lie in banks of their own."""
+"""Channels of the epilogue staging tile, and padding floats between two channels, so that neighbours lie in different
+banks.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageGeometry(ImageTiles):
-    """One config on fprop or dgrad."""
+    """One config of fprop or dgrad."""
 
     warps: Warps
     stages: int
-    """Of weights in shared memory: that of the tap that is multiplied, and those of the next ones."""
+    """Stages of weights in shared memory: one for the tap that is multiplied, the others for the next taps."""
     min_blocks: int
-    """That a multiprocessor has registers for."""
+    """Blocks that an SM must have registers for (minBlocksPerMultiprocessor of __launch_bounds__)."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
@@ -32,7 +34,7 @@ class ImageGeometry(ImageTiles):
 
     @classmethod
     def of_arithmetic(cls, family: str, problem: Conv2d, arithmetic: Arithmetic, config: Config) -> Self:
-        """Of the family that multiplies such numbers."""
+        """The geometry for the family that multiplies operands of this arithmetic."""
         warps = Warps.of(config)
         return cls.tiled(
             family,
@@ -53,7 +55,7 @@ class ImageGeometry(ImageTiles):
 
     @property
     def sum_steps(self) -> int:
-        """Of 16 terms, after which a sum leaves the tensor cores."""
+        """Steps of 16 terms after which a sum leaves the tensor cores."""
         return sum_steps(self.arithmetic, CHUNK * self.chunks)
 
     @property
@@ -62,25 +64,27 @@ class ImageGeometry(ImageTiles):
 
     @property
     def pixel_stages(self) -> int:
-        """Runs of pixels that are read or on their way while `stages` taps are, one after the other."""
+        """Stages of pixels that are read or in flight while `stages` consecutive taps are."""
         ahead = self.stages - 1
         phases = zip(self.first_taps[:-1], self.first_taps[1:], strict=True)
         return 1 + max((self._most_begun(first, last, ahead) for first, last in phases if last > first), default=0)
 
     def _most_begun(self, first: int, last: int, count: int) -> int:
-        """Of so many taps of a phase in a row, whose last is followed by the first, those that begin a run."""
+        """Most taps that begin a stage of pixels among `count` consecutive taps of a phase, whose last tap is followed
+        by its first.
+        """
         begins = [step.begins for step in self.steps[first:last]]
         return max(sum(begins[(start + i) % len(begins)] for i in range(count)) for start in range(len(begins)))
 
     @property
     def stage_bytes(self) -> tuple[int, int]:
-        """Of pixels, and of weights."""
+        """Bytes of one stage of pixels, and of one stage of weights."""
         line = CHUNK_BYTES * self.arithmetic.parts * self.chunks
         return line * self.run, line * self.columns
 
     @property
     def staged_bytes(self) -> int:
-        """Of results on their way out; those whose channels lie side by side are stored as they are."""
+        """Bytes of the epilogue staging tile; 0 for channels-last results, which are stored directly."""
         own = 4 * STAGED_COLUMNS * (self.warps.rows + STAGED_PADDING)
         return 0 if self.channels_last else self.warps.count * own
 

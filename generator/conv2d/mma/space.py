@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_mma`."""
+"""Search spaces of `conv2d_mma`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ STAGES, BLOCKS = (2, 3, 4), (1, 2)
 TAPS = (1, 2, 3)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 MOST_WARPS = 8
-"""Of a block: with more a thread has too few registers for a tile that keeps tensor cores busy."""
-RESERVED_BYTES = 1024
-"""Of shared memory, that the driver takes for each block."""
+"""Most warps per block; with more, a thread has too few registers for a tile that keeps the tensor cores busy."""
 _LEAST: dict[str, Value] = {
     "warps_down": WARPS[0],
     "warps_across": WARPS[0],
@@ -36,11 +34,10 @@ _LEAST: dict[str, Value] = {
 }
 LEAST_IMAGE: dict[str, Value] = {**_LEAST, "channels": CHANNELS[0], "reach": Reach.ROW.value}
 LEAST_WEIGHT: dict[str, Value] = {**_LEAST, "taps": TAPS[0], "terms": TERMS[0], "splits": SPLITS[0]}
-"""The configs that take the least memory: of layers for which they are illegal all are."""
+"""The configs that take least memory. If they are illegal for a layer, all configs are."""
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     summed, results = summed_and_results(folded(problem))
     return Space(
         parameters=(
@@ -70,7 +67,6 @@ def image_space(problem: Conv2d, device: Device) -> Space:
 
 
 def weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     layer = folded(problem)
     count, channels = layer.weight[2] * layer.weight[3], layer.group_channels
     return Space(
@@ -163,15 +159,15 @@ def _steps_constraint(problem: Conv2d) -> Constraint:
 
 
 def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    """Of shared memory and of the workspace."""
+    """Constraints on shared memory and on the workspace."""
     is_weight = problem.pass_ is Pass.WGRAD
     least = LEAST_WEIGHT if is_weight else LEAST_IMAGE
     tile = ("warps_down", "warps_across", "warp_rows", "warp_columns", *(("taps",) if is_weight else ()))
     stage = ("terms",) if is_weight else ("channels", "reach")
-    of = WeightGeometry.of if is_weight else ImageGeometry.of
+    of, limits = WeightGeometry.of if is_weight else ImageGeometry.of, device.limits
 
     def where(why: str, reads: tuple[str, ...], holds: Callable[[ImageGeometry | WeightGeometry], bool]) -> Constraint:
-        @functools.cache  # some hundred of a model's configs differ in what one of both does not read
+        @functools.cache  # hundreds of a model's configs agree in all that a constraint reads
         def accepts(*values: Value) -> bool:
             chosen = dict(zip(reads, values, strict=True))
             return holds(of(problem, Config.of({**least, **chosen})))
@@ -181,7 +177,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     return (
         where(
             f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
-            f"multiprocessor {device.shared_per_multiprocessor_bytes}, with {RESERVED_BYTES} more each",
+            f"multiprocessor {device.shared_per_multiprocessor_bytes}, with {limits.reserved_shared_bytes} more each",
             (*tile, *stage, "stages", "min_blocks"),
             lambda geometry: geometry.shared_bytes <= shared_bytes(device, geometry.min_blocks),
         ),
@@ -194,6 +190,6 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 
 def shared_bytes(device: Device, blocks: int) -> int:
-    """Of a block, where so many share a multiprocessor."""
-    share = device.shared_per_multiprocessor_bytes // blocks - RESERVED_BYTES
+    """Most bytes of shared memory per block if `blocks` blocks share an SM."""
+    share = device.shared_per_multiprocessor_bytes // blocks - device.limits.reserved_shared_bytes
     return min(device.shared_per_block_bytes, share)

@@ -1,4 +1,4 @@
-"""How the warps of a block of `conv2d_mma` share its tile, and the registers and the stages that takes."""
+"""How the warps of a block of `conv2d_mma` share its tile, and the registers and k-steps of a warp."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from warpsmith.generator.space import Config
 
 NAME = "conv2d_mma"
 CHUNK_BYTES = 2 * CHUNK
-"""Of eight halves: a row of a matrix that is loaded at once."""
+"""Bytes of one channel vector (8 fp16 numbers): a row of an ldmatrix matrix."""
 OTHER_REGISTERS = 50
-"""What a thread needs beside its sums and what it multiplies: addresses, counters, a copy on its way."""
+"""Registers per thread beside accumulators and mma operands: addresses, counters, a copy in flight."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Warps:
-    """The tile of a warp, and how many warps of a block lie below and beside each other."""
+    """The tile of a warp, and the number of warps down and across the tile of a block."""
 
     down: int
     across: int
@@ -31,29 +31,33 @@ class Warps:
 
     @property
     def count(self) -> int:
-        """Of a block."""
+        """Warps per block tile; wgrad has such a tile for each tap."""
         return self.down * self.across
 
     @property
     def tile_rows(self) -> int:
-        """Of a block."""
+        """Rows (M) of the block tile."""
         return self.down * self.rows
 
     @property
     def tile_columns(self) -> int:
-        """Of a block."""
+        """Columns (N) of the block tile."""
         return self.across * self.columns
 
     def registers(self, arithmetic: Arithmetic) -> int:
-        """Of a thread, about: sums, twice where they leave tensor cores after each stage, and what it multiplies."""
+        """Approximate registers per thread: accumulators, doubled if sums leave the tensor cores, and mma operands."""
         sums = self.rows * self.columns // 32 * (2 if arithmetic.promotes else 1)
         return sums + arithmetic.parts * (self.columns // 4 + 8) + OTHER_REGISTERS
 
 
 def sum_steps(arithmetic: Arithmetic, terms: int) -> int:
-    """Of 16 terms, whose sum stays in the tensor cores before it is added up in float32, in a stage of so many terms.
+    """Steps of 16 terms whose sum stays in the tensor cores before it is added up in float32.
 
-    A product cuts off up to 2^-23 of its sum: of positive terms, in a row of six, about 3e-7 are lost.
+    An mma instruction truncates up to 2^-23 of its sum: for positive terms, six instructions in a row lose about 3e-7.
+
+    Args:
+        arithmetic: element type and number of parts of the operands.
+        terms: terms per stage.
     """
     steps = terms // 16
     return min(4 if arithmetic.products == 1 else 2, steps) if arithmetic.promotes else steps

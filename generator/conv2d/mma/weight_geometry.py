@@ -1,4 +1,4 @@
-"""What a block of `conv2d_mma` computes of the gradient of weights, and the shared memory that takes."""
+"""Tiles of `conv2d_mma` for wgrad, and the shared memory that they take."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from warpsmith.generator.space import Config
 
 @dataclasses.dataclass(frozen=True)
 class WeightGeometry(WeightTiles):
-    """One config on wgrad."""
+    """One config of wgrad."""
 
     warps: Warps
-    """Of each tap."""
+    """Warps per tap."""
     min_blocks: int
-    """That a multiprocessor has registers for."""
+    """Blocks that an SM must have registers for (minBlocksPerMultiprocessor of __launch_bounds__)."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
@@ -37,7 +37,7 @@ class WeightGeometry(WeightTiles):
 
     @property
     def sum_steps(self) -> int:
-        """Of 16 terms, after which a sum leaves the tensor cores."""
+        """Steps of 16 terms after which a sum leaves the tensor cores."""
         return sum_steps(self.arithmetic, self.terms)
 
     @property

@@ -1,1 +1,1 @@
-"""Layers by exact sums of int8 products: the same bits whatever the tile."""
+"""Layers by exact sums of int8 slices (Ozaki scheme): the same bits whatever the tile."""

@@ -1,14 +1,14 @@
-"""Layers by exact sums of int8 products on tensor cores: the same bits whatever the tile and the order of blocks.
+"""Ozaki scheme with int8 slices on tensor cores: exact sums, the same bits whatever the tile and the block order.
 
-The kernel is that of `conv2d_mma`, of three digits in base 256 instead of two halves (`slicing.py` has the method and
-its source): of a product of two numbers eight products of digits are taken. Its sums are integers, so that a result
-depends on its image and the weights alone, and no config has other bits. Where an image or the weights have too wide a
-range for three digits, or a number is not finite, a launch finds that out, and a later one computes all results of the
-image in double precision, slowly and in one order: no host waits for the answer.
+The kernel is that of `conv2d_mma`, with three int8 slices per number instead of two fp16 parts (`slicing.py` has the
+method and its source). A product of two numbers takes eight products of slices. The sums are integers, so a result
+depends only on its image and the weights, and all configs give the same bits. One launch finds out whether an image or
+the weights have too wide a range for three slices, or a number that is not finite. A later launch then computes all
+results of that image in double precision, slowly and in one order. No host waits for the answer.
 
-It takes 8/3 of the products of halves at twice their rate, so it is chosen by who wants its bits, and answers nothing
-unasked. The gradient of weights sums along the line of positions, where digits of neighbours do not lie side by side:
-it is left to others.
+The family takes 8/3 of the products of fp16x3 at twice their rate. So it runs only if somebody wants its bits and asks
+for it; it is never a default. It does not solve wgrad, which sums along the line of positions, where slices of
+neighbours are not contiguous.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.halves.halving import RANGE
 from warpsmith.generator.conv2d.halves.limits import why_not_halves
@@ -26,21 +27,20 @@ from warpsmith.generator.conv2d.slices.slicing import MOST_TERMS
 from warpsmith.generator.conv2d.slices.space import LEAST, slices_default, slices_space
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d, text_key
 from warpsmith.generator.conv2d.words import Pass, Precision
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import TensorType
 
-CAPABILITY = (8, 0)
-"""From which on warps multiply matrices of bytes."""
 EXACT_THREADS, EXACT_BLOCKS = 256, 1056
-"""Of the launch in double precision, which mostly has nothing to do."""
+"""Threads and blocks of the double-precision launch, which mostly has nothing to do."""
 
 
 class SourceTap(NamedTuple):
-    """A tap: the row and column of the source that it reads for row and column 0 of its phase, and its weight's."""
+    """A tap: the source row and column that it reads for row and column 0 of its phase, and its place in the filter."""
 
     row: int
     column: int
@@ -49,7 +49,7 @@ class SourceTap(NamedTuple):
 
 
 class Conv2dSlices(Family):
-    """`conv2d` by exact sums of products of bytes."""
+    """`conv2d` by exact sums of int8 products."""
 
     name = NAME
     default_reach = DEFAULT_REACH
@@ -58,8 +58,8 @@ class Conv2dSlices(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        if device.kind is DeviceKind.CUDA and device.compute_capability < CAPABILITY:
-            return "needs compute capability 8.0 or newer, whose warps multiply matrices of bytes"
+        if (why_not := device.why_no_tensor_instruction(TensorType.S8) or device.why_no(ASYNC_COPIES)) is not None:
+            return why_not
         if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.IEEE:
             return "is for float32 at ieee precision: others need no three digits"
         if problem.pass_ is Pass.WGRAD:
@@ -106,7 +106,7 @@ class Conv2dSlices(Family):
 
 
 def _exact(problem: Conv2d, geometry: SlicesGeometry, ends: tuple[Pointer, ...]) -> tuple[Unit, Launch]:
-    """What computes all where the range is too wide."""
+    """Unit and launch that compute all results in double precision where the range is too wide."""
     name = f"{NAME}_exact"
     text = render(
         "conv2d/slices_exact.cu.jinja",
@@ -123,7 +123,7 @@ def _exact(problem: Conv2d, geometry: SlicesGeometry, ends: tuple[Pointer, ...])
 
 
 def _taps(geometry: SlicesGeometry) -> list[SourceTap]:
-    """Those of each phase, row by row."""
+    """The taps of each phase, row by row."""
     rows, columns = geometry.lattice.rows, geometry.lattice.columns
     return [
         SourceTap(

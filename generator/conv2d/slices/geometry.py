@@ -1,4 +1,4 @@
-"""What a block of `conv2d_slices` computes: the tiles of `conv2d_mma`, of bytes instead of halves."""
+"""Tiles of `conv2d_slices`: those of `conv2d_mma`, with bytes instead of fp16 numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "conv2d_slices"
 
 @dataclasses.dataclass(frozen=True)
 class SlicesGeometry(ImageGeometry):
-    """One config on fprop or dgrad."""
+    """One config of fprop or dgrad."""
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> SlicesGeometry:
@@ -25,13 +25,13 @@ class SlicesGeometry(ImageGeometry):
 
     @property
     def range(self) -> Range:
-        """What measures both operands."""
+        """The launch that scales both operands and checks their range."""
         measures = Measure.of_images(self.images), Measure.of_filters(self.filters)
         return Range(NAME, measures, self.filters.groups, self.filters.tap_count)
 
     @property
     def sum_steps(self) -> int:
-        """All of a stage: no sum is cut off."""
+        """All steps of a stage, because integer sums are not truncated."""
         return self.chunks // 2
 
     @property
@@ -41,11 +41,11 @@ class SlicesGeometry(ImageGeometry):
 
 
 def terms_of(problem: Conv2d) -> int:
-    """Of a result's sum, at the most."""
+    """Most terms of a result's sum."""
     summed, _ = summed_and_results(problem)
     return summed * problem.weight[2] * problem.weight[3]
 
 
 def registers(warps: Warps) -> int:
-    """Of a thread, about: the sums of all levels, and the digits that it multiplies."""
+    """Approximate registers per thread: accumulators of all levels, and the slices that it multiplies."""
     return LEVELS * warps.rows * warps.columns // 32 + DIGITS * warps.columns // 4 + 8 + OTHER_REGISTERS

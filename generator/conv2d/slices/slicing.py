@@ -1,17 +1,16 @@
-"""Numbers as three signed bytes, and the check that these are enough.
+"""Ozaki scheme: numbers as three int8 slices, and the check that three are enough.
 
-With the power of two p that brings the largest number of an operand next to 127.5 * 2^16, q = round(x * 2^p) has three
-digits in base 256 from -128 to 127. A product of two numbers is the sum of nine products of digits, eight of which are
-taken: that of both lowest digits is about a hundredth of what rounding to q loses. Without the two next smallest, six
-products would do: they are three times what rounding loses. Sums of products of digits are exact in 32 bits, so any
-order gives the same.
+A power of two p brings the largest number of an operand next to 127.5 * 2^16. Then q = round(x * 2^p) has three digits
+in base 256, from -128 to 127: the slices. A product of two numbers is the sum of nine products of slices, of which
+eight are taken. The product of both lowest slices is about a hundredth of what rounding to q loses. Leaving out the two
+next smallest as well would take six products, but they are three times what rounding loses. Sums of products of slices
+are exact in 32 bits, so any order gives the same result.
 
-What rounding loses is 0.29 of a step of q, at random; relative to a result it is small where most numbers are not much
-smaller than the largest. A launch measures the mean magnitude and the mean square of each channel that is summed over,
-of both operands: with their products a channel of large numbers that meets small weights counts as what it adds to a
-result. Where the error that they let expect, SIGMAS standard deviations of it, is beyond BOUND of what errors are
-measured by (`Accuracy.NORMWISE`), or where a number is not finite, the range is told to be too wide. Images have
-powers and ranges of their own.
+Rounding loses 0.29 of a step of q, at random. Relative to a result this is small if most numbers are not much smaller
+than the largest. A launch measures the mean magnitude and the mean square of each summed channel of both operands. With
+their products, a channel of large numbers that meets small weights counts as what it adds to a result. The range is too
+wide if a number is not finite, or if SIGMAS standard deviations of the expected error exceed BOUND times the scale of
+`Accuracy.NORMWISE`. Each image has its own power and its own range.
 
 Source: Ootomo, Ozaki and Yokota 2024, "DGEMM on integer matrix multiplication unit", whose scheme is Ozaki's.
 """
@@ -32,22 +31,22 @@ from warpsmith.generator.render import render
 
 DIGITS = 3
 LEVELS = 4
-"""Powers of 256 that products of digits are added up by, each in a sum of its own."""
+"""Powers of 256 by which products of slices are added up, each in an accumulator of its own."""
 MOST_TERMS = (2**31 - 1) // (3 * 2**14)
-"""Of a sum: three products of a level, 2^14 each at the most, fit into 32 bits."""
+"""Most terms of a sum: three products per level and term, at most 2^14 each, fit into 32 bits."""
 LARGEST = 127 * 2**16 + 127 * 2**8 + 127
-"""That three digits make."""
+"""Largest magnitude that three base-256 digits represent."""
 SIGMAS = 6.0
 BOUND = 1e-6
 WARP, BLOCK_NUMBERS = 32, 2048
-"""Threads that share a channel of an image, unless it has so many numbers: then a block does."""
+"""WARP threads share a channel of an image that has fewer than BLOCK_NUMBERS numbers; otherwise a block shares it."""
 MEASURES = 3
-"""Of a channel: its largest magnitude, the sum of magnitudes and that of squares."""
+"""Measures per channel: the largest magnitude, the sum of magnitudes and the sum of squares."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slices(Arithmetic):
-    """Three bytes instead of two halves."""
+    """Three int8 slices per number instead of two fp16 parts."""
 
     chunk: ClassVar[int] = 16
     is_sliced: ClassVar[bool] = True
@@ -68,26 +67,26 @@ class Slices(Arithmetic):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measure:
-    """The launch that measures the channels of an operand that are summed over, group by group; those of a batch image
-    by image.
+    """The launch that measures the summed channels of an operand, group by group; channels of a batch also image by
+    image.
     """
 
     family: str
     operand: Operand
     blocks: int
     channels: int
-    """Of a group."""
+    """Channels per group."""
     group_stride: int
-    """Elements from a group to the next one."""
+    """Elements from one group to the next."""
     channel_stride: int
     outer: int
-    """Images, or results of a group, that a channel has numbers for."""
+    """Images, or results of a group, for which a channel has numbers."""
     outer_stride: int
     inner: int
-    """Pixels, or taps, of one of them."""
+    """Pixels, or taps, of one image or result."""
     inner_stride: int
     images: int = 1
-    """Images that are measured by themselves; 1 where all are measured together."""
+    """Number of images that are measured one by one; 1 if all are measured together."""
 
     @classmethod
     def of_images(cls, images: Images) -> Measure:
@@ -106,7 +105,7 @@ class Measure:
 
     @property
     def entry(self) -> str:
-        """The kernel, and its unit."""
+        """Name of the kernel and of its unit."""
         return f"{self.family}_measure_{self.operand.name}"
 
     @property
@@ -116,65 +115,64 @@ class Measure:
 
     @property
     def lines(self) -> int:
-        """Channels of all images that are measured by themselves."""
+        """Channels of all images that are measured one by one."""
         return self.images * self.blocks
 
     @property
     def channel_threads(self) -> int:
-        """Threads that share a channel: a warp, or a block where they have enough numbers to add up."""
+        """Threads that share a channel: a block if it has enough numbers, otherwise a warp."""
         return THREADS if self.images == 1 or self.numbers >= BLOCK_NUMBERS else WARP
 
     @property
     def workspace(self) -> Workspace:
-        """Where a channel's measures are, side by side."""
+        """Workspace with the measures of each channel side by side."""
         return Workspace(f"measures_{self.operand.name}", 8 * MEASURES * self.lines)
 
     def launch(self) -> Launch:
-        """Of its unit."""
         arguments = (Pointer(self.operand.name), Pointer(self.workspace.name))
         blocks = -(-self.lines * self.channel_threads // THREADS)
         return dataclasses.replace(Launch.of_blocks(self.entry, blocks, THREADS, arguments), unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
-        """Its text."""
+        """Generated source of the kernel."""
         text = render("conv2d/slices_measure.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
         return Unit(self.entry, text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """The launch that finds the powers of two and whether the range is too wide, image by image."""
+    """The launch that finds the powers of two, and image by image whether the range is too wide."""
 
     family: str
     measures: tuple[Measure, Measure]
     groups: int
     taps: int
-    """That a result sums over, at the most."""
+    """Most taps that a result sums over."""
 
     largest: ClassVar[int] = LARGEST
 
     @property
     def workspace(self) -> Workspace:
-        """The power of each image, that of the weights, and of each image 1 where the range is too wide."""
+        """Powers of the images, the power of the weights, and for each image a flag: 1 if its range is too wide."""
         return Workspace(RANGE, 4 * (2 * self.measures[0].images + 1))
 
     @property
     def entry(self) -> str:
-        """The kernel, and its unit."""
+        """Name of the kernel and of its unit."""
         return f"{self.family}_range"
 
     @property
     def most_error(self) -> float:
-        """One standard deviation of it, in the unit of errors."""
+        """Largest standard deviation of the error, relative to the scale of `Accuracy.NORMWISE`."""
         return BOUND / SIGMAS
 
     def launch(self) -> Launch:
-        """The launch of its unit: a block for each image, or one for all."""
+        """The launch, with one block per image, or one block for all images."""
         arguments = (*(Pointer(each.workspace.name) for each in self.measures), Pointer(RANGE))
         launch = Launch.of_blocks(self.entry, self.measures[0].images, THREADS, arguments)
         return dataclasses.replace(launch, unit=self.entry)
 
     def unit(self, problem: Conv2d) -> Unit:
-        """Its text."""
+        """Generated source of the kernel."""
         text = render("conv2d/slices_range.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
         return Unit(self.entry, text)

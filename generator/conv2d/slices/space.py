@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_slices`, and what is good unsearched."""
+"""Search space and default config of `conv2d_slices`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST: dict[str, Value] = {
     "stages": STAGES[0],
     "min_blocks": BLOCKS[0],
 }
-"""The config that takes the least memory: of layers for which it is illegal all are."""
+"""The config that takes least memory. If it is illegal for a layer, all configs are."""
 _TILE = ("warps_down", "warps_across", "warp_rows", "warp_columns", "channels", "reach")
 
 
@@ -71,7 +71,7 @@ def slices_space(problem: Conv2d, device: Device) -> Space:
 
 
 def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    """Of shared memory and of the workspace."""
+    """Constraints on shared memory and on the workspace."""
 
     def geometry(*values: Value) -> SlicesGeometry:
         chosen = dict(zip((*_TILE, "stages", "min_blocks"), values, strict=False))
@@ -92,7 +92,7 @@ def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
 
 
 def slices_default(problem: Conv2d, device: Device) -> Config:
-    """The largest tile of two blocks a multiprocessor, or of one, that is legal, with the most stages."""
+    """The first legal tile of a fixed list, larger tiles first, with the most channels (64 or 32) and stages."""
     space = slices_space(problem, device)
     for down, across, columns in ((2, 4, 32), (4, 2, 32), (2, 2, 32), (4, 1, 32), (4, 1, 16), (2, 1, 16)):
         for channels in CHANNELS[1::-1]:

@@ -1,1 +1,1 @@
-"""Layers as products of matrices on Hopper's tensor cores."""
+"""Layers as implicit GEMMs by wgmma instructions on Hopper's tensor cores."""

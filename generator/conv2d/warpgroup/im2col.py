@@ -1,8 +1,9 @@
-"""Layers of 16-bit numbers with channels last, whose pixels the copy engine brings from where they lie.
+"""Layers of 16-bit channels-last operands that TMA loads in im2col mode from the operands' own layout.
 
-No launch lays images out before: one thread has a copy bring 64 channels of all pixels that a stage has, by a map of
-the images (`TensorMap`), with zeros where a tap reads beyond them, and write them swizzled, as products of warpgroups
-read them. Weights come so too, from images of filters whose pixels are taps, so that fprop and dgrad are one launch.
+No launch lays images out before the GEMM. One producer thread issues copies of 64 channels of all pixels of a stage,
+described by a tensor map of the images (`TensorMap`). A copy fills in zeros where a tap reads outside the images, and
+swizzles the pixels as wgmma reads them. Weights are loaded the same way, as images of filters whose pixels are taps, so
+that fprop and dgrad are one launch.
 
 Source: PTX manual, cp.async.bulk.tensor, im2col mode; matrix descriptors of wgmma, swizzle of 128 bytes.
 """
@@ -17,7 +18,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.halves.halving import Images
 from warpsmith.generator.conv2d.halves.image_tiles import Reach
 from warpsmith.generator.conv2d.halves.lattice import Lattice
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import L2_SHARE, Sustained
 from warpsmith.generator.conv2d.halves.programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText
@@ -41,29 +42,44 @@ from warpsmith.generator.steps import aligned
 
 NAME = "conv2d_warpgroup_im2col"
 CHANNELS = 64
-"""Of a copy: 128 bytes of a pixel, the most that are swizzled."""
+"""Channels per copy: 128 bytes of a pixel, the widest swizzle."""
 LINE_BYTES = 2 * CHANNELS
 PRODUCT_CHANNELS = 16
-"""That a product of warpgroups sums over."""
+"""Channels that one wgmma instruction sums over (K)."""
 SWIZZLED_PIXELS = 8
-"""Whose chunks are exchanged: stages begin at multiples."""
+"""Pixels that the 128-byte swizzle permutes together; stages begin at multiples."""
 LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
-"""Of a window over images, of a copy's place in it, and from pixel to pixel: cuTensorMapEncodeIm2col, rank 4."""
-COPY_BYTES_A_CLOCK = 52
-"""That the copy engine brings. This and the rates below are fitted to 86 times of images and 64 of weights, of 45
-passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
-IMAGE_RATES = Rates(
-    products=2036, step_clocks=19, l2_bytes=46, tile_clocks=1385, latency_clocks=700, begin_us=5.9, memory=0.82
+"""Limits of cuTensorMapEncodeIm2col, rank 4: corners of the window over images, a copy's offset in the window, and the
+step from pixel to pixel.
+"""
+COPY_BYTES_PER_CYCLE = 52
+"""Bytes that a multiprocessor's copy engine brings. This and the shares below are fitted to 86 times of images and 64
+of weights, of 45 passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
+_IMAGE_L2_SHARE, _WEIGHT_L2_SHARE = 46 / 28 * L2_SHARE, 47 / 28 * L2_SHARE
+IMAGES = Sustained(
+    tensor_share=2036 / 2048,
+    step_cycles=19,
+    l2_share=_IMAGE_L2_SHARE,
+    tile_cycles=1385,
+    latency_cycles=700,
+    begin_ns=5900,
+    memory=0.82,
 )
-WEIGHT_RATES = Rates(
-    products=2184, step_clocks=27, l2_bytes=47, tile_clocks=2334, latency_clocks=700, begin_us=5.7, memory=0.23
+WEIGHTS = Sustained(
+    tensor_share=2184 / 2048,
+    step_cycles=27,
+    l2_share=_WEIGHT_L2_SHARE,
+    tile_cycles=2334,
+    latency_cycles=700,
+    begin_ns=5700,
+    memory=0.23,
 )
-"""More products a clock than tensor cores do: in clocks of 1650 MHz, which those of short layers are not. Six configs
-with two stages, which the fit leaves out, took twice as long as with more."""
+"""More than the tensor cores do: the clock is that of long layers (`CLOCK_SHARE`), and short ones run faster. Six
+configs with two stages, which the fit leaves out, took twice as long as with more."""
 
 
 def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixels: int) -> TensorMap:
-    """Of x, or dy, whose positions are the lattice's."""
+    """Tensor map of x, or dy, whose positions are those of the lattice."""
     sizes = images.rows.sources, images.columns.sources
     return TensorMap(
         images.operand.name,
@@ -78,7 +94,7 @@ def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixe
 
 
 def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
-    """What a map of these images cannot say; None where it can."""
+    """Why a tensor map cannot describe these images, in one line; None if it can."""
     if any(not LEAST_CORNER <= each <= MOST_CORNER for corner in told.corners for each in corner):
         return f"its window of pixels begins or ends more than {MOST_CORNER} pixels from the images' edges"
     if max((max(each.row, each.column) for each in reads), default=0) > MOST_OFFSET:
@@ -89,26 +105,26 @@ def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
 
 
 def lines_of(channels: int) -> int:
-    """Channels that whole copies bring."""
+    """Channels rounded up to whole copies."""
     return -(-channels // CHANNELS) * CHANNELS
 
 
 def pixels_of(taps: int) -> int:
-    """Pixels of a stage that taps read, with those up to whole exchanges of the swizzle."""
+    """Pixels that a stage's taps read, rounded up to whole swizzle groups."""
     return -(-taps // SWIZZLED_PIXELS) * SWIZZLED_PIXELS
 
 
 @dataclasses.dataclass(frozen=True)
 class Im2colGeometry(ImageGeometry):
-    """One config on fprop or dgrad."""
+    """One config of fprop or dgrad."""
 
     first_row: int = 0
     first_column: int = 0
-    """Of the source, that the first position of an image reads by the taps furthest up and left."""
+    """Source row and column that the first position of an image reads with the topmost and leftmost taps."""
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
-    rates: ClassVar[Rates] = IMAGE_RATES
+    sustained: ClassVar[Sustained] = IMAGES
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -129,12 +145,12 @@ class Im2colGeometry(ImageGeometry):
 
     @property
     def turns_filters(self) -> bool:
-        """Whether channels of the result, and not what is summed over, lie side by side in weights."""
+        """Whether weights are contiguous along channels of the result (N), not along the summed channels (K)."""
         return self.filters.is_turned
 
     @property
     def last_steps(self) -> int:
-        """Products of 16 channels of the last block, which need not have all of them."""
+        """wgmma steps of 16 channels in the last block of channels, which may have fewer channels than a stage."""
         return -(-(self.filters.summed - (self.filters.blocks - 1) * CHANNELS) // PRODUCT_CHANNELS)
 
     @property
@@ -144,12 +160,12 @@ class Im2colGeometry(ImageGeometry):
 
     @property
     def ends_early(self) -> bool:
-        """Whether the last block has fewer products than others."""
+        """Whether the last block of channels has fewer wgmma steps than the others."""
         return self.last_steps * PRODUCT_CHANNELS < CHANNELS
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
-        """Of the images that the layer reads, and of weights: images of filters, of which a tap is a pixel."""
+        """Tensor maps of the source images and of the weights: images of filters with a pixel for each tap."""
         weights = self.filters.operand
         filters, channels, rows, columns = weights.shape
         return (
@@ -168,23 +184,23 @@ class Im2colGeometry(ImageGeometry):
 
     @property
     def why_not(self) -> str | None:
-        """As `why_no_map`."""
+        """Why tensor maps cannot describe the operands, as for `why_no_map`."""
         images, weights = self.tensor_maps
         taps = [each for each in self.steps if isinstance(each, WindowStep)]
         return why_no_map(images, taps) or why_no_map(weights, ())
 
     @property
-    def copy_clocks(self) -> float:
-        return LINE_BYTES * self.run / COPY_BYTES_A_CLOCK
+    def copy_cycles(self) -> float:
+        return LINE_BYTES * self.run / COPY_BYTES_PER_CYCLE
 
     @property
     def filter_lines(self) -> int:
-        """Of a stage of weights, 128 bytes each."""
+        """Lines of 128 bytes per stage of weights."""
         return lines_of(self.columns) if self.turns_filters else self.columns
 
     @property
     def pixel_bytes(self) -> int:
-        """Of a stage."""
+        """Bytes per stage of pixels."""
         return LINE_BYTES * self.run
 
     @property
@@ -200,15 +216,15 @@ class Im2colGeometry(ImageGeometry):
 
 @dataclasses.dataclass(frozen=True)
 class Im2colWeights(WeightGeometry):
-    """One config on wgrad."""
+    """One config of wgrad."""
 
     first_row: int = 0
     first_column: int = 0
-    """Of x, that the first position of an image reads by the taps furthest up and left."""
+    """Row and column of x that the first position of an image reads with the topmost and leftmost taps."""
 
     name: ClassVar[str] = NAME
     maps: ClassVar[bool] = True
-    rates: ClassVar[Rates] = WEIGHT_RATES
+    sustained: ClassVar[Sustained] = WEIGHTS
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -228,20 +244,20 @@ class Im2colWeights(WeightGeometry):
 
     @property
     def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
-        """Of x and dy."""
+        """Tensor maps of x and dy."""
         x = tensor_map_of(self.x, self.lattice, (self.first_row, self.first_column), self.run)
         return x, tensor_map_of(self.dy, self.lattice, (0, 0), self.terms)
 
     @property
     def why_not(self) -> str | None:
-        """As `why_no_map`."""
+        """Why tensor maps cannot describe the operands, as for `why_no_map`."""
         x, dy = self.tensor_maps
         taps = [each for each in self.tap_sets if isinstance(each, WindowTapSet)]
         return why_no_map(x, taps) or why_no_map(dy, taps)
 
     @property
-    def copy_clocks(self) -> float:
-        return self.stage_bytes / COPY_BYTES_A_CLOCK
+    def copy_cycles(self) -> float:
+        return self.stage_bytes / COPY_BYTES_PER_CYCLE
 
     @property
     def stage_bytes(self) -> int:
@@ -253,7 +269,7 @@ class Im2colWeights(WeightGeometry):
 
 
 def im2col_program(problem: Conv2d, config: Config) -> Program:
-    """That of any pass."""
+    """The program of any pass."""
     return (_weight_program if problem.pass_ is Pass.WGRAD else _image_program)(problem, config)
 
 

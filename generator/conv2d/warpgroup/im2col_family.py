@@ -1,9 +1,10 @@
-"""Layers as products of matrices by Hopper's tensor cores, whose 16-bit pixels the copy engine brings.
+"""Implicit GEMM on Hopper's tensor cores with 16-bit pixels that TMA loads in im2col mode.
 
-What `conv2d_warpgroup` does, without launches that lay operands out on a line of positions: see `im2col.py`.
+The family works like `conv2d_warpgroup`, without the launches that lay operands out on a line of positions: see
+`im2col.py`.
 
-Source: as of `conv2d_warpgroup`; blocks read pixels where they lie as in Chetlur et al. 2014, "cuDNN: Efficient
-Primitives for Deep Learning", section 3.
+Source: as of `conv2d_warpgroup`. Blocks read pixels from the operand's own layout as in Chetlur et al. 2014, "cuDNN:
+Efficient Primitives for Deep Learning", section 3.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from warpsmith.generator.conv2d.halves.choice import Choice
 from warpsmith.generator.conv2d.halves.folding import Folding
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import summed_and_results
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, MEMORY_BYTES_A_US
+from warpsmith.generator.conv2d.halves.model import MEMORY_SHARE
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import require_conv2d
 from warpsmith.generator.conv2d.warpgroup.choice import image_choices, weight_choices
@@ -36,23 +37,25 @@ from warpsmith.generator.conv2d.warpgroup.space import (
 )
 from warpsmith.generator.conv2d.warpgroup.window import Sharing
 from warpsmith.generator.conv2d.words import ImageLayout, Pass
-from warpsmith.generator.device import H200, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 COLUMNS = (64, 96, 128, 192, 256)
-"""Where channels of the result lie side by side, of which a copy brings 64; those of 96 bring more than is read."""
+"""Columns per tile where weights are contiguous along result channels. A copy loads 64 channels, so tiles of 96 load
+more than they read.
+"""
 PIXEL_STAGES, STAGES = (2, 3, 4, 6), (2, 3, 4, 6, 8)
-"""Of fprop and dgrad, and of wgrad."""
+"""Stages of pixels for fprop and dgrad, and stages for wgrad."""
 PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
-"""Stages of pixels and of weights."""
+"""Pairs of pixel stages and weight stages, in order of preference."""
 STARTS = 4
-"""Of a search: what the model expects to take least behind the default, where it is 5% off in the mean."""
+"""Start configs of a search: the model's next choices after the default, because the model is 5% off in the mean."""
 
 
 class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
-    """`conv2d` by wgmma instructions, on 16-bit pixels that the copy engine brings from where they lie."""
+    """`conv2d` by wgmma instructions, on 16-bit pixels that TMA loads from the operand's own layout."""
 
     name = NAME
 
@@ -64,11 +67,11 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
         conv2d = require_conv2d(problem)
         return _kind(conv2d).of(conv2d, self._least(conv2d)).why_not
 
-    def expected_ns(self, problem: Problem) -> float:
+    def expected_ns(self, problem: Problem, device: Device) -> float:
         conv2d = require_conv2d(problem)
-        rates = _kind(conv2d).rates
-        reading = rates.memory * sum(operand.nbytes for operand in conv2d.operands) / MEMORY_BYTES_A_US
-        return 1000 * (_choices(conv2d, H200)[0].clocks / CLOCKS_A_US + rates.begin_us + reading)
+        sustained, nbytes = _kind(conv2d).sustained, sum(operand.nbytes for operand in conv2d.operands)
+        reading_ns = sustained.memory * nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+        return _choices(conv2d, device)[0].ns + sustained.begin_ns + reading_ns
 
     def space(self, problem: Problem, device: Device) -> Space:
         return _space(require_conv2d(problem), device)
@@ -88,7 +91,7 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
 
 @functools.lru_cache(maxsize=256)
 def _choices(problem: Conv2d, device: Device) -> tuple[Choice, ...]:
-    """What the model ranks, asked for by default, starts and expected time: it takes 30 to 60 ms."""
+    """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
     space, least = _space(problem, device), _least(problem)
     if problem.pass_ is Pass.WGRAD:
         return tuple(weight_choices(problem, device, space, Im2colWeights, least, STAGES[::-1]))
@@ -101,7 +104,7 @@ def _kind(problem: Conv2d) -> type[Im2colGeometry | Im2colWeights]:
 
 
 def _why_no_lines(problem: Conv2d) -> str | None:
-    """What copies cannot bring."""
+    """Why TMA copies cannot load the operands, in one line; None if they can."""
     if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
         return "reads 16-bit numbers with channels last"
     if Folding.of(problem) is not None:
@@ -122,7 +125,7 @@ def _why_no_lines(problem: Conv2d) -> str | None:
 
 
 def _least(problem: Conv2d) -> Config:
-    """The config that takes the least memory."""
+    """The config that takes least memory."""
     if problem.pass_ is Pass.WGRAD:
         return Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
     values = {name: value for name, value in least_image(problem).values().items() if name != "reach"}
@@ -136,7 +139,6 @@ def _space(problem: Conv2d, device: Device) -> Space:
 
 
 def _image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     least = _least(problem).values()
 
     def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
@@ -162,12 +164,12 @@ def _image_space(problem: Conv2d, device: Device) -> Space:
         Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
     )
     parameters = (own.get(each.name, each) for each in image_parameters(device))
-    tiles = tile_constraints(problem, CHANNELS) if problem.pass_ is Pass.DGRAD else tile_constraints(problem)
+    least_columns = (CHANNELS,) if problem.pass_ is Pass.DGRAD else ()
+    tiles = tile_constraints(problem, device, *least_columns)
     return Space(tuple(parameters), (*tiles, *constraints))
 
 
 def _weight_space(problem: Conv2d, device: Device) -> Space:
-    """The space of wgrad."""
     usual, across = weight_space(problem, device, Im2colWeights, CHANNELS), problem.weight[3]
     own = {
         "columns": Parameter("columns", COLUMNS, "channels of dy, a warpgroup"),

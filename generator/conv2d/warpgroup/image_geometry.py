@@ -1,4 +1,4 @@
-"""What a block of `conv2d_warpgroup` computes of a result that is an image, and the shared memory that takes."""
+"""Tiles of `conv2d_warpgroup` for fprop and dgrad, and the shared memory that they take."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.halves.image_tiles import ImageTiles, Reach
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import Sustained
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.space import Config
 
 NAME = "conv2d_warpgroup"
 GROUP_POSITIONS = 64
-"""Results of a warpgroup side by side: the rows of a wgmma product."""
+"""Positions per consumer warpgroup: the 64 rows (M) of a wgmma product."""
 PIXEL_BYTES = 2 * CHUNK
-"""Of eight halves."""
+"""Bytes of one channel vector (8 fp16 numbers)."""
 BARRIER_BYTES = 8
 REGISTERS = {1: 248, 2: 232, 3: 160}
-"""Of a thread that multiplies, by the warpgroups that do: a quarter of a multiprocessor has 512 for each lane, of which
-a warp that copies keeps COPYING_REGISTERS."""
+"""Registers per consumer thread after setmaxnreg, by the number of consumer warpgroups. A quarter of an SM has 512
+registers for each lane, and a producer warp keeps COPYING_REGISTERS of them.
+"""
 COPYING_REGISTERS = 24
-COPY_CLOCKS = 64
-"""Of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
-LINE_RATES = Rates(products=2048 * 0.95, step_clocks=60)
-"""Of images on a line, in stages of 64 channels."""
+COPY_CYCLES = 64
+"""Clock cycles of a bulk copy, however short: 48 copies of 512 or of 1024 bytes took 3100 clocks a stage."""
+LINE = Sustained(tensor_share=0.95, step_cycles=60)
+"""Rates for images on a line, in stages of 64 channels."""
 STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
-"""Of results on their way out, a warpgroup's."""
+"""Bytes of the epilogue staging tile per warpgroup."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageGeometry(ImageTiles):
-    """One config on fprop or dgrad."""
+    """One config of fprop or dgrad."""
 
     warpgroups: int
     pixel_stages: int
     filter_stages: int
     most_blocks: int
-    """Of threads, which take tiles in turns; 0 where each tile has one."""
+    """Number of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
 
     name: ClassVar[str] = NAME
-    """The family, and the kernel that multiplies."""
-    rates: ClassVar[Rates] = LINE_RATES
+    """Name of the family and of the GEMM kernel."""
+    sustained: ClassVar[Sustained] = LINE
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -68,39 +69,40 @@ class ImageGeometry(ImageTiles):
         phases = len(self.lattice.phases)
         if phases == 1 or blocks == self.tiles:
             return blocks
-        # Phases have different numbers of taps, and come in turns. With 132 blocks and 4 phases each block would have
-        # tiles of one phase alone, and those of most taps last 1.8 times as long as their share.
+        # Phases have different numbers of taps, and consecutive tiles belong to different phases. With 132 blocks and 4
+        # phases, each block would have tiles of one phase only, and blocks of the phase with most taps would take 1.8
+        # times their share.
         around = phases * self.tiles_across
         return next(fewer for fewer in range(blocks, 0, -1) if math.gcd(fewer, around) == 1)
 
     @property
     def threads(self) -> int:
-        """Of a block: its warpgroups, and the one that copies."""
+        """Threads per block: the consumer warpgroups and one producer warpgroup."""
         return block_threads(self.warpgroups)
 
     @property
     def registers(self) -> int:
-        """That each thread which multiplies takes; 0 where it has enough from the start."""
+        """Registers per consumer thread after setmaxnreg; 0 if the launch gives it enough."""
         return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
 
     @property
     def copying_registers(self) -> int:
-        """That those which copy keep."""
+        """Registers per producer thread after setmaxnreg."""
         return COPYING_REGISTERS
 
     @property
-    def copy_clocks(self) -> float:
-        """That a stage of pixels takes those which copy it."""
-        return COPY_CLOCKS * self.arithmetic.parts * self.chunks
+    def copy_cycles(self) -> float:
+        """Clock cycles of the producer warp for a stage of pixels."""
+        return COPY_CYCLES * self.arithmetic.parts * self.chunks
 
     @property
     def filled(self) -> float:
-        """The share of its products that a stage takes, in the mean."""
+        """Mean share of a stage's wgmma products that are computed."""
         return 1.0
 
     @property
     def staged_bytes(self) -> int:
-        """Of results on their way out; those whose channels lie side by side are stored as they are."""
+        """Bytes of the epilogue staging tile; 0 for channels-last results, which are stored directly."""
         return 0 if self.channels_last else self.warpgroups * STAGED_BYTES
 
     @property
@@ -113,5 +115,5 @@ class ImageGeometry(ImageTiles):
 
 
 def block_threads(warpgroups: int) -> int:
-    """Of a block with so many warpgroups that multiply, and one that copies."""
+    """Threads per block with `warpgroups` consumer warpgroups and one producer warpgroup."""
     return 128 * (warpgroups + 1)

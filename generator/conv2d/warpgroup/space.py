@@ -1,4 +1,4 @@
-"""What may be chosen of `conv2d_warpgroup`."""
+"""Search spaces of `conv2d_warpgroup`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIXEL_STAGES, FILTER_STAGES, STAGES = (1, 2, 3), (2, 3, 4, 6), (2, 3, 4)
 TAPS, TERMS = (1, 2, 3), (32, 64, 128)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 OTHER_REGISTERS = 22
-"""What a thread needs beside its sums: addresses, counters, barriers."""
+"""Registers per thread beside the accumulators: addresses, counters, barriers."""
 LEAST_WEIGHT: dict[str, Value] = {
     "taps": TAPS[0],
     "channel_groups": WARPGROUPS[0],
@@ -31,11 +31,11 @@ LEAST_WEIGHT: dict[str, Value] = {
     "stages": STAGES[0],
     "splits": SPLITS[0],
 }
-"""The config of wgrad that takes the least memory: of layers for which it is illegal all are."""
+"""The wgrad config that takes least memory. If it is illegal for a layer, all configs are."""
 
 
 def least_image(problem: Conv2d) -> Config:
-    """The config of fprop or dgrad that takes the least memory: of layers for which it is illegal all are."""
+    """The fprop or dgrad config that takes least memory. If it is illegal for a layer, all configs are."""
     return Config.of(
         {
             "warpgroups": WARPGROUPS[0],
@@ -50,19 +50,20 @@ def least_image(problem: Conv2d) -> Config:
 
 
 def least_pixel_stages(problem: Conv2d) -> int:
-    """One where sums leave the tensor cores after each stage. Else the products of a stage are known to be done, and
-    its memory is free, as those of the next one have begun, which need another.
+    """1 if sums leave the tensor cores after each stage, else 2.
+
+    Otherwise the products of a stage are known to be done, and its memory to be free, only when those of the next stage
+    have begun, which needs memory of its own.
     """
     return 1 if Arithmetic.of(problem).promotes else 2
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad."""
     return Space(image_parameters(device), (*image_constraints(problem, device), _image_workspace(problem)))
 
 
 def image_parameters(device: Device) -> tuple[Parameter, ...]:
-    """Of the kernel that multiplies for fprop and dgrad."""
+    """Parameters of the GEMM kernel of fprop and dgrad."""
     return (
         Parameter("warpgroups", WARPGROUPS, "of a block, which multiply: 64 positions each"),
         Parameter("columns", COLUMNS, "channels of the result, a warpgroup"),
@@ -75,21 +76,23 @@ def image_parameters(device: Device) -> tuple[Parameter, ...]:
 
 
 def image_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
-    """Of that kernel: nothing that depends on the images' number or size, where a filter has one tap."""
+    """Constraints of that kernel. For filters of one tap, none depends on the number or size of the images."""
     tile = _column_constraint(problem, COLUMNS[0]), _depth_constraint(problem), _stage_constraint(problem)
-    registers = _register_constraints(problem)
+    registers = _register_constraints(problem, device)
     return (*tile, _reach_constraint(problem), *registers, _image_shared(problem, device))
 
 
-def tile_constraints(problem: Conv2d, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
-    """Of its tiles alone, wherever pixels come from; `least`: columns that any tile may have."""
-    return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem))
+def tile_constraints(problem: Conv2d, device: Device, least: int = COLUMNS[0]) -> tuple[Constraint, ...]:
+    """Constraints of its tiles alone, whatever the layout of pixels. `least` is a number of columns that any tile may
+    have.
+    """
+    return (_column_constraint(problem, least), _stage_constraint(problem), *_register_constraints(problem, device))
 
 
 def weight_space(
     problem: Conv2d, device: Device, kind: type[WeightGeometry] = WeightGeometry, least: int = COLUMNS[0]
 ) -> Space:
-    """The space of wgrad, for blocks of this kind; `least`: columns that any tile may have."""
+    """The space of wgrad for tiles of class `kind`. `least` is a number of columns that any tile may have."""
     return Space(
         parameters=(
             Parameter("taps", TAPS, "of a block, side by side"),
@@ -99,25 +102,28 @@ def weight_space(
             Parameter("stages", STAGES, "of shared memory"),
             Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
         ),
-        constraints=(*_weight_constraints(problem, least), *_weight_memory(problem, device, kind)),
+        constraints=(*_weight_constraints(problem, device, least), *_weight_memory(problem, device, kind)),
     )
 
 
-def fits_registers(problem: Conv2d, warpgroups: int, columns: int) -> bool:
-    """Whether a thread has registers for its sums, and ptxas for the product of a warpgroup as a block begins; a block
-    has none for more warpgroups than any may have.
+def fits_registers(problem: Conv2d, warpgroups: int, columns: int, device: Device) -> bool:
+    """Whether a consumer thread has registers for its accumulators.
+
+    They must fit both after setmaxnreg and, for one wgmma product, in the equal share that ptxas gives each thread of
+    the launch. No block has more warpgroups than REGISTERS lists.
     """
-    at_first = columns // 2 <= 65536 // block_threads(warpgroups) - OTHER_REGISTERS
+    each = device.registers_per_multiprocessor // block_threads(warpgroups)
+    at_first = columns // 2 <= each - OTHER_REGISTERS
     return at_first and registers(problem, columns) <= REGISTERS.get(warpgroups, 0)
 
 
 def sums_of(problem: Conv2d) -> int:
-    """Registers of a thread for a sum: two where it leaves the tensor cores after each stage."""
+    """Registers per accumulated sum and thread: two if sums leave the tensor cores after each stage."""
     return 2 if Arithmetic.of(problem).promotes else 1
 
 
 def registers(problem: Conv2d, columns: int) -> int:
-    """Of a thread at the least: its sums, twice where they leave the tensor cores after each stage."""
+    """Fewest registers per consumer thread: accumulators (`sums_of` for each sum) and OTHER_REGISTERS."""
     return columns // 2 * sums_of(problem) + OTHER_REGISTERS
 
 
@@ -152,12 +158,12 @@ def _reach_constraint(problem: Conv2d) -> Constraint:
     )
 
 
-def _register_constraints(problem: Conv2d) -> tuple[Constraint, ...]:
+def _register_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     return (
         Constraint(
             f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda warpgroups, columns: fits_registers(problem, warpgroups, columns),
+            lambda warpgroups, columns: fits_registers(problem, warpgroups, columns, device),
         ),
     )
 
@@ -190,7 +196,7 @@ def _image_geometry(
     return ImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
-def _weight_constraints(problem: Conv2d, least: int) -> tuple[Constraint, ...]:
+def _weight_constraints(problem: Conv2d, device: Device, least: int) -> tuple[Constraint, ...]:
     layer, filters = folded(problem), problem.group_filters
     channels, count = layer.group_channels, layer.weight[2] * layer.weight[3]
     return (
@@ -210,7 +216,7 @@ def _weight_constraints(problem: Conv2d, least: int) -> tuple[Constraint, ...]:
         Constraint(
             f"a thread needs {sums_of(problem)} registers for two columns and {OTHER_REGISTERS} more; with 1, 2 or 3 "
             f"warpgroups it has {', '.join(map(str, REGISTERS.values()))}",
-            lambda taps, channel_groups, columns: fits_registers(problem, taps * channel_groups, columns),
+            lambda taps, channel_groups, columns: fits_registers(problem, taps * channel_groups, columns, device),
         ),
     )
 

@@ -1,18 +1,18 @@
-"""What a block of `conv2d_warpgroup` computes of the gradient of weights, and the memory that takes."""
+"""Tiles of `conv2d_warpgroup` for wgrad, and the shared memory that they take."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import ClassVar, Self
 
-from warpsmith.generator.conv2d.halves.model import Rates
+from warpsmith.generator.conv2d.halves.model import Sustained
 from warpsmith.generator.conv2d.halves.weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.warpgroup.image_geometry import (
     BARRIER_BYTES,
-    COPY_CLOCKS,
+    COPY_CYCLES,
     COPYING_REGISTERS,
-    LINE_RATES,
+    LINE,
     NAME,
     REGISTERS,
     block_threads,
@@ -20,19 +20,19 @@ from warpsmith.generator.conv2d.warpgroup.image_geometry import (
 from warpsmith.generator.space import Config
 
 GROUP_CHANNELS = 64
-"""Channels of x of a warpgroup: the rows of a wgmma product."""
+"""Channels of x per consumer warpgroup: the 64 rows (M) of a wgmma product."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightGeometry(WeightTiles):
-    """One config on wgrad."""
+    """One config of wgrad."""
 
     channel_groups: int
-    """Warpgroups of a block side by side in channels of x, for each tap."""
+    """Warpgroups of a block along the channels of x, for each tap."""
 
     name: ClassVar[str] = NAME
-    """The family, and the kernel that multiplies."""
-    rates: ClassVar[Rates] = LINE_RATES
+    """Name of the family and of the GEMM kernel."""
+    sustained: ClassVar[Sustained] = LINE
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> Self:
@@ -51,32 +51,32 @@ class WeightGeometry(WeightTiles):
 
     @property
     def warpgroups(self) -> int:
-        """Of a block, which multiply."""
+        """Consumer warpgroups per block."""
         return self.taps * self.channel_groups
 
     @property
     def threads(self) -> int:
-        """Of a block: its warpgroups, and the one that copies."""
+        """Threads per block: the consumer warpgroups and one producer warpgroup."""
         return block_threads(self.warpgroups)
 
     @property
     def registers(self) -> int:
-        """That each thread which multiplies takes; 0 where it has enough from the start."""
+        """Registers per consumer thread after setmaxnreg; 0 if the launch gives it enough."""
         return REGISTERS[self.warpgroups] if self.warpgroups > 1 else 0
 
     @property
     def copying_registers(self) -> int:
-        """That those which copy keep."""
+        """Registers per producer thread after setmaxnreg."""
         return COPYING_REGISTERS
 
     @property
-    def copy_clocks(self) -> float:
-        """That a stage takes those which copy it."""
-        return COPY_CLOCKS * (1 + self.arithmetic.parts * self.x_chunks)
+    def copy_cycles(self) -> float:
+        """Clock cycles of the producer warp for a stage."""
+        return COPY_CYCLES * (1 + self.arithmetic.parts * self.x_chunks)
 
     @property
     def x_pitch(self) -> int:
-        """An odd number: chunks so far apart, in 16 bytes, lie in banks of their own."""
+        """Pitch of channel vectors, in units of 16 bytes. It is odd, so that neighbours lie in different banks."""
         return self.run | 1
 
     @property

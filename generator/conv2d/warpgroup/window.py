@@ -1,7 +1,8 @@
-"""Taps of a layer over images that lie as the operand has them: the window that they read, and who shares its pixels.
+"""Taps of a layer over images in the operand's own layout: the window that they read, and which taps share pixels.
 
-There are no positions between images, and between rows none where each tap has its own pixels. A stage of pixels is of
-a row of a filter, or of one tap; it is told by the row and column of the source that its first position reads.
+There are no padding positions between images, and none between rows if each tap has its own pixels. A stage of pixels
+belongs to one row of a filter or to one tap. It is identified by the source row and column that its first position
+reads.
 """
 
 from __future__ import annotations
@@ -18,49 +19,51 @@ from warpsmith.generator.conv2d.halves.weight_tiles import TapSet
 
 
 class Sharing(enum.StrEnum):
-    """Which taps of a filter read the same stage of pixels."""
+    """The taps of a filter that read the same stage of pixels."""
 
     ROW = "row"
-    """Those of a row, one position further on each; between rows lie positions of zeros."""
+    """Taps of a row share a stage, each one position further on; zero positions lie between rows."""
     NONE = "none"
-    """Each tap has its own pixels, and each position a result."""
+    """Each tap has its own pixels, and each position is a result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowStep(Step):
-    """A tap of fprop or dgrad."""
+    """One tap of fprop or dgrad."""
 
     row: int
-    """Of the source that the first row of the result reads; negative above it. In a `Window`, from its corner on."""
+    """Source row that the first row of the result reads; negative above the image. In a `Window`, counted from its
+    corner.
+    """
     column: int
-    """Of the source that the stage's first pixel of a row is."""
+    """Source column of the first pixel in each row of the stage."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowTapSet(TapSet):
-    """Taps of a row of a filter whose sums a block of wgrad computes side by side."""
+    """Taps of one filter row whose sums a block of wgrad computes side by side."""
 
     row: int
-    """Of x that the first row of dy reads; negative above it. Within a `Window`, from its corner on."""
+    """Row of x that the first row of dy reads; negative above the image. In a `Window`, counted from its corner."""
     column: int
-    """Of x that the first column of dy reads, for the first of these taps."""
+    """Column of x that the first column of dy reads with the first of these taps."""
 
 
 Read = TypeVar("Read", WindowStep, WindowTapSet)
 
 
 class Window(NamedTuple, Generic[Read]):
-    """The window over images that a layer reads, and where in it."""
+    """The window over images that a layer reads, and the reads within it."""
 
     row: int
-    """Of the source, that the first position of an image reads by the tap that lies furthest up."""
+    """Source row that the first position of an image reads with the topmost tap."""
     column: int
     reads: tuple[Read, ...]
-    """Rows and columns from there on."""
+    """Reads whose rows and columns count from the window's corner."""
 
     @classmethod
     def of(cls, reads: Sequence[Read]) -> Window[Read]:
-        """That of taps, or sets of them, whose rows and columns are those of the source."""
+        """The window of taps, or tap sets, whose rows and columns are those of the source."""
         row = min((each.row for each in reads), default=0)
         column = min((each.column for each in reads), default=0)
         inside = (dataclasses.replace(each, row=each.row - row, column=each.column - column) for each in reads)
@@ -68,7 +71,7 @@ class Window(NamedTuple, Generic[Read]):
 
 
 def window_lattice(on_line: Lattice, shares: bool) -> Lattice:
-    """A lattice without rows between images; without columns between rows too where no taps share pixels."""
+    """A lattice without padding rows between images, and without padding between rows if no taps share pixels."""
     rows, columns = on_line.rows, on_line.columns
     rows = dataclasses.replace(rows, pitch=rows.steps)
     columns = columns if shares else dataclasses.replace(columns, pitch=columns.steps)
@@ -76,13 +79,13 @@ def window_lattice(on_line: Lattice, shares: bool) -> Lattice:
 
 
 def window_steps(lattice: Lattice, sharing: Sharing) -> list[list[WindowStep]]:
-    """The taps of each phase of fprop or dgrad, a row of the filter after the other."""
+    """The taps of each phase of fprop or dgrad, one filter row after the other."""
     return [list(_steps(lattice, *phase, sharing)) for phase in _phases(lattice)]
 
 
 def window_tap_sets(lattice: Lattice, size: int) -> Iterator[WindowTapSet]:
-    """At most so many taps of a row and a plane each, of wgrad; what is missing is the last one again, and stores
-    nothing.
+    """Tap sets of wgrad, each with at most `size` taps of one row and one plane. Missing taps repeat the last one and
+    store nothing.
     """
     ((down, across),) = _phases(lattice)
     for row, plane in itertools.product(down, list(_by_plane(across))):
@@ -99,12 +102,12 @@ def window_tap_sets(lattice: Lattice, size: int) -> Iterator[WindowTapSet]:
 
 
 def _phases(lattice: Lattice) -> Iterator[tuple[tuple[LineTap, ...], tuple[LineTap, ...]]]:
-    """Rows and columns of the filter that results of each phase read."""
+    """Filter rows and filter columns that the results of each phase read."""
     return itertools.product(lattice.rows.phases, lattice.columns.phases)
 
 
 def _by_plane(across: tuple[LineTap, ...]) -> Iterator[list[LineTap]]:
-    """Columns of one plane, which a shift leads from one to the next."""
+    """Filter columns grouped by plane; within a plane, a shift leads from one to the next."""
     in_order = sorted(across, key=lambda tap: (tap.plane, tap.shift))
     return (list(taps) for _, taps in itertools.groupby(in_order, key=lambda tap: tap.plane))
 
@@ -112,7 +115,7 @@ def _by_plane(across: tuple[LineTap, ...]) -> Iterator[list[LineTap]]:
 def _steps(
     lattice: Lattice, down: tuple[LineTap, ...], across: tuple[LineTap, ...], sharing: Sharing
 ) -> Iterator[WindowStep]:
-    """Those of a phase."""
+    """The steps of one phase."""
     stages = list(_by_plane(across)) if sharing is Sharing.ROW else [[tap] for tap in across]
     for row, stage in itertools.product(down, stages):
         first, last = stage[0], stage[-1]

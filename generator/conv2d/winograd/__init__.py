@@ -1,1 +1,1 @@
-"""3x3 layers by minimal filtering: transformed tiles, a product of matrices at each point, the way back."""
+"""Winograd minimal filtering for 3x3 layers: input transforms, one GEMM at each point, and the output transform."""

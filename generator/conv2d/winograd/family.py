@@ -1,16 +1,18 @@
-"""3x3 layers by minimal filtering: four results by 16 products for 36, or 16 by 36 for 144, on Hopper's tensor cores.
+"""3x3 layers by Winograd minimal filtering on Hopper: 16 products for 4 results instead of 36, or 36 for 16 instead of
+144.
 
-A kernel transforms the weights, U = G g G^T, and another the tiles of the images, V = B^T d B; at each of the 16 (36)
-points U and V are multiplied over all channels, and what comes of it is transformed back, A^T M A, with bias and ReLU.
-The products are a layer of 1x1 taps with a group for each point, whose main kernel is that of `conv2d_warpgroup`: both
-transforms write the halves that it reads, each float32 as two, and no pass of its own splits them. dgrad is the same
-with the filter turned by 180 degrees, its channels exchanged and two minus the padding. wgrad is F(3x3, 2x2), where
-tiles of dy are filters (`gradient.py`).
+One kernel transforms the weights, U = G g G^T, and another the tiles of the images, V = B^T d B. At each of the 16 (36)
+points, U and V are multiplied over all channels, and the output transform A^T M A adds bias and ReLU. The products are
+a layer of 1x1 taps with a group for each point, and the GEMM kernel of `conv2d_warpgroup` computes them. Both input
+transforms write the fp16 parts that it reads, two for each float32, so no separate pass splits them. dgrad is the same
+with the filter rotated by 180 degrees, its channels exchanged and a padding of two minus the layer's. wgrad is F(3x3,
+2x2), where tiles of dy are filters (`gradient.py`).
 
-The batch may go through all that in parts, so that transformed tiles and products fit the workspace, or the cache.
+The batch may be processed in parts, so that transformed tiles and products fit the workspace, or L2.
 
-Errors (float64 results of float32 data; products of halves, 64 channels; the largest over twice the root mean square of
-the whole, the largest over what the judge holds them against, and that of the whole in the L2 norm):
+The next table compares with float64 results of float32 data, for 64 channels and fp16x3 products. It has the largest
+error over twice the root mean square of all results, the largest error over the scale that verification uses, and the
+relative error of all results in the L2 norm:
 
 | data | F(2x2, 3x3) | F(4x4, 3x3) |
 |---|---|---|
@@ -18,12 +20,12 @@ the whole, the largest over what the judge holds them against, and that of the w
 | positive parts of deviates, as a ReLU leaves them | 3.1e-7, 5.4e-8, 1.5e-7 | 1.5e-6, 2.6e-7, 4.5e-7 |
 | log-normal, sigma 2, with signs | 4.2e-6, 4.2e-6, 1.6e-7 | 8.9e-6, 8.6e-6, 5.4e-7 |
 
-The last are of results beside a pixel that is some thousand times as large as theirs: errors are relative to a whole
-tile, as those of transforms by Fourier are to a plane. The inputs that the tuner stresses families with are alike: the
-largest result of an image may be 15 times twice their root mean square, of one pixel and one weight alone, and the
-other results of its tile take 2e-6 of it as their error by F(4x4), most of that from the transforms. The largest
-errors over twice the root mean square of an image's results, 1e-6, of 12x12 planes and 32 filters, emulated with fused
-multiply-adds and products that cut off all but 24 bits:
+The largest errors of log-normal data occur beside a pixel that is some thousand times as large: errors are relative to
+a whole tile, as those of Fourier transforms are relative to a plane. The tuner's stress inputs are alike. The largest
+result of an image may be 15 times twice their root mean square, from one pixel and one weight alone, and F(4x4) then
+gives the other results of its tile an error of 2e-6 of it, mostly from the transforms. The next table has the largest
+errors in units of 1e-6 of twice the root mean square of an image's results. They are of 12x12 planes and 32 filters,
+emulated with fused multiply-adds and products that keep only 24 bits:
 
 | channels | draws | F(2x2, 3x3) | F(4x4, 3x3) | allowed |
 |---|---|---|---|---|
@@ -31,10 +33,10 @@ multiply-adds and products that cut off all but 24 bits:
 | 512 | 77 | 7.5, 3.7, 3.0 | 17.7, 15.5, 11.4 | 20.4 |
 | 1024 | 33 | 3.2, 2.2, 2.2 | 15.5, 9.7, 8.7 | 28.8 |
 
-Of more filters the largest error is larger: with 1024 filters of 512 channels, two of six draws were off by more than
-19, and an H200 refused such a layer. So F(4x4) is for sums of 1024 channels and more. With one half for each number,
-as less than `ieee` would allow, F(2x2) was off by 4e-3 to 6e-3 on them, and F(4x4) by 2e-2: no other precision is
-solved.
+The largest error grows with the number of filters: with 1024 filters of 512 channels, two of six draws were off by more
+than 19, and verification on an H200 refused such a layer. So F(4x4) is for sums of at least 1024 channels. With a
+single fp16 part per number, as precisions below `ieee` would allow, F(2x2) was off by 4e-3 to 6e-3 on the stress inputs
+and F(4x4) by 2e-2, so no other precision is solved.
 
 Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", sections 4 and 5.
 """
@@ -49,7 +51,7 @@ from warpsmith.generator.conv2d.limits import why_not_usual_data
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import Conv2dText, require_conv2d
 from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.choice import expected_us, winograd_choice, winograd_choices
+from warpsmith.generator.conv2d.winograd.choice import expected_ns, winograd_choice, winograd_choices
 from warpsmith.generator.conv2d.winograd.geometry import PRODUCTS, WinogradGeometry
 from warpsmith.generator.conv2d.winograd.gradient import (
     LEAST,
@@ -58,36 +60,39 @@ from warpsmith.generator.conv2d.winograd.gradient import (
     SUM_FILTERS,
     GradientGeometry,
     gradient_choice,
+    gradient_ns,
     gradient_product,
     gradient_space,
-    gradient_us,
     why_not_gradient,
 )
 from warpsmith.generator.conv2d.winograd.minimal import TAPS
 from warpsmith.generator.conv2d.winograd.space import least_of, winograd_space
 from warpsmith.generator.conv2d.winograd.transforms import PREFIX
 from warpsmith.generator.conv2d.words import Pass, Precision
-from warpsmith.generator.device import H200, Device, DeviceKind
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, NonFinite, Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 BACK = f"{PREFIX}_results"
-"""The unit, and the kernel, that transforms back."""
+"""Name of the output transform's unit and kernel."""
 SUM = f"{PREFIX}_sum"
-"""Likewise, of the gradient of weights."""
-OF_AN_H100 = 0.87
-"""What an H200 takes of the time that the model has of an H100: 0.82 to 0.99 in ten passes of L5, OverFeat and ResNet,
-the less the more channels there are."""
+"""Name of the unit and kernel that add up wgrad's partial sums and transform them back."""
+MODEL_SHARE = 0.87
+"""Share of the model's time, fitted on an H100, that an H200 takes: 0.82 to 0.99 in ten passes of L5, OverFeat and
+ResNet, the less the more channels there are."""
 LIKELY_CHANNELS = 128
-"""On both sides, below which the bytes of its transforms take longer than the products that it saves."""
+"""Fewest channels on both sides for which this family is likely to win. With fewer, the bytes of its transforms take
+longer than the products that it saves.
+"""
 
 
 class Conv2dWinograd(Family):
-    """`conv2d` of 3x3 layers by minimal filtering."""
+    """`conv2d` of 3x3 layers by Winograd minimal filtering."""
 
     name = "conv2d_winograd"
     default_reach = DEFAULT_REACH
@@ -95,7 +100,11 @@ class Conv2dWinograd(Family):
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Conv2d):
             return "solves conv2d only"
-        why_not = device.why_no_warpgroups or _why_not_layer(problem) or why_not_usual_data(problem)
+        why_not = (
+            device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
+            or _why_not_layer(problem)
+            or why_not_usual_data(problem)
+        )
         if why_not is not None:
             return why_not
         if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
@@ -110,10 +119,10 @@ class Conv2dWinograd(Family):
         conv2d = require_conv2d(problem)
         return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LIKELY_CHANNELS
 
-    def expected_ns(self, problem: Problem) -> float:
+    def expected_ns(self, problem: Problem, device: Device) -> float:
         conv2d = require_conv2d(problem)
-        expected = gradient_us if conv2d.pass_ is Pass.WGRAD else expected_us
-        return 1000 * OF_AN_H100 * expected(conv2d, self.default(conv2d, H200), H200)
+        expected = gradient_ns if conv2d.pass_ is Pass.WGRAD else expected_ns
+        return MODEL_SHARE * expected(conv2d, self.default(conv2d, device), device)
 
     def space(self, problem: Problem, device: Device) -> Space:
         conv2d = require_conv2d(problem)
@@ -159,7 +168,7 @@ def _why_not_layer(layer: Conv2d) -> str | None:
 
 
 def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
-    """Of each part of the batch its tiles, their products, and the results."""
+    """For each part of the batch: the launches of the image transform, the products and the output transform."""
     pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
     powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
     factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)

@@ -1,8 +1,9 @@
-"""What the kernels of `conv2d_winograd` compute: tiles of results, and the layer of 1x1 taps that their products are.
+"""Tiles of `conv2d_winograd`, and the layer of 1x1 taps that computes their products.
 
-At each of the (m + 2)^2 points a matrix of transformed weights, results by channels, meets one of transformed pixels,
-channels by tiles. Together they are a layer of 1x1 taps, with a group for each point and a pixel for each tile, which
-`conv2d_warpgroup` solves. So its main kernel is taken as it is, and the transforms write what it reads.
+At each of the (m + 2)^2 points, a matrix of transformed weights (results by channels) is multiplied by a matrix of
+transformed pixels (channels by tiles). Together these products are a layer of 1x1 taps, with a group for each point and
+a pixel for each tile. `conv2d_warpgroup` solves such a layer, so its GEMM kernel is used unchanged and the transforms
+write what it reads.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
 
 PRODUCTS = "products"
-"""The workspace for the products of a part of the batch: [point][channel of the result][tile]."""
+"""Name of the workspace for the products of one part of the batch: [point][channel of the result][tile]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WinogradGeometry:
-    """One config."""
+    """One config of fprop or dgrad."""
 
     layer: Conv2d
     minimal: Minimal
     parts: int
-    """Of the batch, one after the other in the same workspace."""
+    """Parts of the batch, processed one after the other in the same workspace."""
     rows: Axis
     columns: Axis
     product: Conv2d
     """The layer of 1x1 taps."""
     multiply: ImageGeometry
-    """Its main kernel."""
+    """Tiles of its GEMM kernel."""
     block_tiles: int
     threads: int
-    """Of a block that transforms back."""
+    """Threads per block of the output transform."""
 
     @classmethod
     def of(cls, layer: Conv2d, config: Config) -> WinogradGeometry:
@@ -60,12 +61,12 @@ class WinogradGeometry:
 
     @property
     def images(self) -> int:
-        """Of a part."""
+        """Images per part."""
         return self.layer.input[0] // self.parts
 
     @property
     def tiles(self) -> int:
-        """Of a part, in each channel."""
+        """Tiles per part and channel."""
         return self.images * self.rows.tiles * self.columns.tiles
 
     @property
@@ -75,22 +76,24 @@ class WinogradGeometry:
 
     @property
     def vector(self) -> int:
-        """Results of a row that are stored at once: rows of the result and tiles begin at multiples."""
+        """Results of a row that one store writes; rows of the result and tiles begin at multiples of it."""
         return next(size for size in (4, 2, 1) if self.minimal.tile % size == 0 and self.columns.results % size == 0)
 
     @property
     def blocks_across(self) -> int:
-        """That transform a channel back."""
+        """Blocks of the output transform per channel."""
         return -(-self.tiles // self.threads)
 
     @property
     def scales_back(self) -> bool:
-        """Whether who transforms back takes powers of two off: products have those of one image, unless it is one."""
+        """Whether the output transform removes the powers of two. It does if several images have their own, because the
+        product kernel has a single image.
+        """
         return self.multiply.stays_scaled
 
     @functools.cached_property
     def pixels(self) -> Tiles:
-        """What transforms images."""
+        """The image transform."""
         images = self.multiply.images
         return Tiles(
             family=PREFIX,
@@ -110,7 +113,7 @@ class WinogradGeometry:
 
     @functools.cached_property
     def weights(self) -> Weights:
-        """What transforms weights."""
+        """The weight transform."""
         filters = self.multiply.filters
         return Weights(
             family=PREFIX,
@@ -129,19 +132,19 @@ class WinogradGeometry:
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        """Of a part of the batch, and of the weights."""
+        """Workspaces of a part of the batch, and of the weights."""
         products = Workspace(PRODUCTS, self.product.output.nbytes)
         return (*self.weights.workspaces(), *self.pixels.workspaces(), products)
 
     @property
     def workspace_bytes(self) -> int:
-        """Of all workspaces, as a plan lays them out."""
+        """Bytes of all workspaces, aligned as a plan lays them out."""
         return sum(aligned(each.nbytes) for each in self.workspaces)
 
 
-@functools.lru_cache(maxsize=64)  # the same of all configs that a search or a model looks at
+@functools.lru_cache(maxsize=64)  # shared by all configs that a search or a model looks at
 def product_of(layer: Conv2d, tile: int, parts: int) -> Conv2d:
-    """The products of a part of the batch as a layer of 1x1 taps: its groups are points, its pixels are tiles."""
+    """The products of one part of the batch as a layer of 1x1 taps: its groups are points, its pixels are tiles."""
     minimal = Minimal.of(tile)
     summed, results = layer.input[1], layer.weight[0]
     if layer.pass_ is Pass.DGRAD:

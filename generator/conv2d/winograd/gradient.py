@@ -1,13 +1,15 @@
-"""The gradient of weights of 3x3 layers by minimal filtering, F(3x3, 2x2): nine sums of tiles by 16 products for 36.
+"""wgrad of 3x3 layers by minimal filtering, F(3x3, 2x2): 16 products instead of 36 for the nine sums of a tile.
 
-The gradient of a filter is a filtering of x by dy. Tiles of 2x2 of dy are filters of as many taps, whose 3x3 results
-over 4x4 tiles of x are summed up over all tiles and images: at each of 16 points a matrix of transformed x, channels by
-tiles, meets one of transformed dy, filters by tiles. These products are the gradient of a layer of 1x1 taps with a
-group for each point, by the main kernel of `conv2d_warpgroup`; what adds up the parts of its sums transforms them back.
+The gradient of a filter is x filtered by dy. A 2x2 tile of dy is a filter of 2x2 taps, and its 3x3 results over a 4x4
+tile of x are summed over all tiles and images. At each of 16 points a matrix of transformed x (channels by tiles) is
+multiplied by a matrix of transformed dy (filters by tiles). These products are wgrad of a layer of 1x1 taps with a
+group for each point, computed by the GEMM kernel of `conv2d_warpgroup`. The kernel that adds up its split-K partial
+sums transforms them back.
 
-Errors, the largest over what the judge holds them against: 2e-8 of deviates. Of what the tuner stresses families with
-up to 5.4e-7 where images are 92x92 or 30x30, 9.4e-7 of 60 x 12x12 and 2.3e-6 of 160 x 7x7, more with fewer terms; from
-LEAST_TERMS on 3.2e-6 and more are allowed. Tiles of 4x4 were off by up to 1e-5: they are not for gradients.
+The largest errors over the scale that verification uses are 2e-8 for normal deviates. For the tuner's stress inputs
+they are up to 5.4e-7 where images are 92x92 or 30x30, 9.4e-7 for 60 images of 12x12 and 2.3e-6 for 160 images of 7x7,
+and larger with fewer terms. From LEAST_TERMS on, at least 3.2e-6 is allowed. Tiles of 4x4 were off by up to 1e-5, so
+gradients do not use them.
 
 Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", section 4.1 (the gradient of weights).
 """
@@ -20,44 +22,45 @@ import math
 
 from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
 from warpsmith.generator.conv2d.halves.halving import Images
-from warpsmith.generator.conv2d.halves.model import CLOCKS_A_US, LAUNCH_US
+from warpsmith.generator.conv2d.halves.model import LAUNCH_NS
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.conv2d.text import text_key
-from warpsmith.generator.conv2d.warpgroup.choice import weight_choice, weight_clocks
+from warpsmith.generator.conv2d.warpgroup.choice import weight_choice, weight_ns
 from warpsmith.generator.conv2d.warpgroup.space import LEAST_WEIGHT, weight_space
 from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.winograd.minimal import TAPS, Minimal
 from warpsmith.generator.conv2d.winograd.transforms import PREFIX, Axis, Tiles
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Unit, Workspace
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 
-BYTES_A_US, PRODUCTS = 1.9e6, 0.7
-"""Of operands and of what is transformed, and the share of a layer's products that these take: fitted to 14 times of
-five layers on an H100 (2026-11-25), all within 8%."""
+L2_SHARE, PRODUCTS = 1900 / REFERENCE.l2_bytes_per_ns, 0.7
+"""Share of the L2 rate at which operands and transformed tiles move, and share of a layer's products that these take:
+fitted to 14 times of five layers on an H100 (2026-11-25), all within 8%."""
 LEAST_TERMS = 16384
-"""Of a sum: images times the results of a plane."""
+"""Fewest terms of a sum: images times the results of a plane."""
 TILE = 2
-"""Rows and columns of dy of a tile."""
+"""Rows and columns of dy per tile."""
 BLOCK_TILES: tuple[int, ...] = (16, 32, 64)
 LEAST: dict[str, Value] = {**LEAST_WEIGHT, "block_tiles": BLOCK_TILES[0]}
 """The config with the least workspace."""
 SUM_FILTERS, SUM_CHANNELS = 32, 8
-"""Of a block that adds up parts."""
+"""Filters and channels per block of the summing kernel."""
 PARTS = "parts"
-"""The workspace for parts of sums: [split][point][channel][filter]."""
+"""Name of the workspace for split-K partial sums: [split][point][channel][filter]."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GradientGeometry:
-    """One config on wgrad."""
+    """One config of wgrad."""
 
     layer: Conv2d
     minimal: Minimal
     multiply: WeightGeometry
-    """The main kernel of the layer of 1x1 taps."""
+    """Tiles of the GEMM kernel for the layer of 1x1 taps."""
     block_tiles: int
 
     sum_filters = SUM_FILTERS
@@ -70,13 +73,11 @@ class GradientGeometry:
 
     @functools.cached_property
     def x(self) -> Tiles:
-        """What transforms x."""
         rows, columns = (Axis.of(self.layer, axis, TILE) for axis in (0, 1))
         return self._tiles(0, self.multiply.x, rows, columns)
 
     @functools.cached_property
     def dy(self) -> Tiles:
-        """What transforms dy."""
         rows, columns = (
             dataclasses.replace(each, sources=each.results, before=0) for each in (self.x.rows, self.x.columns)
         )
@@ -84,21 +85,21 @@ class GradientGeometry:
 
     @property
     def sum_tiles_across(self) -> int:
-        """Blocks that add up parts, of a few channels."""
+        """Blocks of the summing kernel along the filters."""
         return -(-self.multiply.dy.channels // SUM_FILTERS)
 
     @property
     def sum_blocks(self) -> int:
-        """Of the launch that adds up parts."""
+        """Blocks of the summing kernel."""
         return self.sum_tiles_across * -(-self.multiply.x.channels // SUM_CHANNELS)
 
     @property
     def workspaces(self) -> tuple[Workspace, ...]:
-        """Of both operands, and of sums."""
+        """Workspaces of both operands and of the partial sums."""
         return (*self.x.workspaces(), *self.dy.workspaces(), Workspace(PARTS, self.multiply.sum_bytes))
 
     def sum_unit(self, name: str) -> Unit:
-        """The text that adds up parts and transforms back."""
+        """Unit of the kernel that adds up partial sums and transforms them back."""
         return Unit(name, render("conv2d/winograd_gradient.cu.jinja", key=text_key(self.layer), g=self))
 
     def _tiles(self, operand: int, images: Images, rows: Axis, columns: Axis) -> Tiles:
@@ -122,7 +123,7 @@ class GradientGeometry:
 
 @functools.lru_cache(maxsize=64)
 def gradient_product(layer: Conv2d) -> Conv2d:
-    """The products as the gradient of a layer of 1x1 taps: its groups are points, its pixels are tiles."""
+    """The products as wgrad of a layer of 1x1 taps: its groups are points, its pixels are tiles."""
     points, tiles = Minimal.of(TAPS, TILE).products, layer.input[0]
     for axis in (0, 1):
         tiles *= Axis.of(layer, axis, TILE).tiles
@@ -138,7 +139,7 @@ def gradient_product(layer: Conv2d) -> Conv2d:
 
 
 def why_not_gradient(layer: Conv2d) -> str | None:
-    """Why a gradient of weights is not for these tiles, in one line; None where it is."""
+    """Why F(3x3, 2x2) cannot compute this gradient of weights, in one line; None if it can."""
     terms = layer.input[0] * math.prod(layer.output_size)
     if terms < LEAST_TERMS:
         return (
@@ -148,21 +149,22 @@ def why_not_gradient(layer: Conv2d) -> str | None:
 
 
 def gradient_space(layer: Conv2d, device: Device) -> Space:
-    """That of the products, and of what transforms; the product's workspace is the layer's."""
+    """The space of the GEMM kernel and of the transforms. The 1x1 layer has the workspace limit of the layer."""
     products = weight_space(gradient_product(layer), device)
     own = Parameter("block_tiles", BLOCK_TILES, "that a block transforms, of eight channels")
     return Space((*products.parameters, own), products.constraints)
 
 
 def gradient_choice(layer: Conv2d, device: Device) -> Config:
-    """The products that are expected to take least."""
+    """The config whose products are expected to take least time."""
     products = weight_choice(gradient_product(layer), device).config
     return Config.of({**products.values(), "block_tiles": 32})
 
 
-def gradient_us(layer: Conv2d, config: Config, device: Device) -> float:
-    """What all launches of a config are expected to take."""
+def gradient_ns(layer: Conv2d, config: Config, device: Device) -> float:
+    """Expected nanoseconds of all launches of a config."""
     geometry = GradientGeometry.of(layer, config)
-    multiplying = weight_clocks(WeightGeometry.of(gradient_product(layer), config), device) / CLOCKS_A_US
+    multiplying_ns = weight_ns(WeightGeometry.of(gradient_product(layer), config), device)
     moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes
-    return PRODUCTS * multiplying + (moved + layer.output.nbytes) / BYTES_A_US + 6 * LAUNCH_US
+    moved_ns = (moved + layer.output.nbytes) / (L2_SHARE * device.rates.l2_bytes_per_ns)
+    return PRODUCTS * multiplying_ns + moved_ns + 6 * LAUNCH_NS

@@ -1,7 +1,8 @@
-"""What may be chosen of `conv2d_winograd`."""
+"""Search spaces of `conv2d_winograd`."""
 
 from __future__ import annotations
 
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.halves.halving import CHUNK
 from warpsmith.generator.conv2d.limits import why_not_counted
 from warpsmith.generator.conv2d.problem import Conv2d
@@ -14,16 +15,16 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 
 TILES = (2, 4)
 MOST_PARTS = 64
-"""Of a batch: smaller ones do not fill a GPU."""
+"""Most parts of a batch; smaller parts do not fill a GPU."""
 BLOCK_TILES, THREADS = (16, 32, 64), (64, 128, 256)
-STATIC_SHARED_BYTES = 48 * 1024
 LEAST_SUMMED = {2: 1, 4: 1024}
-"""Channels that a sum has at the least, by its tile. As they grow in number, errors grow less than what they are held
-against: see the family's text."""
+"""Fewest channels of a sum, by tile size. With more channels, errors grow more slowly than the scale they are compared
+with: see the family's text.
+"""
 
 
 def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
-    """Of each tile that is exact enough the config with the least workspace."""
+    """For each tile size that is exact enough, the config with the least workspace."""
     parts = parts_of(problem)[-1]
     own: dict[str, Value] = {"parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
     multiply = least_image(problem).values()
@@ -31,19 +32,19 @@ def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
 
 
 def parts_of(problem: Conv2d) -> tuple[int, ...]:
-    """Into how many equal parts the batch divides."""
+    """The numbers of equal parts that the batch divides into."""
     images = problem.input[0]
     return tuple(parts for parts in range(1, min(images, MOST_PARTS) + 1) if images % parts == 0)
 
 
 def is_exact(problem: Conv2d, tile: int) -> bool:
-    """Whether errors of such tiles stay below the bound."""
+    """Whether the errors of this tile size stay below the bound."""
     summed = problem.weight[0] if problem.pass_ is Pass.DGRAD else problem.input[1]
     return summed >= LEAST_SUMMED[tile]
 
 
 def winograd_space(problem: Conv2d, device: Device) -> Space:
-    """The space of fprop and dgrad. What is said of products of matrices is the same of any tile and part."""
+    """The space of fprop and dgrad. The constraints of the GEMM kernel do not depend on the tile size and the parts."""
     product = product_of(problem, TILES[0], 1)
     return Space(
         parameters=(

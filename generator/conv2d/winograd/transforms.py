@@ -1,8 +1,8 @@
-"""The kernels of `conv2d_winograd` that transform pixels and weights, and write them as halves.
+"""Kernels of `conv2d_winograd` that transform pixels and weights, and write them as fp16 parts.
 
-They write what the main kernel of `conv2d_warpgroup` reads of a layer of 1x1 taps (`geometry.py`). The power of two
-that scales the weights, or an image, is that of its own largest number: nothing that is transformed is larger
-(`minimal.py`). Where images have a power each, the kernel that transforms products back takes it off.
+They write the layout that the GEMM kernel of `conv2d_warpgroup` reads for a layer of 1x1 taps (`geometry.py`). The
+power of two that scales the weights, or an image, comes from the largest number before the transform, because no
+transformed number is larger (`minimal.py`). If images have a power each, the output transform removes it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from warpsmith.generator.render import render
 
 PREFIX = "conv2d_winograd"
 FILTER_COLUMNS = 32
-"""Channels of the result of a block that transforms weights."""
+"""Channels of the result per block of the weight transform."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """Rows, or columns, of the images."""
+    """Rows, or columns, of the images. Comments say rows for both."""
 
     sources: int
-    """Rows that are read."""
+    """Rows of the source."""
     results: int
     before: int
-    """Rows of zeros before the first that is read; negative where rows are left out."""
+    """Zero rows before the first source row; negative where source rows are left out."""
     tiles: int
 
     @classmethod
     def of(cls, layer: Conv2d, axis: int, tile: int) -> Axis:
-        """Of fprop, or of dgrad: the same with the filter turned. Of wgrad that of x, whose tiles are those of dy."""
+        """The axis of one pass.
+
+        dgrad exchanges results and sources, and rotates the filter. wgrad gets the axis of x, tiled by the tiles of dy.
+        """
         size, out, before = layer.input[2 + axis], layer.output_size[axis], layer.padding[axis][0]
         if layer.pass_ is Pass.DGRAD:
             size, out, before = out, size, TAPS - 1 - before
@@ -46,7 +49,7 @@ class Axis:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Points(Halved, abc.ABC):
-    """An operand, transformed, as halves of one matrix for each point."""
+    """A transformed operand as fp16 parts of one matrix for each point."""
 
     minimal: Minimal
     size_bytes: int
@@ -57,7 +60,7 @@ class Points(Halved, abc.ABC):
 
     @property
     def largest(self) -> Maximum:
-        """What finds the largest number, or that of each image of the whole batch: float32 is always scaled."""
+        """The launch that finds the largest number of the whole batch, or of each image; float32 is always scaled."""
         return Maximum(self.family, self.operand, images=self.scaled_images)
 
     @property
@@ -67,14 +70,14 @@ class Points(Halved, abc.ABC):
     @property
     @abc.abstractmethod
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
 
     def powers_from(self, first_image: int) -> tuple[Pointer, ...]:
-        """The argument of a kernel that scales back, from an image of the batch on."""
+        """Kernel arguments for scaling results back, starting at an image of the batch."""
         return tuple(dataclasses.replace(each, offset=each.offset + 4 * first_image) for each in self.powers)
 
     def _launch(self, blocks: int, first_image: int = 0) -> Launch:
-        """The launch that reads the operand from an image on."""
+        """The launch that reads the operand starting at `first_image`."""
         arguments = (
             Pointer(self.operand.name, first_image * self.operand.strides[0]),
             Pointer(self.largest.workspace.name, 4 * first_image * self.largest.shares),
@@ -84,28 +87,28 @@ class Points(Halved, abc.ABC):
         return dataclasses.replace(Launch.of_blocks(self.entry, blocks, self.threads, arguments), unit=self.entry)
 
     def _texts(self, layer: Conv2d, template: str) -> tuple[Unit, ...]:
-        """Of the largest number and of the transform."""
+        """Units of the maximum kernel and of the transform."""
         text = render(template, key=text_key(layer), g=self, threads=self.threads)
         return self.largest.unit(layer), Unit(self.entry, text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tiles(Points):
-    """The images of a part of the batch, transformed: laid out as the 1x1 layer's own images are (`Images`)."""
+    """The transformed images of one part of the batch, laid out like the 1x1 layer's own images (`Images`)."""
 
     rows: Axis
     columns: Axis
     step: int
-    """Rows, and columns, from tile to tile."""
+    """Rows, and columns, from one tile to the next."""
     images: int
     channels: int
     chunks: int
-    """Of eight channels, with those that are filled up with zeros."""
+    """Channel vectors, including those filled with zeros."""
     length: int
-    """Positions of a chunk: tiles, and zeros behind them."""
+    """Positions per channel vector: the tiles, and zeros behind them."""
     block_tiles: int
     terms: int = 0
-    """Tiles that lie in one piece, with their chunks and parts, where it is dy of wgrad that is transformed."""
+    """Tiles that are contiguous with their channel vectors and parts, if this is dy of wgrad; otherwise 0."""
 
     @property
     def entry(self) -> str:
@@ -113,27 +116,27 @@ class Tiles(Points):
 
     @property
     def read(self) -> int:
-        """Rows, and columns, that a tile has. Those of dy are the filter of a gradient of weights."""
+        """Rows, and columns, per tile. A tile of dy acts as a filter, so it has one per tap."""
         return self.minimal.taps if self.terms else self.minimal.window
 
     @property
     def transform(self) -> tuple[str, ...]:
-        """The rows of one dimension's matrix, as text."""
+        """Rows of the one-dimensional transform matrix, as CUDA expressions."""
         return self.minimal.weight_rows if self.terms else self.minimal.pixel_rows
 
     @property
     def threads(self) -> int:
-        """Of a block: one for each tile and channel of a chunk."""
+        """Threads per block: one for each tile and channel of a channel vector."""
         return CHUNK * self.block_tiles
 
     @property
     def blocks_across(self) -> int:
-        """Of a chunk."""
+        """Blocks per channel vector."""
         return -(-self.length // self.block_tiles)
 
     @property
     def part_length(self) -> int:
-        """From high parts to low ones, in eight halves."""
+        """Channel vectors (16 bytes) from the high parts to the low ones."""
         return self.minimal.products * self.chunks * self.length
 
     @property
@@ -142,32 +145,32 @@ class Tiles(Points):
 
     @property
     def block_images(self) -> int:
-        """Images that a block has tiles of, at the most."""
+        """Most images that the tiles of one block can meet."""
         return images_of(self.block_tiles, self.rows.tiles * self.columns.tiles, self.images)
 
     def launch(self, first_image: int = 0) -> Launch:
-        """Of the part of the batch that begins with that image."""
+        """The transform of the part of the batch that begins with `first_image`."""
         return self._launch(self.blocks_across * self.chunks, first_image)
 
     def units(self, layer: Conv2d) -> tuple[Unit, ...]:
-        """The texts of the largest number and of the transform."""
+        """Units of the maximum kernel and of the transform."""
         return self._texts(layer, "conv2d/winograd_tiles.cu.jinja")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Weights(Points):
-    """The weights, transformed: laid out as the 1x1 layer's own weights are."""
+    """The transformed weights, laid out like the 1x1 layer's own weights."""
 
     summed: int
     results: int
     columns: int
-    """Of a tile: channels of the result."""
+    """Channels of the result per tile."""
     tiles: int
     block_chunks: int
     blocks: int
-    """Of channels that are summed over."""
+    """Blocks of summed channels."""
     is_turned: bool
-    """Whether the filter is turned by 180 degrees, and its channels are exchanged: for dgrad."""
+    """Whether the filter is rotated by 180 degrees and its channels are exchanged, as for dgrad."""
 
     @property
     def entry(self) -> str:
@@ -175,23 +178,23 @@ class Weights(Points):
 
     @property
     def threads(self) -> int:
-        """Of a block: a warp for each row of points."""
+        """Threads per block: one warp for each row of points."""
         return FILTER_COLUMNS * self.minimal.window
 
     @property
     def blocks_across(self) -> int:
-        """That one chunk of channels takes."""
+        """Blocks per channel vector."""
         return -(-self.tiles * self.columns // FILTER_COLUMNS)
 
     @property
     def block_columns(self) -> int:
-        """Channels of the result, of a block."""
+        """Channels of the result per block."""
         return FILTER_COLUMNS
 
     def launches(self) -> tuple[Launch, ...]:
-        """That of the largest number, and the transform."""
+        """Launches of the maximum kernel and of the transform."""
         return self.largest.launch(), self._launch(self.blocks_across * self.blocks * self.block_chunks)
 
     def units(self, layer: Conv2d) -> tuple[Unit, ...]:
-        """Their texts."""
+        """Units of the maximum kernel and of the transform."""
         return self._texts(layer, "conv2d/winograd_weights.cu.jinja")

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterable
 from math import prod
 
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.architectures import BULK_COPIES, STATIC_SHARED_BYTES
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
 from warpsmith.generator.fft.block.choice import Access, radices_of
 from warpsmith.generator.fft.block.memory import copied_bytes
@@ -22,14 +23,13 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile per thread: with fewer, threads outnumber the work; with more, registers run out."""
 TRANSFORMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256)
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 512)
-MOST_THREADS = 1024
 GAPS = (2, 8, 25)
 """Percent of a tile for gaps: one element in a row of 64, one in sixteen plus one per row, or as much as helps."""
 LASTING = (4, 8, 16)
 """Persistent blocks per SM."""
 AHEAD = (1, 2, 4)
 """Tiles per SM from the current one to the prefetched one: prefetching further ahead evicts the data of others."""
-SHARED_BYTES = 48 * 1024
+SHARED_BYTES = STATIC_SHARED_BYTES
 """Bytes of a tile from which on two blocks may share a transform: an SM has room for four such tiles."""
 LEAST_BUSY = 0.6
 """Least share of a tile's threads with work in each pass: idle threads would wait for the others."""
@@ -86,7 +86,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         Parameter("x_radices", x_radices, "points of a row that a thread transforms, pass by pass"),
         *rows,
         Parameter("transforms", TRANSFORMS, "complex ones in a tile"),
-        Parameter("threads", (*THREADS, MOST_THREADS) if is_large else THREADS, "of a tile"),
+        Parameter("threads", (*THREADS, device.limits.threads_per_block) if is_large else THREADS, "of a tile"),
         Parameter("tiles", (1, 2, 4, 8), "of a block, whose threads do not wait for each other"),
         Parameter("signal", accesses, "whether the signal goes through the tile, or straight to or from a pass"),
         *spectrum,
@@ -112,7 +112,7 @@ def _has_large_tiles(problem: Fft) -> bool:
 
 def _is_whole(problem: Fft, device: Device) -> tuple[bool, bool]:
     """True if a tile's source, and its target, is contiguous, so that one bulk copy can move it."""
-    has_bulk = device.kind is DeviceKind.HOST or device.compute_capability >= (9, 0)
+    has_bulk = device.has(BULK_COPIES)
     has_whole_spectra = problem.layout is not Layout.FREQUENCY
     has_whole_signals = problem.tiling is None
     sides = has_whole_signals, has_whole_spectra

@@ -33,7 +33,8 @@ from warpsmith.generator.filter2d.fft.space import (
     fft_parameters,
 )
 from warpsmith.generator.filter2d.fft.text import FftText
-from warpsmith.generator.filter2d.overlap.model import clocks, likely_axes
+from warpsmith.generator.filter2d.overlap import model as overlap
+from warpsmith.generator.filter2d.overlap.model import likely_axes
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import (
     Filter2dText,
@@ -53,8 +54,6 @@ from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49
 """Fewer cost less one by one than a transform does."""
-_CLOCKS_A_NS = 1.75
-"""Of a large GPU under load."""
 _SHARED_TILES = 0.7
 """Of what tiles in shared memory are expected to take: 717 us were measured where 982 are counted (H200, 65x65 taps on
 9216x9216)."""
@@ -106,8 +105,8 @@ class Filter2dFft(Family):
             return False
         if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
             return True
-        theirs = clocks(filter2d, *axes[0], device) / _CLOCKS_A_NS
-        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs
+        theirs_ns = overlap.nanoseconds(filter2d, *axes[0], device)
+        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs_ns
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)

@@ -15,7 +15,9 @@ from math import ceil
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.fft.geometry import FLOWING
 from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
+from warpsmith.generator.filter2d.overlap.model import CLOCK_SHARE
 from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import TWIDDLE, resident
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
@@ -33,19 +35,17 @@ _MOST_CHUNKS_EVER = 2048
 """Of the largest chunks. A smaller workspace than that has more bytes, so that an address in it can tell the number."""
 MOST_CHUNKS = 96
 """Each is three launches, of which a stream takes one in two microseconds or so."""
-_MEMORY, _CACHE = 4.2e3, 6.0e3
-"""Bytes a nanosecond (H200) of memory, as copies measure it, and of L2, a guess: only their ratio matters here."""
+_MEMORY_SHARE, _L2_SHARE = 4200 / REFERENCE.memory_bytes_per_ns, 6000 / REFERENCE.l2_bytes_per_ns
+"""Shares of the memory rate, as copies measure it (H200), and of the L2 rate, a guess: only their ratio matters."""
 _LAUNCH_NS = 2.0e3
-"""Of a launch whose predecessor has to end first. A guess."""
+"""Time of a launch whose predecessor has to end first. A guess."""
 _OVERHEAD = 1.6
 """Instructions for each that computes: addresses, loads, stores."""
-_LANES = 128 * 1.75
-"""float32 instructions that a multiprocessor does in a nanosecond (H200 under load)."""
 _KEPT = 0.6
 """Of the L2 cache that tiles may fill and stay there: pixels and results pass through it. A guess."""
-_FLOWING = 4.4e3
-"""Bytes a nanosecond of L2 and of memory together that one launch moves: 631 us were measured for 2.73 GB, and 657 and
-672 us for 2.63 and 2.70 GB by narrower columns (H200, 65x65 taps on 9216x9216)."""
+_FLOWING_SHARE = 4400 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate at which one launch moves bytes of L2 and of memory together: 631 us were measured for 2.73
+GB, and 657 and 672 us for 2.63 and 2.70 GB by narrower columns (H200, 65x65 taps on 9216x9216)."""
 _NARROW = {4: 1.25, 8: 1.1, 16: 1.0}
 """What bytes of the workspace and of spectra cost more by columns so many side by side: more requests."""
 _FILL_NS = 15.0e3
@@ -202,8 +202,11 @@ def _in_chunks(problem: Filter2d, traffic: _Traffic, choice: Choice, blocks: int
     cache = traffic.image + traffic.results + through_work
     by_points = _OVERHEAD * 2 * (instructions(choice.y) + instructions(choice.x) + TWIDDLE)
     arithmetic = count * traffic.rows * columns * by_points
-    lanes = _LANES * device.multiprocessors
-    longest, *others = sorted((memory / _MEMORY, cache / _CACHE, arithmetic / lanes), reverse=True)
+    rates = device.rates
+    memory_ns = memory / (_MEMORY_SHARE * rates.memory_bytes_per_ns)
+    cache_ns = cache / (_L2_SHARE * rates.l2_bytes_per_ns)
+    arithmetic_ns = arithmetic / (CLOCK_SHARE * rates.multiply_adds_per_ns)
+    longest, *others = sorted((memory_ns, cache_ns, arithmetic_ns), reverse=True)
     waves = max(pairs * columns / choice.side / (device.multiprocessors * blocks), 0.2)
     ragged = (ceil(waves) + waves) / (2 * waves) * (1.15 if blocks == 1 else 1.0)
     launches = (4 - choice.buffers) * ceil(count / pairs)
@@ -219,4 +222,5 @@ def _in_one_launch(traffic: _Traffic, choice: Choice, blocks: int, device: Devic
     between = 2 * choice.pairs * min(traffic.columns // choice.side, traffic.rows // _ROWS)
     waits = max(1.0, min(blocks, 2) * device.multiprocessors / between)
     alone = 1 / chunks  # of the time, in which one kind of job has no other beside it
-    return moved / _FLOWING * (0.8 + 0.2 * waits + alone) * (1.25 if blocks == 1 else 1.0) + _FILL_NS
+    moved_ns = moved / (_FLOWING_SHARE * device.rates.memory_bytes_per_ns)
+    return moved_ns * (0.8 + 0.2 * waits + alone) * (1.25 if blocks == 1 else 1.0) + _FILL_NS

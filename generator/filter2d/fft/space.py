@@ -22,7 +22,6 @@ from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
 from warpsmith.generator.filter2d.window.geometry import StoreHint
 from warpsmith.generator.space import Constraint, Parameter
-from warpsmith.generator.tiles.radices import RESERVED_BYTES
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)
@@ -110,7 +109,10 @@ def _column_constraints(device: Device) -> tuple[Constraint, ...]:
             f"a multiprocessor holds {device.threads_per_multiprocessor} threads and {whole} bytes of shared memory",
             lambda y_radices, columns, column_threads, min_blocks: (
                 min_blocks * column_threads <= device.threads_per_multiprocessor
-                and (min_blocks == 1 or min_blocks * (shared_bytes(y_radices, columns) + RESERVED_BYTES) <= whole)
+                and (
+                    min_blocks == 1
+                    or min_blocks * (shared_bytes(y_radices, columns) + device.limits.reserved_shared_bytes) <= whole
+                )
             ),
         ),
         Constraint(
@@ -149,7 +151,7 @@ def _flow_constraints(device: Device) -> tuple[Constraint, ...]:
     registers, whole = device.registers_per_multiprocessor, device.shared_per_multiprocessor_bytes
 
     def fits(x_radices: str, rows: int, row_threads: int, min_blocks: int, buffers: int) -> bool:
-        shared = COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) + RESERVED_BYTES
+        shared = COMPLEX_BYTES * rows * span(axis_of(radices_of(x_radices), 1)) + device.limits.reserved_shared_bytes
         threads = _GRAIN * ceil(row_threads / _GRAIN)
         return buffers < FLOWING or (
             min_blocks * shared <= whole and registers_of(x_radices) * min_blocks * threads <= registers

@@ -1,8 +1,7 @@
 """Cost model of `filter2d_overlap_save`: which tile sizes and radices are worth trying first.
 
-A pass reads and writes every element of the tile in shared memory, which delivers 128 bytes per clock, and executes
-float32 instructions, for which an SM has 128 lanes. Blocks that share an SM overlap one with the other. A larger tile
-wastes fewer results at its edge, and leaves room for fewer blocks.
+A pass reads and writes every element of the tile in shared memory, and executes float32 instructions. Blocks that share
+an SM overlap one with the other. A larger tile wastes fewer results at its edge, and leaves room for fewer blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from math import ceil
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import (
     TWIDDLE,
     best_axes,
@@ -25,12 +25,14 @@ from warpsmith.generator.tiles.radices import (
 )
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
 
+CLOCK_SHARE = 1.75 / REFERENCE.cycles_per_ns
+"""Share of the boost clock that float32 instructions leave (measured, H200)."""
 _TRANSFERS = 8
 """Accesses to an element in shared memory: two for each pass, but one for the first and for the last pass."""
 _BESIDE = 6.0
-"""Clocks besides those, per 128 bytes of a tile: pixels, results, the filter's spectrum, twiddles. A guess."""
-_LANES = 128
-"""float32 lanes of an SM, and bytes per clock of its shared memory."""
+"""Accesses besides those, in whose time the rest of a tile is done: pixels, results, the filter's spectrum, twiddles. A
+guess.
+"""
 _OVERHEAD = 1.2
 """Instructions for each computing one: addresses, loads, stores."""
 _SINGLE = 1.15
@@ -39,8 +41,8 @@ _LIKELY = 48
 """Tile sizes whose cost is also counted with bank conflicts and idle threads."""
 
 
-def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
-    """Clocks that the whole problem takes by the model; infinite if a tile does not fit.
+def nanoseconds(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1.0, busy: float = 1.0) -> float:
+    """Nanoseconds that the whole problem takes by the model; infinite if a tile does not fit.
 
     Args:
         problem: filter problem.
@@ -59,8 +61,9 @@ def clocks(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: float = 1
     pairs = ceil(tiles / 2) * problem.planes * problem.filters
     # Columns without results save about half of the arithmetic of the inverse, and two accesses.
     valid = (x.points - s + 1) / x.points
-    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / _LANES
-    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / _LANES
+    rates = device.rates.of_multiprocessor(CLOCK_SHARE)
+    arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / rates.multiply_adds_per_ns
+    transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / rates.shared_bytes_per_ns
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
     # With few blocks the last round is long. Only one block's part of the shorter time is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
@@ -88,12 +91,12 @@ def likely_axes(problem: Filter2d, device: Device) -> tuple[tuple[Axis, Axis], .
         for rows, columns in itertools.product(sizes(problem, 0), sizes(problem, 1))
         if resident(rows * columns, device) and (axes := best_axes(rows, columns))
     ]
-    choices.sort(key=lambda each: (clocks(problem, each[0], each[1], device), each[0].points, each[1].points))
+    choices.sort(key=lambda each: (nanoseconds(problem, each[0], each[1], device), each[0].points, each[1].points))
     few, others = choices[:_LIKELY], choices[_LIKELY:]
-    few.sort(key=lambda each: _closer_clocks(problem, each[0], each[1], device))
+    few.sort(key=lambda each: _closer_ns(problem, each[0], each[1], device))
     return (*few, *others)
 
 
-def _closer_clocks(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
-    """Clocks with bank conflicts and idle threads, which take longer to count."""
-    return clocks(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))
+def _closer_ns(problem: Filter2d, y: Axis, x: Axis, device: Device) -> float:
+    """Nanoseconds with bank conflicts and idle threads, which take longer to count."""
+    return nanoseconds(problem, y, x, device, conflicts(y, x, device), 1 - idle(*busiest(y, x)))

@@ -76,6 +76,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 MAX_DEPTH = 64
 """Pixels that the products of a row sum over, at most: filters of 57 columns."""
@@ -102,7 +103,7 @@ class Filter2dWarpgroup(Family):
             return "solves filter2d only"
         if told := too_many_weights(problem):
             return told
-        if (why_not := device.why_no_warpgroups) is not None:
+        if (why_not := device.why_no_tensor_instruction(TensorType.TF32, WARPGROUP)) is not None:
             return why_not
         if problem.filters > 1:
             return "applies one filter at a time"
@@ -117,7 +118,7 @@ class Filter2dWarpgroup(Family):
         if not frames(problem):
             who, columns = ("warp", WARP_COLUMNS) if has_loads(problem) else ("warpgroup", COLUMNS)
             return f"a {who} computes {columns} elements of a row; the image is too small"
-        if not weights_choices(problem):
+        if not weights_choices(problem, device):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
         return None
 
@@ -138,11 +139,13 @@ class Filter2dWarpgroup(Family):
 
     def space(self, problem: Problem, device: Device) -> Space:
         filter2d = require_filter2d(problem)
-        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d)
+        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d, device)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
-                Parameter("weights", words(weights_choices(filter2d)), "where weights lie; literals: separable passes"),
+                Parameter(
+                    "weights", words(weights_choices(filter2d, device)), "where weights lie; literals: separable passes"
+                ),
                 *framed,
                 *in_parts,
                 Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
@@ -172,22 +175,22 @@ class Filter2dWarpgroup(Family):
         make one block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
         """
         filter2d = require_filter2d(problem)
-        choices = weights_choices(filter2d)
+        choices = weights_choices(filter2d, device)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        parts = next(each for each in parts_choices(filter2d) if fits(filter2d, weights, each))
+        parts = next(each for each in parts_choices(filter2d, device) if fits(filter2d, device, weights, each))
         frame = likely_frame(filter2d)
         walk = likely_walk(filter2d, device, weights, frame, parts)
         depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
 
         def prefetch(groups: int) -> int | None:
-            return next((each for each in depths if has_shared(filter2d, weights, each, groups, parts)), None)
+            return next((each for each in depths if has_shared(filter2d, device, weights, each, groups, parts)), None)
 
         across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
-        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d) == (1,)
+        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d, device) == (1,)
         groups = 2 if is_pair and prefetch(2) else 1
         return Config.of(
             ({"frame": frame.value} if frame_parameters(filter2d) else {})
-            | {each.name: parts for each in _parts_parameter(filter2d)}
+            | {each.name: parts for each in _parts_parameter(filter2d, device)}
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
@@ -239,7 +242,7 @@ class Filter2dWarpgroup(Family):
         return Program.of_source(self.name, config, source, (launch,))
 
 
-def _parts_parameter(problem: Filter2d) -> tuple[Parameter, ...]:
+def _parts_parameter(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
     """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
-    choices = parts_choices(problem)
+    choices = parts_choices(problem, device)
     return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)

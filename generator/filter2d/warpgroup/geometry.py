@@ -30,7 +30,7 @@ WHOLE_ROWS = 15
 BATCHES = (1, 2, 3)
 """Numbers of batches of a filter's rows; the products of the batches follow one another."""
 BATCH_REGISTERS = 235
-"""Registers of a thread for products, sums and pixels: MAX_REGISTERS without those of the walk itself."""
+"""Registers of a thread for products, sums and pixels: all that a thread may have, without those of the walk itself."""
 MIN_COPY_BYTES, COPY_BYTES = 4, 16
 """Bytes of the smallest and the largest asynchronous copy."""
 

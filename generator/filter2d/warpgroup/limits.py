@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import Weights, is_strict
@@ -17,7 +18,6 @@ from warpsmith.generator.filter2d.warpgroup.geometry import (
     part_rows,
     pixel_registers,
 )
-from warpsmith.generator.filter2d.window.rules import MAX_REGISTERS
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint, Value
 
@@ -25,8 +25,6 @@ PARTS = (1, 2, 3, 4)
 """Parts of filters with more than WHOLE_ROWS rows."""
 PART_REGISTERS = 8
 """Registers of a thread besides, for a filter in parts: the sums in the result, and their places."""
-MOST_SHARED_BYTES = 227 * 1024
-"""Most bytes of shared memory per block on compute capability 9.0."""
 SPILLED = 12
 """Registers that a thread may lack: values unused in the loop are spilled, which one more warpgroup can be worth."""
 LEAST_REGISTERS = 64
@@ -37,29 +35,29 @@ LOADS_REGISTERS = 6
 """Registers of a thread besides, if loads make the border: the sources of an image row and of its edges."""
 
 
-def parts_choices(problem: Filter2d) -> tuple[int, ...]:
+def parts_choices(problem: Filter2d, device: Device) -> tuple[int, ...]:
     """Numbers of parts of the filter that fit; only 1 if it is never split.
 
     A part's sums lie in the result until the next part adds its own, so the result must be float32.
     """
     if problem.filter[0] <= WHOLE_ROWS or problem.output_dtype is not DType.FLOAT32:
         return (1,)
-    return tuple(each for each in PARTS if each == 1 or fits(problem, Weights.ARGUMENT, each))
+    return tuple(each for each in PARTS if each == 1 or fits(problem, device, Weights.ARGUMENT, each))
 
 
-def weights_choices(problem: Filter2d) -> list[Weights]:
+def weights_choices(problem: Filter2d, device: Device) -> list[Weights]:
     """Places of the weights for which a thread's registers and a block's shared memory suffice."""
     choices = [Weights.ARGUMENT, Weights.CONSTANT, *([Weights.LITERAL] if separable_terms(problem) else [])]
-    parts = parts_choices(problem)
-    return [each for each in choices if any(fits(problem, each, number) for number in parts)]
+    parts = parts_choices(problem, device)
+    return [each for each in choices if any(fits(problem, device, each, number) for number in parts)]
 
 
-def fits(problem: Filter2d, weights: Weights, parts: int) -> bool:
+def fits(problem: Filter2d, device: Device, weights: Weights, parts: int) -> bool:
     """True if a thread's registers and a block's shared memory suffice."""
     if parts > 1 and weights is Weights.LITERAL:
         return False
     registers = thread_registers(problem, weights, parts=parts)
-    return registers <= MAX_REGISTERS and has_shared(problem, weights, 1, parts=parts)
+    return registers <= device.limits.registers_per_thread and has_shared(problem, device, weights, 1, parts=parts)
 
 
 def matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
@@ -69,11 +67,13 @@ def matrix_rows(problem: Filter2d, weights: Weights, parts: int) -> int:
     return batch_rows(problem, weights, parts)
 
 
-def has_shared(problem: Filter2d, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1) -> bool:
+def has_shared(
+    problem: Filter2d, device: Device, weights: Weights, prefetch: int, warpgroups: int = 1, parts: int = 1
+) -> bool:
     """True if a block has the shared memory that it needs."""
     needed = shared_bytes(problem, weights, prefetch, warpgroups, parts)
     asked_for = asked_for_bytes(problem, weights)
-    return needed <= MOST_SHARED_BYTES and needed - asked_for <= STATIC_SHARED_BYTES
+    return needed <= device.shared_per_block_bytes and needed - asked_for <= STATIC_SHARED_BYTES
 
 
 def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
@@ -118,7 +118,7 @@ def limit_rules(problem: Filter2d, device: Device, named: tuple[str, ...]) -> tu
 
     def has_room(weights: str, prefetch: int, block_groups: int, block_strips: int, *values: Value) -> bool:
         parts = int(dict(zip(named, values, strict=True)).get("parts", 1))
-        return has_shared(problem, Weights(weights), prefetch, block_groups * block_strips, parts)
+        return has_shared(problem, device, Weights(weights), prefetch, block_groups * block_strips, parts)
 
     def has_registers(
         weights: str, ahead: int, block_groups: int, block_strips: int, min_blocks: int, *values: Value

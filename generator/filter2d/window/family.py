@@ -12,6 +12,7 @@ import functools
 from collections.abc import Iterator
 from itertools import product
 
+from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
 from warpsmith.generator.filter2d.problem import Filter2d
@@ -137,7 +138,7 @@ class Filter2dWindow(Family):
 def _space(problem: Filter2d, device: Device) -> Space:
     has = {
         MemoryPath.TEXTURE: image_texture(problem) is not None,
-        MemoryPath.ASYNC: device.why_no_async_copies is None,
+        MemoryPath.ASYNC: device.has(ASYNC_COPIES),
     }
     paths = words(path for path in MemoryPath if has.get(path, True))
     weights = words(each for each in _WEIGHTS if problem.weights is not None or each is not Weights.LITERAL)

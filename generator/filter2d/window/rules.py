@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import lcm
 
-from warpsmith.generator.device import STATIC_SHARED_BYTES, Device
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, result_pitch, row_pitch
 from warpsmith.generator.filter2d.window.geometry import (
@@ -21,8 +22,6 @@ from warpsmith.generator.filter2d.window.geometry import (
 from warpsmith.generator.halves import stores_of_halves
 from warpsmith.generator.space import Constraint
 
-MAX_REGISTERS = 255
-"""Most registers of one thread, on every architecture since compute capability 3.5."""
 MAX_UNROLLED = 4000
 """Most multiply-adds in the turns of the loop. Past this ptxas takes tens of seconds, 16 bytes an instruction overflow
 the instruction cache, and spills begin; NVRTC 13.0 miscompiled a kernel with 9765 of them and 3 KB of spills."""
@@ -245,9 +244,9 @@ def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     taps = f"{problem.filter[0]}x{problem.filter[1]} taps"
     return (
         Constraint(
-            f"sums and pixels of a thread must fit {MAX_REGISTERS} registers, for {taps}",
+            f"sums and pixels of a thread must fit {THREAD_REGISTERS} registers, for {taps}",
             lambda path, method, columns, load_vector, store_vector, unroll, prefetch: (
-                registers(path, method, columns, load_vector, store_vector, unroll, prefetch) <= MAX_REGISTERS
+                registers(path, method, columns, load_vector, store_vector, unroll, prefetch) <= THREAD_REGISTERS
             ),
         ),
         Constraint(

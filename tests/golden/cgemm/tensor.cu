@@ -32,7 +32,7 @@ constexpr int kSums = 2;  // of real numbers for each result
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // sums += a * b, 16x8 by 8x8 tf32 numbers into 16x8 floats, spread over a warp as PTX lays out mma.m16n8k8. The lower
 // 13 bits of a number are not read.
-__device__ __forceinline__ void multiply_add_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+__device__ __forceinline__ void mma_tf32(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
         "{ %8, %9 }, { %0, %1, %2, %3 };"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -43,7 +43,7 @@ __device__ __forceinline__ void multiply_add_tf32(float (&sums)[4], const unsign
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
 template <int kBytes>
-__device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const void* global) {
+__device__ __forceinline__ void cp_async_if(bool wanted, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (kBytes == 16) {
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
@@ -54,10 +54,10 @@ __device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const v
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -75,7 +75,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
         const float2* source = a + source_row * kK + source_term;
         float2* target = tile + across / kTerms * kASlice + down * kTerms + across % kTerms;
         const bool wanted = true;
-        copy_async_if<16>(wanted, target, source);
+        cp_async_if<16>(wanted, target, source);
     }
 }
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
         const float2* source = b + source_column * kK + source_term;
         float2* target = tile + across / kTerms * kBSlice + down * kTerms + across % kTerms;
         const bool wanted = true;
-        copy_async_if<16>(wanted, target, source);
+        cp_async_if<16>(wanted, target, source);
     }
 }
 
@@ -154,30 +154,30 @@ __device__ __forceinline__ void read_b(const float2* slice, int column, int lane
 // the tensor cores waits for the sum that it adds to: those of two times three sums take turns.
 __device__ __forceinline__ void multiply_add(const Rows& rows, const Columns* columns, float (*sums)[kSums][4]) {
     float products[2][3][4] = {};
-    multiply_add_tf32(products[0][0], rows.low[0], columns[0].high[0]);
-    multiply_add_tf32(products[1][0], rows.low[0], columns[1].high[0]);
-    multiply_add_tf32(products[0][1], rows.low[1], columns[0].high[1]);
-    multiply_add_tf32(products[1][1], rows.low[1], columns[1].high[1]);
-    multiply_add_tf32(products[0][2], rows.low[0], columns[0].high[1]);
-    multiply_add_tf32(products[1][2], rows.low[0], columns[1].high[1]);
-    multiply_add_tf32(products[0][2], rows.low[1], columns[0].high[0]);
-    multiply_add_tf32(products[1][2], rows.low[1], columns[1].high[0]);
-    multiply_add_tf32(products[0][0], rows.high[0], columns[0].low[0]);
-    multiply_add_tf32(products[1][0], rows.high[0], columns[1].low[0]);
-    multiply_add_tf32(products[0][1], rows.high[1], columns[0].low[1]);
-    multiply_add_tf32(products[1][1], rows.high[1], columns[1].low[1]);
-    multiply_add_tf32(products[0][2], rows.high[0], columns[0].low[1]);
-    multiply_add_tf32(products[1][2], rows.high[0], columns[1].low[1]);
-    multiply_add_tf32(products[0][2], rows.high[1], columns[0].low[0]);
-    multiply_add_tf32(products[1][2], rows.high[1], columns[1].low[0]);
-    multiply_add_tf32(products[0][0], rows.high[0], columns[0].high[0]);
-    multiply_add_tf32(products[1][0], rows.high[0], columns[1].high[0]);
-    multiply_add_tf32(products[0][1], rows.high[1], columns[0].high[1]);
-    multiply_add_tf32(products[1][1], rows.high[1], columns[1].high[1]);
-    multiply_add_tf32(products[0][2], rows.high[0], columns[0].high[1]);
-    multiply_add_tf32(products[1][2], rows.high[0], columns[1].high[1]);
-    multiply_add_tf32(products[0][2], rows.high[1], columns[0].high[0]);
-    multiply_add_tf32(products[1][2], rows.high[1], columns[1].high[0]);
+    mma_tf32(products[0][0], rows.low[0], columns[0].high[0]);
+    mma_tf32(products[1][0], rows.low[0], columns[1].high[0]);
+    mma_tf32(products[0][1], rows.low[1], columns[0].high[1]);
+    mma_tf32(products[1][1], rows.low[1], columns[1].high[1]);
+    mma_tf32(products[0][2], rows.low[0], columns[0].high[1]);
+    mma_tf32(products[1][2], rows.low[0], columns[1].high[1]);
+    mma_tf32(products[0][2], rows.low[1], columns[0].high[0]);
+    mma_tf32(products[1][2], rows.low[1], columns[1].high[0]);
+    mma_tf32(products[0][0], rows.high[0], columns[0].low[0]);
+    mma_tf32(products[1][0], rows.high[0], columns[1].low[0]);
+    mma_tf32(products[0][1], rows.high[1], columns[0].low[1]);
+    mma_tf32(products[1][1], rows.high[1], columns[1].low[1]);
+    mma_tf32(products[0][2], rows.high[0], columns[0].low[1]);
+    mma_tf32(products[1][2], rows.high[0], columns[1].low[1]);
+    mma_tf32(products[0][2], rows.high[1], columns[0].low[0]);
+    mma_tf32(products[1][2], rows.high[1], columns[1].low[0]);
+    mma_tf32(products[0][0], rows.high[0], columns[0].high[0]);
+    mma_tf32(products[1][0], rows.high[0], columns[1].high[0]);
+    mma_tf32(products[0][1], rows.high[1], columns[0].high[1]);
+    mma_tf32(products[1][1], rows.high[1], columns[1].high[1]);
+    mma_tf32(products[0][2], rows.high[0], columns[0].high[1]);
+    mma_tf32(products[1][2], rows.high[0], columns[1].high[1]);
+    mma_tf32(products[0][2], rows.high[1], columns[0].high[0]);
+    mma_tf32(products[1][2], rows.high[1], columns[1].high[0]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         const int j = i / 4, n = i % 4;
@@ -248,17 +248,17 @@ cgemm_tensor(const float2* __restrict__ a, const float2* __restrict__ b, float2*
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
         begin(step, step);
-        copy_async_commit();
+        cp_async_commit_group();
     }
     int reading = 0;
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
-        copy_async_wait<kStages - 2>();
+        cp_async_wait_group<kStages - 2>();
         __syncthreads();  // all copies are there, and all threads are done with the tile that is written next
         if (step + kStages - 1 < kSteps) {
             begin(step + kStages - 1, reading == 0 ? kStages - 1 : reading - 1);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         multiply_tile(tiles + reading * kStage, warp_row, warp_column, thread % 32, sums);
         reading = reading + 1 == kStages ? 0 : reading + 1;
     }

@@ -45,7 +45,7 @@ __device__ __forceinline__ float2 finished(Sum sum) { return sum; }
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
 template <int kBytes>
-__device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const void* global) {
+__device__ __forceinline__ void cp_async_if(bool wanted, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (kBytes == 16) {
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }"
@@ -56,10 +56,10 @@ __device__ __forceinline__ void copy_async_if(bool wanted, void* shared, const v
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -76,7 +76,7 @@ __device__ __forceinline__ void copy_a(const float2* a, int term, int row, int t
         const int source_term = term + down;
         const float2* source = a + source_term * kM + source_row;
         const bool wanted = true;
-        copy_async_if<16>(wanted, tile + down * kAPitch + across, source);
+        cp_async_if<16>(wanted, tile + down * kAPitch + across, source);
     }
 }
 
@@ -92,7 +92,7 @@ __device__ __forceinline__ void copy_b(const float2* b, int term, int column, in
         const int source_term = term + down;
         const float2* source = b + source_term * kN + source_column;
         const bool wanted = true;
-        copy_async_if<16>(wanted, tile + down * kBPitch + across, source);
+        cp_async_if<16>(wanted, tile + down * kBPitch + across, source);
     }
 }
 
@@ -166,17 +166,17 @@ cgemm_tiled(const float2* __restrict__ a, const float2* __restrict__ b, float2* 
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
         begin(step, step);
-        copy_async_commit();
+        cp_async_commit_group();
     }
     int reading = 0, writing = kStages - 1;
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
-        copy_async_wait<kStages - 2>();
+        cp_async_wait_group<kStages - 2>();
         __syncthreads();  // all copies are there, and all threads are done with the tile that is written next
         if (step + kStages - 1 < kSteps) {
             begin(step + kStages - 1, writing);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         const float2* tile = tiles + reading * kStage;
 #pragma unroll 4
         for (int term = 0; term < kTileTerms; term += 2) {

@@ -63,27 +63,27 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 #endif
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Writes to shared memory become visible to the tensor cores; a barrier follows.
-__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
 // along the terms and across them.
-using Halves = unsigned long long;
+using SmemDescriptor = unsigned long long;
 
-template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(const void* first) {
+template <int kAlong, int kAcross> __device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
     static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
-    const Halves address = __cvta_generic_to_shared(first);
-    const Halves offsets = static_cast<Halves>(kAcross / 16) << 32 | static_cast<Halves>(kAlong / 16) << 16;
+    const SmemDescriptor address = __cvta_generic_to_shared(first);
+    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kAcross / 16) << 32 | static_cast<SmemDescriptor>(kAlong / 16) << 16;
     return (address & 0x3ffff) >> 4 | offsets;
 }
 
 // The matrix that lies so many bytes behind it.
-__device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
+__device__ __forceinline__ SmemDescriptor behind(SmemDescriptor matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 halves into floats, spread over
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 f16 numbers into floats, spread over
 // a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
-// they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
+// they are turned. It goes on in the background: between wgmma_fence() and wgmma_wait_all() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
-__device__ __forceinline__ void multiply_halves(float (&sums)[32], Halves a, Halves b, bool add) {
+__device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, SmemDescriptor b, bool add) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
@@ -100,11 +100,11 @@ __device__ __forceinline__ void multiply_halves(float (&sums)[32], Halves a, Hal
           "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[32]) {
+__device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -244,20 +244,20 @@ __device__ __forceinline__ void split_b(const float4* numbers, int thread, float
     }
 }
 
-template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b, bool add) {
-    multiply_halves<kNegated, kATurned, kBTurned>(sums, a, b, add);
+template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, SmemDescriptor a, SmemDescriptor b, bool add) {
+    wgmma_f16<kNegated, kATurned, kBTurned>(sums, a, b, add);
 }
 
 // A matrix of halves: which part of a tile, and its j-th 16 terms.
-__device__ __forceinline__ Halves part_a(Halves a, int part, int j) {
+__device__ __forceinline__ SmemDescriptor part_a(SmemDescriptor a, int part, int j) {
     return behind(a, part * kAPart + 2 * j * kATerms);
 }
-__device__ __forceinline__ Halves part_b(Halves b, int part, int j) {
+__device__ __forceinline__ SmemDescriptor part_b(SmemDescriptor b, int part, int j) {
     return behind(b, part * kBPart + 2 * j * kBTerms);
 }
 
 // sums = the real part of what a tile gives 64 rows: small products first, since tensor cores cut sums off.
-__device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
+__device__ __forceinline__ void multiply_real(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal + kLow, j), part_b(b, kReal, j), j > 0);
@@ -273,7 +273,7 @@ __device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
 }
 
 // sums = the imaginary part of what a tile gives 64 rows.
-__device__ __forceinline__ void multiply_imaginary(Sums& sums, Halves a, Halves b) {
+__device__ __forceinline__ void multiply_imaginary(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
     for (int j = 0; j < kTileTerms / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal + kLow, j), part_b(b, kImaginary, j), j > 0);
@@ -362,7 +362,7 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
         char* parts = memory + buffer * kParts;
         split_a(numbers_a, thread, power_of_two(power_a), parts);
         split_b(numbers_b, thread, power_of_two(power_b), parts + 4 * kAPart);
-        show_to_products();
+        fence_proxy_async();
         return -power_a - power_b;
     };
     begin(0);
@@ -376,22 +376,22 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     for (int i = 0; i < kSums; ++i) {
         sums[i] = 0.0f;
     }
-    const Halves rows = halves<kATerms, kARows>(memory + group * (8 * kARows));
-    const Halves columns = halves<kBTerms, kBColumns>(memory + 4 * kAPart);
+    const SmemDescriptor rows = smem_descriptor<kATerms, kARows>(memory + group * (8 * kARows));
+    const SmemDescriptor columns = smem_descriptor<kBTerms, kBColumns>(memory + 4 * kAPart);
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
         __syncthreads();  // all parts of this tile are there, and all products of the one before are done
         const int buffer = step % 2;
-        const Halves tile_rows = behind(rows, buffer * kParts), tile_columns = behind(columns, buffer * kParts);
+        const SmemDescriptor tile_rows = behind(rows, buffer * kParts), tile_columns = behind(columns, buffer * kParts);
         const bool is_last = step + 1 == kSteps;
-        begin_products();
+        wgmma_fence();
         multiply_real(sums, tile_rows, tile_columns);
-        commit_products();
-        finish_products(sums);
+        wgmma_commit_group();
+        wgmma_wait_all(sums);
         add(sums, power, real);
-        begin_products();
+        wgmma_fence();
         multiply_imaginary(sums, tile_rows, tile_columns);
-        commit_products();
+        wgmma_commit_group();
         int next = power;
         if (!is_last) {
             measure();  // as late as can be: its numbers may still be on their way
@@ -399,7 +399,7 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
             next = split(1 - buffer);
             begin(step + 2);
         }
-        finish_products(sums);
+        wgmma_wait_all(sums);
         add(sums, power, imaginary);
         power = next;
     }

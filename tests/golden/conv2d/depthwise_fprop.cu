@@ -61,7 +61,7 @@ constexpr Taps kColumnTaps[kColumnPhases] = {
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
 template <int kBytes>
-__device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
+__device__ __forceinline__ void cp_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     const int read = has_source ? kBytes : 0;
     if constexpr (kBytes == 16) {
@@ -73,10 +73,10 @@ __device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source,
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -104,7 +104,7 @@ __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int fir
         const bool is_inside = is_row && is_column;
         const int from = ((unit * kSourceChannels + channel) * kSourceRows + image_row) * kSourceColumns + image_column;
         float* const to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
-        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
+        cp_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
         plane += kRowsAtOnce / kTileRows;
         tile_row += kRowsAtOnce % kTileRows;
         if (tile_row >= kTileRows) {
@@ -132,7 +132,7 @@ __device__ __forceinline__ void begin_weights(const float* __restrict__ w, int f
                           (channel * kFilterRows + r) * kWeightPitch;
 #pragma unroll
         for (int s = 0; s < kFilterColumns; ++s) {
-            copy_async_or_zero<4>(true, true, to + s, w + from + s);
+            cp_async_or_zero<4>(true, true, to + s, w + from + s);
         }
     }
 }
@@ -259,12 +259,12 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ w, float
         begin_tiles(x, first_unit, 0, kRowMultiple * block_row + kTileTop,
                     kColumnMultiple * block_column + kTileLeft, stage);
         begin_weights(w, first_unit, 0, block_filter, stage + kTileNumbers);
-        copy_async_commit();
+        cp_async_commit_group();
     };
     float sums[kThreadFilters][kThreadRows][kThreadColumns];
     float* const stage = memory;
     begin(stage);
-    copy_async_wait<0>();
+    cp_async_wait_group<0>();
     __syncthreads();
     const int unit = block_unit + own_unit;
     if (is_busy) {

@@ -58,7 +58,7 @@ constexpr int kSumPitch = kThreads + 1;  // from one of a thread's sums to the n
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
 template <int kBytes>
-__device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
+__device__ __forceinline__ void cp_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     const int read = has_source ? kBytes : 0;
     if constexpr (kBytes == 16) {
@@ -70,10 +70,10 @@ __device__ __forceinline__ void copy_async_or_zero(bool wanted, bool has_source,
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -101,7 +101,7 @@ __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int fir
         const bool is_inside = is_row && is_column;
         const int from = ((unit * kChannels + channel) * kRows + image_row) * kColumns + image_column;
         float* const to = tiles + plane * kTilePlanePitch + tile_row * kTilePitch + tile_column;
-        copy_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
+        cp_async_or_zero<4 * kTileVector>(true, is_inside, to, x + (is_inside ? from : 0));
         plane += kRowsAtOnce / kTileRows;
         tile_row += kRowsAtOnce % kTileRows;
         if (tile_row >= kTileRows) {
@@ -134,7 +134,7 @@ __device__ __forceinline__ void begin_gradients(const float* __restrict__ dy, in
         const bool is_inside = is_row && is_column;
         const int from = ((unit * kFilters + channel) * kOutputRows + image_row) * kOutputColumns + image_column;
         float* const to = tiles + plane * kGradientPlanePitch + tile_row * kGradientPitch + tile_column;
-        copy_async_or_zero<4 * kGradientVector>(true, is_inside, to, dy + (is_inside ? from : 0));
+        cp_async_or_zero<4 * kGradientVector>(true, is_inside, to, dy + (is_inside ? from : 0));
         plane += kRowsAtOnce / kGradientRows;
         tile_row += kRowsAtOnce % kGradientRows;
         if (tile_row >= kGradientRows) {
@@ -231,7 +231,7 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ dy, floa
         begin_tiles(x, first_unit, block_channel, row * kStrideRows + block_tap * kDilationRows - 15,
                     -16, stage);
         begin_gradients(dy, first_unit, block_filter, row, 0, stage + kTileNumbers);
-        copy_async_commit();
+        cp_async_commit_group();
     };
     int turn = 0;
     begin(split, memory);
@@ -241,9 +241,9 @@ conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ dy, floa
         turn ^= 1;
         if (step + kSplits < kSteps) {
             begin(step + kSplits, memory + turn * kStageNumbers);
-            copy_async_wait<1>();
+            cp_async_wait_group<1>();
         } else {
-            copy_async_wait<0>();
+            cp_async_wait_group<0>();
         }
         __syncthreads();
         if (is_busy) {

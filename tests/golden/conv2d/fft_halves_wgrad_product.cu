@@ -42,36 +42,33 @@ constexpr int kStages = 3;
 using Sums = float[kSums];
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Writes to shared memory become visible to the tensor cores; a barrier follows.
-__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
 // along the terms and across them.
-using Halves = unsigned long long;
+using SmemDescriptor = unsigned long long;
 
-template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(const void* first) {
+template <int kAlong, int kAcross> __device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
     static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
-    const Halves address = __cvta_generic_to_shared(first);
-    const Halves offsets = static_cast<Halves>(kAcross / 16) << 32 | static_cast<Halves>(kAlong / 16) << 16;
+    const SmemDescriptor address = __cvta_generic_to_shared(first);
+    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kAcross / 16) << 32 | static_cast<SmemDescriptor>(kAlong / 16) << 16;
     return (address & 0x3ffff) >> 4 | offsets;
 }
 
 // Lines of 128 bytes whose chunks of 16 are exchanged by the bits of their address, as the copy engine writes them from a
 // multiple of 1024 bytes on. A line has 64 terms; of turned matrices it has 64 rows or columns, and the next 64 lie
 // kFurther bytes behind.
-template <int kFurther = 16> __device__ __forceinline__ Halves swizzled_halves(const void* first) {
-    const Halves address = __cvta_generic_to_shared(first);
-    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<Halves>(1024 / 16) << 32 | static_cast<Halves>(kFurther / 16) << 16;
+template <int kFurther = 16> __device__ __forceinline__ SmemDescriptor swizzled_smem_descriptor(const void* first) {
+    const SmemDescriptor address = __cvta_generic_to_shared(first);
+    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<SmemDescriptor>(1024 / 16) << 32 | static_cast<SmemDescriptor>(kFurther / 16) << 16;
 }
 
 // The matrix that lies so many bytes behind it.
-__device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
+__device__ __forceinline__ SmemDescriptor behind(SmemDescriptor matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x96 halves into floats, spread over
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x96 f16 numbers into floats, spread over
 // a warpgroup as PTX lays out wgmma.m64n96k16. What lies side by side are terms, or rows of a and columns of b where
-// they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
+// they are turned. It goes on in the background: between wgmma_fence() and wgmma_wait_all() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
-__device__ __forceinline__ void multiply_halves(float (&sums)[48], Halves a, Halves b, bool add) {
+__device__ __forceinline__ void wgmma_f16(float (&sums)[48], SmemDescriptor a, SmemDescriptor b, bool add) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %50, 0; "
         "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {"
@@ -91,11 +88,11 @@ __device__ __forceinline__ void multiply_halves(float (&sums)[48], Halves a, Hal
           "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[48]) {
+__device__ __forceinline__ void wgmma_wait_all(float (&sums)[48]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -112,37 +109,37 @@ __device__ __forceinline__ void finish_products(float (&sums)[48]) {
 #endif
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-using PhaseBarrier = unsigned long long;
+using Mbarrier = unsigned long long;
 
 __device__ __forceinline__ unsigned shared_address(const void* shared) {
     return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
 
-__device__ __forceinline__ void begin_barrier(PhaseBarrier* barrier, unsigned arrivals) {
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
 // Lets copies see barriers that have begun; a barrier of the threads follows.
-__device__ __forceinline__ void show_barriers() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-__device__ __forceinline__ void arrive_at(PhaseBarrier* barrier) {
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 // Arrives and announces so many bytes, which copies bring.
-__device__ __forceinline__ void arrive_with_bytes(PhaseBarrier* barrier, unsigned bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
 // Copies a multiple of 16 bytes between such, and tells the barrier when they are there.
-__device__ __forceinline__ void copy_bulk_to(void* shared, const void* global, unsigned bytes, PhaseBarrier* barrier) {
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes, Mbarrier* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
 // Waits until the phase of this parity has ended. Of a barrier that has just begun the one before its first has: parity 1.
-__device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait_parity(const Mbarrier* barrier, unsigned parity) {
     asm volatile(
         "{ .reg .pred done; "
         "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
@@ -153,10 +150,10 @@ __device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsi
 
 #ifndef WARPSMITH_ON_HOST
 // From now on a thread has so many registers: fewer, or more that others have given.
-template <int kRegisters> __device__ __forceinline__ void keep_registers() {
+template <int kRegisters> __device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-template <int kRegisters> __device__ __forceinline__ void take_registers() {
+template <int kRegisters> __device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 #endif
@@ -175,10 +172,10 @@ template <int kStages> struct Stage {
 
 // Full where the copying warp has announced bytes that have come; free where all other warps have told so.
 template <int kStages>
-__device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], PhaseBarrier (&free)[kStages], int warps) {
+__device__ __forceinline__ void begin_barriers(Mbarrier (&full)[kStages], Mbarrier (&free)[kStages], int warps) {
     for (int stage = 0; stage < kStages; ++stage) {
-        begin_barrier(&full[stage], 1);
-        begin_barrier(&free[stage], warps);
+        mbarrier_init(&full[stage], 1);
+        mbarrier_init(&free[stage], warps);
     }
 }
 
@@ -189,8 +186,8 @@ struct __align__(64) TensorMap {  // CUtensorMap of cuda.h
 
 // Copies channels of as many pixels as the map says, from the position of pixel (row, column) of an image on, of each
 // those of the pixel that lies so many rows and columns further on; tells the barrier when they are there.
-__device__ __forceinline__ void copy_pixels_to(void* shared, const TensorMap& map, int channel, int column, int row, int image,
-                                               int columns_on, int rows_on, PhaseBarrier* barrier) {
+__device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& map, int channel, int column, int row, int image,
+                                               int columns_on, int rows_on, Mbarrier* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
         "[%0], [%1, { %2, %3, %4, %5 }], [%6], { %7, %8 };"
@@ -208,7 +205,7 @@ __device__ __forceinline__ float scaled(float sum, int power) {
 }
 
 struct Barriers {
-    PhaseBarrier full[kStages], free[kStages];
+    Mbarrier full[kStages], free[kStages];
 };
 
 struct Tile {
@@ -228,18 +225,18 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& a, const TensorMap& 
 #pragma unroll 1
         for (int step = 0; step < kSteps; ++step) {
             char* const stage = memory + next.number * kStage;
-            PhaseBarrier* const full = &barriers.full[next.number];
-            wait_for_phase(&barriers.free[next.number], next.parity ^ 1);
+            Mbarrier* const full = &barriers.full[next.number];
+            mbarrier_wait_parity(&barriers.free[next.number], next.parity ^ 1);
             if (threadIdx.x % 32 == 0) {
-                arrive_with_bytes(full, kStage);
+                mbarrier_arrive_expect_tx(full, kStage);
 #pragma unroll
                 for (int box = 0; box < 4 * kABoxes; ++box) {
-                    copy_pixels_to(stage + box * kABox, a, tile.row + box % kABoxes * 64, step * kTerms, 0,
+                    tma_load_im2col(stage + box * kABox, a, tile.row + box % kABoxes * 64, step * kTerms, 0,
                                    box / kABoxes * kProducts + tile.product, 0, 0, full);
                 }
 #pragma unroll
                 for (int box = 0; box < 4 * kBBoxes; ++box) {
-                    copy_pixels_to(stage + kAllA + box * kBBox, b, tile.column + box % kBBoxes * 64, step * kTerms, 0,
+                    tma_load_im2col(stage + kAllA + box * kBBox, b, tile.column + box % kBBoxes * 64, step * kTerms, 0,
                                    box / kBBoxes * kProducts + tile.product, 0, 0, full);
                 }
             }
@@ -249,13 +246,13 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& a, const TensorMap& 
     }
 }
 
-template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b, bool add) {
-    multiply_halves<kNegated, kATurned, kBTurned>(sums, a, b, add);
+template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, SmemDescriptor a, SmemDescriptor b, bool add) {
+    wgmma_f16<kNegated, kATurned, kBTurned>(sums, a, b, add);
 }
 
 // sums = the real part of what a stage gives 64 rows: small products first, since tensor cores cut sums off.
-__device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
-    const Halves imaginary_a = behind(a, kAImaginary), first_b = b, second_b = behind(b, kBImaginary);
+__device__ __forceinline__ void multiply_real(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
+    const SmemDescriptor imaginary_a = behind(a, kAImaginary), first_b = b, second_b = behind(b, kBImaginary);
 #pragma unroll
     for (int j = 0; j < kTerms / 16; ++j) {
         multiply<false>(sums, behind(a, j * kAStep + kALow), behind(first_b, j * kBStep), j > 0);
@@ -271,8 +268,8 @@ __device__ __forceinline__ void multiply_real(Sums& sums, Halves a, Halves b) {
 }
 
 // sums = the imaginary part of what a stage gives 64 rows.
-__device__ __forceinline__ void multiply_imaginary(Sums& sums, Halves a, Halves b) {
-    const Halves imaginary_a = behind(a, kAImaginary), first_b = behind(b, kBImaginary), second_b = b;
+__device__ __forceinline__ void multiply_imaginary(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
+    const SmemDescriptor imaginary_a = behind(a, kAImaginary), first_b = behind(b, kBImaginary), second_b = b;
 #pragma unroll
     for (int j = 0; j < kTerms / 16; ++j) {
         multiply<false>(sums, behind(a, j * kAStep + kALow), behind(first_b, j * kBStep), j > 0);
@@ -320,21 +317,21 @@ cgemm_halves(const __grid_constant__ TensorMap a, const __grid_constant__ Tensor
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory + kStages * kStage);
     if (threadIdx.x == 0) {
         begin_barriers(barriers.full, barriers.free, 4 * kGroups);
-        show_barriers();
+        fence_proxy_async();
     }
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kGroups) {
-        keep_registers<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x < 128 * kGroups + 32) {
             copy_tiles(a, b, memory, barriers);
         }
         return;
     }
-    take_registers<232>();
+    setmaxnreg_inc<232>();
     const int power = -*power_a - *power_b;
-    const Halves rows = swizzled_halves(memory + group * kAGroup);
-    const Halves columns = swizzled_halves<kBBox>(memory + kAllA);
+    const SmemDescriptor rows = swizzled_smem_descriptor(memory + group * kAGroup);
+    const SmemDescriptor columns = swizzled_smem_descriptor<kBBox>(memory + kAllA);
     Stage<kStages> next;
     Sums sums, real, imaginary;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
@@ -344,19 +341,19 @@ cgemm_halves(const __grid_constant__ TensorMap a, const __grid_constant__ Tensor
         }
 #pragma unroll 1
         for (int step = 0; step < kSteps; ++step) {
-            wait_for_phase(&barriers.full[next.number], next.parity);
-            const Halves own_a = behind(rows, next.number * kStage), own_b = behind(columns, next.number * kStage);
-            begin_products();
+            mbarrier_wait_parity(&barriers.full[next.number], next.parity);
+            const SmemDescriptor own_a = behind(rows, next.number * kStage), own_b = behind(columns, next.number * kStage);
+            wgmma_fence();
             multiply_real(sums, own_a, own_b);
-            commit_products();
-            finish_products(sums);
+            wgmma_commit_group();
+            wgmma_wait_all(sums);
             add(sums, real);
-            begin_products();
+            wgmma_fence();
             multiply_imaginary(sums, own_a, own_b);
-            commit_products();
-            finish_products(sums);
+            wgmma_commit_group();
+            wgmma_wait_all(sums);
             if (threadIdx.x % 32 == 0) {
-                arrive_at(&barriers.free[next.number]);
+                mbarrier_arrive(&barriers.free[next.number]);
             }
             add(sums, imaginary);
             next.advance();

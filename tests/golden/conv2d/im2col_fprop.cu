@@ -59,36 +59,33 @@ __constant__ Tap kTap[] = {
 using Sums = float[kSums];
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Writes to shared memory become visible to the tensor cores; a barrier follows.
-__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
 // along the terms and across them.
-using Halves = unsigned long long;
+using SmemDescriptor = unsigned long long;
 
-template <int kAlong, int kAcross> __device__ __forceinline__ Halves halves(const void* first) {
+template <int kAlong, int kAcross> __device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
     static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
-    const Halves address = __cvta_generic_to_shared(first);
-    const Halves offsets = static_cast<Halves>(kAcross / 16) << 32 | static_cast<Halves>(kAlong / 16) << 16;
+    const SmemDescriptor address = __cvta_generic_to_shared(first);
+    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kAcross / 16) << 32 | static_cast<SmemDescriptor>(kAlong / 16) << 16;
     return (address & 0x3ffff) >> 4 | offsets;
 }
 
 // Lines of 128 bytes whose chunks of 16 are exchanged by the bits of their address, as the copy engine writes them from a
 // multiple of 1024 bytes on. A line has 64 terms; of turned matrices it has 64 rows or columns, and the next 64 lie
 // kFurther bytes behind.
-template <int kFurther = 16> __device__ __forceinline__ Halves swizzled_halves(const void* first) {
-    const Halves address = __cvta_generic_to_shared(first);
-    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<Halves>(1024 / 16) << 32 | static_cast<Halves>(kFurther / 16) << 16;
+template <int kFurther = 16> __device__ __forceinline__ SmemDescriptor swizzled_smem_descriptor(const void* first) {
+    const SmemDescriptor address = __cvta_generic_to_shared(first);
+    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<SmemDescriptor>(1024 / 16) << 32 | static_cast<SmemDescriptor>(kFurther / 16) << 16;
 }
 
 // The matrix that lies so many bytes behind it.
-__device__ __forceinline__ Halves behind(Halves matrix, int bytes) { return matrix + bytes / 16; }
+__device__ __forceinline__ SmemDescriptor behind(SmemDescriptor matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 halves into floats, spread over
+// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 f16 numbers into floats, spread over
 // a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
-// they are turned. It goes on in the background: between begin_products() and finish_products() nothing may touch sums.
+// they are turned. It goes on in the background: between wgmma_fence() and wgmma_wait_all() nothing may touch sums.
 template <bool kNegated, bool kTurnedA, bool kTurnedB>
-__device__ __forceinline__ void multiply_halves(float (&sums)[32], Halves a, Halves b, bool add) {
+__device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, SmemDescriptor b, bool add) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
@@ -105,11 +102,11 @@ __device__ __forceinline__ void multiply_halves(float (&sums)[32], Halves a, Hal
           "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits for all of them.
-__device__ __forceinline__ void finish_products(float (&sums)[32]) {
+__device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
@@ -125,43 +122,43 @@ __device__ __forceinline__ void finish_products(float (&sums)[32]) {
 
 #ifndef WARPSMITH_ON_HOST
 // Waits until no more groups of products than these, the last ones that were committed, are under way.
-template <int kGroups> __device__ __forceinline__ void keep_products() {
+template <int kGroups> __device__ __forceinline__ void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 #endif
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-using PhaseBarrier = unsigned long long;
+using Mbarrier = unsigned long long;
 
 __device__ __forceinline__ unsigned shared_address(const void* shared) {
     return static_cast<unsigned>(__cvta_generic_to_shared(shared));
 }
 
-__device__ __forceinline__ void begin_barrier(PhaseBarrier* barrier, unsigned arrivals) {
+__device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
 // Lets copies see barriers that have begun; a barrier of the threads follows.
-__device__ __forceinline__ void show_barriers() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-__device__ __forceinline__ void arrive_at(PhaseBarrier* barrier) {
+__device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 // Arrives and announces so many bytes, which copies bring.
-__device__ __forceinline__ void arrive_with_bytes(PhaseBarrier* barrier, unsigned bytes) {
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
 // Copies a multiple of 16 bytes between such, and tells the barrier when they are there.
-__device__ __forceinline__ void copy_bulk_to(void* shared, const void* global, unsigned bytes, PhaseBarrier* barrier) {
+__device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes, Mbarrier* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
 // Waits until the phase of this parity has ended. Of a barrier that has just begun the one before its first has: parity 1.
-__device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsigned parity) {
+__device__ __forceinline__ void mbarrier_wait_parity(const Mbarrier* barrier, unsigned parity) {
     asm volatile(
         "{ .reg .pred done; "
         "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
@@ -172,10 +169,10 @@ __device__ __forceinline__ void wait_for_phase(const PhaseBarrier* barrier, unsi
 
 #ifndef WARPSMITH_ON_HOST
 // From now on a thread has so many registers: fewer, or more that others have given.
-template <int kRegisters> __device__ __forceinline__ void keep_registers() {
+template <int kRegisters> __device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-template <int kRegisters> __device__ __forceinline__ void take_registers() {
+template <int kRegisters> __device__ __forceinline__ void setmaxnreg_inc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 #endif
@@ -194,18 +191,18 @@ template <int kStages> struct Stage {
 
 // Full where the copying warp has announced bytes that have come; free where all other warps have told so.
 template <int kStages>
-__device__ __forceinline__ void begin_barriers(PhaseBarrier (&full)[kStages], PhaseBarrier (&free)[kStages], int warps) {
+__device__ __forceinline__ void begin_barriers(Mbarrier (&full)[kStages], Mbarrier (&free)[kStages], int warps) {
     for (int stage = 0; stage < kStages; ++stage) {
-        begin_barrier(&full[stage], 1);
-        begin_barrier(&free[stage], warps);
+        mbarrier_init(&full[stage], 1);
+        mbarrier_init(&free[stage], warps);
     }
 }
 
 // sums += what a stage gives.
-__device__ __forceinline__ void multiply(Sums& sums, Halves a, Halves b) {
+__device__ __forceinline__ void multiply(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
-        multiply_halves<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), true);
+        wgmma_f16<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), true);
     }
 }
 
@@ -252,8 +249,8 @@ __device__ __forceinline__ Tile tile_of(int i) {
 }
 
 struct Barriers {
-    PhaseBarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
-    PhaseBarrier filters_full[kFilterStages], filters_free[kFilterStages];
+    Mbarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
+    Mbarrier filters_full[kFilterStages], filters_free[kFilterStages];
 };
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
@@ -263,8 +260,8 @@ struct __align__(64) TensorMap {  // CUtensorMap of cuda.h
 
 // Copies channels of as many pixels as the map says, from the position of pixel (row, column) of an image on, of each
 // those of the pixel that lies so many rows and columns further on; tells the barrier when they are there.
-__device__ __forceinline__ void copy_pixels_to(void* shared, const TensorMap& map, int channel, int column, int row, int image,
-                                               int columns_on, int rows_on, PhaseBarrier* barrier) {
+__device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& map, int channel, int column, int row, int image,
+                                               int columns_on, int rows_on, Mbarrier* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
         "[%0], [%1, { %2, %3, %4, %5 }], [%6], { %7, %8 };"
@@ -289,23 +286,23 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& 
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
-                    wait_for_phase(&barriers.pixels_free[own.number], own.parity ^ 1);
+                    mbarrier_wait_parity(&barriers.pixels_free[own.number], own.parity ^ 1);
                     if (lane == 0) {
-                        PhaseBarrier* const full = &barriers.pixels_full[own.number];
-                        arrive_with_bytes(full, kPixelStage);
-                        copy_pixels_to(memory + own.number * kPixelStage, x, block * 64, column, row, image,
+                        Mbarrier* const full = &barriers.pixels_full[own.number];
+                        mbarrier_arrive_expect_tx(full, kPixelStage);
+                        tma_load_im2col(memory + own.number * kPixelStage, x, block * 64, column, row, image,
                                        kTap[t].column, kTap[t].row, full);
                     }
                     __syncwarp();
                     own.advance();
                 }
-                wait_for_phase(&barriers.filters_free[next.number], next.parity ^ 1);
+                mbarrier_wait_parity(&barriers.filters_free[next.number], next.parity ^ 1);
                 if (lane == 0) {
                     const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
                     char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
-                    PhaseBarrier* const full = &barriers.filters_full[next.number];
-                    arrive_with_bytes(full, kFilterStage);
-                    copy_pixels_to(stage, w, block * 64, 0, 0, result, across, down, full);
+                    Mbarrier* const full = &barriers.filters_full[next.number];
+                    mbarrier_arrive_expect_tx(full, kFilterStage);
+                    tma_load_im2col(stage, w, block * 64, 0, 0, result, across, down, full);
                 }
                 __syncwarp();
                 next.advance();
@@ -360,21 +357,21 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     if (threadIdx.x == 0) {
         begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups);
         begin_barriers(barriers.filters_full, barriers.filters_free, 4 * kWarpgroups);
-        show_barriers();
+        fence_proxy_async();
     }
     __syncthreads();
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
     if (group == kWarpgroups) {
-        keep_registers<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
             copy_tiles(x, w, memory, barriers);
         }
         return;
     }
-    take_registers<160>();
+    setmaxnreg_inc<160>();
     const bool tells = threadIdx.x % 32 == 0;
-    const Halves own_pixels = swizzled_halves(memory + group * (64 * kLine));
-    const Halves all_filters = swizzled_halves(memory + kPixelStages * kPixelStage);
+    const SmemDescriptor own_pixels = swizzled_smem_descriptor(memory + group * (64 * kLine));
+    const SmemDescriptor all_filters = swizzled_smem_descriptor(memory + kPixelStages * kPixelStage);
     Stage<kPixelStages> own;
     Stage<kFilterStages> next;
     Sums sums;
@@ -387,24 +384,24 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
         int pixels_read = -1, filters_read = -1;  // stages of products that may still be under way
         const auto tell = [&] {
             if (tells && filters_read >= 0) {
-                arrive_at(&barriers.filters_free[filters_read]);
+                mbarrier_arrive(&barriers.filters_free[filters_read]);
             }
             if (tells && pixels_read >= 0) {
-                arrive_at(&barriers.pixels_free[pixels_read]);
+                mbarrier_arrive(&barriers.pixels_free[pixels_read]);
             }
         };
         for (int block = 0; block < kChannelBlocks; ++block) {
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
-                    wait_for_phase(&barriers.pixels_full[own.number], own.parity);
+                    mbarrier_wait_parity(&barriers.pixels_full[own.number], own.parity);
                 }
-                wait_for_phase(&barriers.filters_full[next.number], next.parity);
-                begin_products();
+                mbarrier_wait_parity(&barriers.filters_full[next.number], next.parity);
+                wgmma_fence();
                 multiply(sums, behind(own_pixels, own.number * kPixelStage + kLine * kTap[t].shift),
                          behind(all_filters, next.number * kFilterStage));
-                commit_products();
-                keep_products<1>();
+                wgmma_commit_group();
+                wgmma_wait_group<1>();
                 tell();
                 filters_read = next.number;
                 pixels_read = kTap[t].ends ? own.number : -1;
@@ -414,7 +411,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
                 }
             }
         }
-        finish_products(sums);
+        wgmma_wait_all(sums);
         tell();
         store(sums, tile, group, b, y);
     }

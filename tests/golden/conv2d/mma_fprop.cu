@@ -78,7 +78,7 @@ __device__ __forceinline__ SharedAddress shared_address(const void* shared) {
 
 // Four matrices of 8x8 numbers of 16 bits, spread over a warp as mma takes them. Lane l has the address of row
 // l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(SharedAddress row, unsigned& first, unsigned& second, unsigned& third, unsigned& fourth) {
+__device__ __forceinline__ void ldmatrix_x4(SharedAddress row, unsigned& first, unsigned& second, unsigned& third, unsigned& fourth) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth) : "r"(row));
 }
@@ -86,7 +86,7 @@ __device__ __forceinline__ void load_matrices(SharedAddress row, unsigned& first
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // sums += a * b, 16x16 halves by 16x8 halves into 16x8 floats, spread over a warp as PTX lays out mma.m16n8k16.
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+__device__ __forceinline__ void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
         "{ %8, %9 }, { %0, %1, %2, %3 };"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -97,7 +97,7 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers; the thread goes on at once.
 template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+__device__ __forceinline__ void cp_async(void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (kBytes == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(global) : "memory");
@@ -106,10 +106,10 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global) {
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -125,7 +125,7 @@ __device__ __forceinline__ int row_of_b(int lane) { return lane / 16 * kBAcross 
 __device__ __forceinline__ void multiply_row(float (&sums)[kSums], const unsigned (&rows)[4], const unsigned (&columns)[kWide][2]) {
 #pragma unroll
     for (int n = 0; n < kWide; ++n) {
-        multiply_add(reinterpret_cast<float(&)[4]>(sums[4 * n]), rows, columns[n]);
+        mma_f16(reinterpret_cast<float(&)[4]>(sums[4 * n]), rows, columns[n]);
     }
 }
 
@@ -138,8 +138,8 @@ __device__ __forceinline__ void add_products(Sums& sums, SharedAddress a, Shared
         for (int part = 0; part < kParts; ++part) {
 #pragma unroll
             for (int n = 0; n < kWide; n += 2) {
-                load_matrices(b + part * kBPart + 2 * j * kBAlong + n * kBAcross, columns[part][n][0], columns[part][n][1],
-                              columns[part][n + 1][0], columns[part][n + 1][1]);
+                ldmatrix_x4(b + part * kBPart + 2 * j * kBAlong + n * kBAcross, columns[part][n][0], columns[part][n][1],
+                            columns[part][n + 1][0], columns[part][n + 1][1]);
             }
         }
 #pragma unroll
@@ -148,7 +148,7 @@ __device__ __forceinline__ void add_products(Sums& sums, SharedAddress a, Shared
 #pragma unroll
             for (int part = 0; part < kParts; ++part) {
                 unsigned (&own)[4] = rows[part];
-                load_matrices(a + part * kAPart + 2 * j * kAAlong + 2 * i * kAAcross, own[0], own[1], own[2], own[3]);
+                ldmatrix_x4(a + part * kAPart + 2 * j * kAAlong + 2 * i * kAAcross, own[0], own[1], own[2], own[3]);
             }
             multiply_row(sums[i], rows[1], columns[0]);  // low parts first
             multiply_row(sums[i], rows[0], columns[1]);
@@ -217,7 +217,7 @@ __device__ __forceinline__ void copy_next(Copies& next, char* memory, int first_
         const uint4* const source = next.pixels + tap.first;
         for (int i = threadIdx.x; i < kParts * kChunks * kRun; i += kThreads) {
             const int line = i / kRun;
-            copy_async<16>(target + 16 * i, source + line / kChunks * kPartLength + line % kChunks * kChunkLength + i % kRun);
+            cp_async<16>(target + 16 * i, source + line / kChunks * kPartLength + line % kChunks * kChunkLength + i % kRun);
         }
     }
     char* const target = memory + kPixelStages * kPixelStage + next.filter_stage * kFilterStage;
@@ -225,7 +225,7 @@ __device__ __forceinline__ void copy_next(Copies& next, char* memory, int first_
 #pragma unroll
     for (int i = 0; i < kFilterStage / 16; i += kThreads) {
         if (kFilterStage / 16 % kThreads == 0 || i + threadIdx.x < kFilterStage / 16) {
-            copy_async<16>(target + 16 * (i + threadIdx.x), source + i + threadIdx.x);
+            cp_async<16>(target + 16 * (i + threadIdx.x), source + i + threadIdx.x);
         }
     }
     next.filter_stage = next.filter_stage + 1 == kStages ? 0 : next.filter_stage + 1;
@@ -310,7 +310,7 @@ conv2d_mma(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
         if (step < steps) {
             copy_next(next, memory, first_tap, last_tap);
         }
-        copy_async_commit();
+        cp_async_commit_group();
     }
     const SharedAddress own_pixels = shared_address(memory) + (16 * first_row + row_of_a(lane));
     const SharedAddress own_filters = shared_address(memory) + (kPixelStages * kPixelStage + 16 * first_column + row_of_b(lane));
@@ -318,12 +318,12 @@ conv2d_mma(const uint4* __restrict__ pixels, const uint4* __restrict__ filters,
     Sums totals = {};
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        copy_async_wait<kStages - 2>();
+        cp_async_wait_group<kStages - 2>();
         __syncthreads();  // what all threads have copied is there, and all have read the stages that are filled next
         if (step + kStages - 1 < steps) {
             copy_next(next, memory, first_tap, last_tap);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         if (kTap[t].begins) {
             pixel_stage = pixel_stage + 1 == kPixelStages ? 0 : pixel_stage + 1;
         }

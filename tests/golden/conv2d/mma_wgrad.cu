@@ -71,7 +71,7 @@ __device__ __forceinline__ SharedAddress shared_address(const void* shared) {
 
 // Four matrices of 8x8 numbers of 16 bits, spread over a warp as mma takes them, turned over. Lane l has the address of row
 // l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices_turned(SharedAddress row, unsigned& first, unsigned& second, unsigned& third, unsigned& fourth) {
+__device__ __forceinline__ void ldmatrix_x4_trans(SharedAddress row, unsigned& first, unsigned& second, unsigned& third, unsigned& fourth) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth) : "r"(row));
 }
@@ -79,7 +79,7 @@ __device__ __forceinline__ void load_matrices_turned(SharedAddress row, unsigned
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // sums += a * b, 16x16 halves by 16x8 halves into 16x8 floats, spread over a warp as PTX lays out mma.m16n8k16.
-__device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+__device__ __forceinline__ void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
         "{ %8, %9 }, { %0, %1, %2, %3 };"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], const unsigned (&
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
 // Copies past the registers; the thread goes on at once.
 template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+__device__ __forceinline__ void cp_async(void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     if constexpr (kBytes == 16) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(global) : "memory");
@@ -99,10 +99,10 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global) {
     }
 }
 
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 #endif
@@ -118,7 +118,7 @@ __device__ __forceinline__ int row_of_b(int lane) { return lane / 16 * kBAcross 
 __device__ __forceinline__ void multiply_row(float (&sums)[kSums], const unsigned (&rows)[4], const unsigned (&columns)[kWide][2]) {
 #pragma unroll
     for (int n = 0; n < kWide; ++n) {
-        multiply_add(reinterpret_cast<float(&)[4]>(sums[4 * n]), rows, columns[n]);
+        mma_f16(reinterpret_cast<float(&)[4]>(sums[4 * n]), rows, columns[n]);
     }
 }
 
@@ -131,8 +131,8 @@ __device__ __forceinline__ void add_products(Sums& sums, SharedAddress a, Shared
         for (int part = 0; part < kParts; ++part) {
 #pragma unroll
             for (int n = 0; n < kWide; n += 2) {
-                load_matrices_turned(b + part * kBPart + 2 * j * kBAlong + n * kBAcross, columns[part][n][0], columns[part][n][1],
-                                     columns[part][n + 1][0], columns[part][n + 1][1]);
+                ldmatrix_x4_trans(b + part * kBPart + 2 * j * kBAlong + n * kBAcross, columns[part][n][0], columns[part][n][1],
+                                  columns[part][n + 1][0], columns[part][n + 1][1]);
             }
         }
 #pragma unroll
@@ -141,7 +141,7 @@ __device__ __forceinline__ void add_products(Sums& sums, SharedAddress a, Shared
 #pragma unroll
             for (int part = 0; part < kParts; ++part) {
                 unsigned (&own)[4] = rows[part];
-                load_matrices_turned(a + part * kAPart + 2 * j * kAAlong + 2 * i * kAAcross, own[0], own[1], own[2], own[3]);
+                ldmatrix_x4_trans(a + part * kAPart + 2 * j * kAAlong + 2 * i * kAAcross, own[0], own[1], own[2], own[3]);
             }
             multiply_row(sums[i], rows[1], columns[0]);  // low parts first
             multiply_row(sums[i], rows[0], columns[1]);
@@ -188,12 +188,12 @@ __device__ __forceinline__ void copy_stage(char* memory, const uint4* __restrict
     for (int i = threadIdx.x; i < kParts * kXChunks * kRun; i += kThreads) {
         const int line = i / kRun;
         const int chunk = first_chunk + line % kXChunks;
-        copy_async<16>(memory + 16 * i, x + line / kXChunks * kXPartLength + chunk * kXChunkLength + i % kRun);
+        cp_async<16>(memory + 16 * i, x + line / kXChunks * kXPartLength + chunk * kXChunkLength + i % kRun);
     }
 #pragma unroll
     for (int i = 0; i < kDyStage / 16; i += kThreads) {
         if (kDyStage / 16 % kThreads == 0 || i + threadIdx.x < kDyStage / 16) {
-            copy_async<16>(memory + kXStage + 16 * (i + threadIdx.x), dy + i + threadIdx.x);
+            cp_async<16>(memory + kXStage + 16 * (i + threadIdx.x), dy + i + threadIdx.x);
         }
     }
 }
@@ -239,7 +239,7 @@ conv2d_mma(const uint4* __restrict__ x, const uint4* __restrict__ dy, float* __r
         if (step < steps) {
             copy_stage(memory + step * kStage, x, dy, first_chunk);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         x += kTerms;
         dy += kDyStep;
     }
@@ -249,12 +249,12 @@ conv2d_mma(const uint4* __restrict__ x, const uint4* __restrict__ dy, float* __r
     Sums totals = {};
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
-        copy_async_wait<kStages - 2>();
+        cp_async_wait_group<kStages - 2>();
         __syncthreads();  // what all threads have copied is there, and all have read the stage that is filled next
         if (step + kStages - 1 < steps) {
             copy_stage(memory + filled * kStage, x, dy, first_chunk);
         }
-        copy_async_commit();
+        cp_async_commit_group();
         x += kTerms;
         dy += kDyStep;
         add_stage(totals, own_x + read * kStage, own_dy + read * kStage);

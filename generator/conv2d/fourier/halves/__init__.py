@@ -1,1 +1,1 @@
-"""Layers in the frequency domain whose spectra are halves in memory."""
+"""Layers in the frequency domain whose spectra are stored as split fp16 numbers."""

@@ -1,9 +1,9 @@
-"""Layers in the frequency domain whose spectra are halves in memory, each float32 as two.
+"""Layers in the frequency domain whose spectra are stored as split fp16 numbers, two for each float32.
 
-The forward transforms store what the products of tensor cores read, scaled by one power of two for all spectra of an
-operand, or by one for each image of a batch in fprop and dgrad; the products scale back, and write complex float32
-numbers for the transform back. Errors are relative to the largest number of an operand, or of an image, as those of a
-transform are to that of its plane.
+The forward transforms store what the tensor-core products read. It is scaled by one power of two for all spectra of an
+operand, or by one for each image of a batch in fprop and dgrad. The products scale back, and write complex float32
+numbers for the inverse transform. Errors are relative to the largest number of an operand, or of an image, as a
+transform's errors are relative to the largest number of its plane.
 """
 
 from __future__ import annotations
@@ -13,55 +13,59 @@ from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d.fourier.family import Conv2dFftWarpgroup
-from warpsmith.generator.conv2d.fourier.halves.product import POWERS, HalvesProduct, expected_us
+from warpsmith.generator.conv2d.fourier.halves.product import POWERS, HalvesProduct, expected_ns
 from warpsmith.generator.conv2d.fourier.halves.transform import POWER, HalvedTransform, TransformApart, TransformInTurns
-from warpsmith.generator.conv2d.fourier.parts import BYTES_A_NS, STEP_NS, transform_ns
+from warpsmith.generator.conv2d.fourier.parts import ProductRate, step_ns, transform_ns
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.halves.maximum import samples
-from warpsmith.generator.device import H200
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.guesses import SHORT
 from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.rates import REFERENCE, Rates
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 IN_TURNS, APART = TransformInTurns(), TransformApart()
 SAMPLE_NS = 6200.0
-"""Of the launch that looks through a sample, and of the second one of the transforms, which ends as it begins."""
+"""Time of the launch that looks through a sample, and of the second one of the transforms, which ends as it begins."""
 SLOWER, BY_PLANES_SLOWER = 0.05, 0.2
-"""By which transforms of large planes to halves take longer: those by sets of frequencies, and others (H100)."""
-SHORT_BYTES_A_NS = 2900.0
-"""Of transforms of short planes. With it 19 passes of L5, AlexNet and OverFeat take 0.96 to 1.04 of what is expected
-(H200, 2026-11-26); by BYTES_A_NS they took 0.80 to 0.95."""
+"""Shares by which transforms of large planes take longer to fp16: by sets of frequencies, and others (H100)."""
+SHORT_SHARE = 2900 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that transforms of short planes reach. With it 19 passes of L5, AlexNet and OverFeat take
+0.96 to 1.04 of what is expected (H200, 2026-11-26); by the share of other transforms they took 0.80 to 0.95."""
 
 
 class Conv2dFftHalves(Conv2dFftWarpgroup):
-    """`conv2d` by transforms of whole planes to halves, and products of Hopper's warpgroups on them."""
+    """`conv2d` by transforms of whole planes to split fp16 spectra, and wgmma products on them."""
 
     name = "conv2d_fft_halves"
     product: ClassVar[Family] = HalvesProduct()
-    flops_a_ns = 200_000.0
-    """Of L5 and AlexNet memory is the bound."""
+    product_rate = ProductRate(200_000, instruction_of(TensorType.F16, WARPGROUP))
+    """Operations per nanosecond. L5 and AlexNet are bound by memory."""
 
-    def expected_ns(self, problem: Problem) -> float:
-        """What its steps take on a large GPU, with what halves take beside complex numbers.
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        """The time of its steps, with what halves take beside complex numbers.
 
-        Of large planes it is told with the rates of the other families by transforms, which are slower than what is
-        seen, so that the faster of them answers; short ones these do not win.
+        Large planes are estimated with the rates of the other transform families, which are slower than measured, so
+        that the faster family becomes the default. On short planes those families do not win.
         """
-        parts = self._parts(problem)
+        parts, rates = self._parts(problem), device.rates
         first, second = parts.forward
         if first.points > SHORT:
-            each_ns = super().expected_ns(problem)
-            added = [_looked_ns(each) + _slower(each) * transform_ns(each) for each in (first, second)]
+            each_ns = super().expected_ns(problem, device)
+            added = [_looked_ns(each, rates) + _slower(each) * transform_ns(each, rates) for each in (first, second)]
         else:
-            product_us = expected_us(parts.product, self.product.default(self._product(parts), H200), H200)
-            each_ns = parts.count * (1000 * product_us + parts.fold_ns + parts.inverse.bytes / SHORT_BYTES_A_NS)
-            added = [_looked_ns(each) + each.bytes / SHORT_BYTES_A_NS for each in (first, second)]
+            bytes_per_ns = SHORT_SHARE * rates.memory_bytes_per_ns
+            config = self.product.default(self._product(parts), device)
+            product_ns = expected_ns(parts.product, config, device)
+            each_ns = parts.count * (product_ns + parts.fold_ns(rates) + parts.inverse.bytes / bytes_per_ns)
+            added = [_looked_ns(each, rates) + each.bytes / bytes_per_ns for each in (first, second)]
         if self._product(parts).accuracy is Accuracy.ROWWISE:  # all numbers are looked through, image by image
             (signal,) = first.inputs
-            added[0] += signal.nbytes / BYTES_A_NS + 2 * STEP_NS - _looked_ns(first)
+            added[0] += step_ns(signal.nbytes, rates) + rates.launch_ns - _looked_ns(first, rates)
         return each_ns + parts.count * added[0] + (parts.count if parts.is_sum else 1) * added[1]
 
     def stages(self, problem: Problem) -> tuple[Stage, ...]:
@@ -79,7 +83,7 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
         )
 
     def _with_images_apart(self, first: Stage, product: Cgemm) -> Stage:
-        """The transforms of the operand that is split with the batch, scaled image by image where there are several."""
+        """The stage of the operand that is split with the batch, scaled image by image if there are several images."""
         assert isinstance(first.problem, Fft)
         if product.accuracy is not Accuracy.ROWWISE:
             return first
@@ -91,22 +95,22 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
 
 
 class Conv2dFftTiledHalves(Conv2dFftHalves, Conv2dFftTiled):
-    """The same with tiles of the likeliest size."""
+    """`conv2d_fft_halves` with tiles of the likeliest size."""
 
     name = "conv2d_fft_tiled_halves"
 
 
 def _transform_of(is_turned: bool) -> HalvedTransform:
-    """To halves of which products sum over rows, where they are turned, or over what lies side by side."""
+    """The transform for a transposed operand, whose products sum over rows, or for one whose terms are contiguous."""
     return APART if is_turned else IN_TURNS
 
 
-def _looked_ns(transform: Fft) -> float:
-    """Of what finds the largest number."""
+def _looked_ns(transform: Fft, rates: Rates) -> float:
+    """Time of what finds the largest number."""
     (signal,) = transform.inputs
-    return SAMPLE_NS if samples(signal) else signal.nbytes / BYTES_A_NS + STEP_NS
+    return SAMPLE_NS if samples(signal) else step_ns(signal.nbytes, rates)
 
 
 def _slower(transform: Fft) -> float:
-    """The share by which a transform to halves takes longer than one to complex numbers."""
+    """Share by which a transform to split fp16 numbers takes longer than one to complex numbers."""
     return SLOWER if may_mirror(transform) else BY_PLANES_SLOWER

@@ -1,4 +1,4 @@
-"""What a block computes of products of spectra that are halves, and where they lie in its shared memory."""
+"""Tiles of products of split fp16 spectra, and their place in the shared memory of a block."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from warpsmith.generator.space import Config
 from warpsmith.generator.steps import TensorMap
 
 TERMS = RUN
-"""Complex ones of a stage, after which sums leave the tensor cores."""
+"""Complex terms per stage (K), after which sums leave the tensor cores."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HalvesSide(OperandTiles):
-    """One operand's tiles: `own` results along its side are a warpgroup's, and `threads` counts a block's warpgroups
-    there.
+    """Tiles of one operand. A warpgroup has `own` results along the operand's side, and a block has `threads`
+    warpgroups there.
     """
 
     products: int
 
     @property
     def is_turned(self) -> bool:
-        """Whether results lie side by side in memory, and terms from row to row; else terms lie side by side."""
+        """Whether the operand is transposed: results (M or N) are contiguous and terms (K) go from row to row."""
         return not self.terms_inner
 
     @property
     def boxes(self) -> int:
-        """Of turned halves: lines side by side that a tile has."""
+        """Copies side by side that cover the results of a tile, if the operand is transposed."""
         return ceil(self.block / CHANNELS)
 
     @property
     def box_bytes(self) -> int:
-        """What one copy brings: lines of TERMS terms, or of all rows of the tile."""
+        """Bytes of one copy: lines of TERMS terms, or of all rows of the tile."""
         return LINE_BYTES * (TERMS if self.is_turned else self.block)
 
     @property
     def copies(self) -> int:
-        """Of a stage."""
+        """Copies per stage."""
         return PARTS * self.boxes if self.is_turned else PARTS // 2
 
     @property
@@ -58,27 +58,27 @@ class HalvesSide(OperandTiles):
 
     @property
     def low(self) -> int:
-        """Bytes of a stage from high parts to low ones."""
+        """Bytes of a stage from the high parts to the low ones."""
         return self.boxes * self.box_bytes if self.is_turned else 2 * RUN
 
     @property
     def imaginary(self) -> int:
-        """From real parts to imaginary ones."""
+        """Bytes of a stage from the real parts to the imaginary ones."""
         return self.stage_bytes // 2
 
     @property
     def step(self) -> int:
-        """From 16 terms to the next ones."""
+        """Bytes from 16 terms to the next 16."""
         return 16 * LINE_BYTES if self.is_turned else 32
 
     @property
     def group(self) -> int:
-        """From 64 results to the next ones."""
+        """Bytes from 64 results to the next 64."""
         return self.box_bytes if self.is_turned else CHANNELS * LINE_BYTES
 
     @property
     def map(self) -> TensorMap:
-        """Of all halves: an image for each part and product, whose pixels are the rows in memory."""
+        """Tensor map of all fp16 numbers: an image for each part and product, whose pixels are the rows in memory."""
         lines = self.sum_length if self.is_turned else self.size
         together = TERMS if self.is_turned else self.block
         return TensorMap(
@@ -106,9 +106,9 @@ class HalvesGeometry:
     b: HalvesSide
     stages: int
     most_blocks: int
-    """That take tiles in turns; 0 for one a tile."""
+    """Number of persistent blocks, which take tiles in turn; 0 if each tile has its own block."""
     scales_rows: bool
-    """Whether each row of a has a power of two of its own."""
+    """Whether each row of a has its own power of two."""
 
     @classmethod
     def of(cls, problem: Cgemm, config: Config) -> HalvesGeometry:
@@ -132,7 +132,7 @@ class HalvesGeometry:
 
     @property
     def groups(self) -> int:
-        """Warpgroups of a block that multiply, one below the other."""
+        """Consumer warpgroups per block, one below the other."""
         return self.a.threads
 
     @property
@@ -149,17 +149,17 @@ class HalvesGeometry:
 
     @property
     def steps(self) -> int:
-        """Stages that a sum goes through."""
+        """Stages of a sum."""
         return ceil(self.a.sum_length / TERMS)
 
     @property
     def threads(self) -> int:
-        """Of a block: its warpgroups, and the one that copies."""
+        """Threads per block: the consumer warpgroups and one producer warpgroup."""
         return block_threads(self.groups)
 
     @property
     def registers(self) -> int:
-        """That each thread which multiplies takes; 0 where it has enough from the start."""
+        """Registers per consumer thread after setmaxnreg; 0 if the launch gives it enough."""
         return REGISTERS[self.groups] if self.groups > 1 else 0
 
     @property

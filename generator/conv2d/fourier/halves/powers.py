@@ -1,7 +1,7 @@
-"""The powers of two by which the images of a batch are scaled before their spectra become halves: each has its own.
+"""Powers of two by which the images of a batch are scaled one by one, before their spectra are split into fp16 numbers.
 
-All numbers of an image are looked through: an image whose largest number lay outside of a sample would spoil no other,
-but its own results.
+All numbers of an image are read. If an image's largest number lay outside of a sample, only the results of that image
+would be spoilt, and those of no other.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from warpsmith.generator.render import render
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImagePowers:
-    """The two launches that find them."""
+    """The two launches that find the powers of two."""
 
     family: str
     operand: Operand
     images: int
     rows: int
-    """Rows of the product, of all images."""
+    """Rows of the product, for all images together."""
     growth: int
     largest: str
-    """The unit, and the workspace of the largest numbers."""
+    """Name of the unit, and of the workspace of the largest numbers."""
     power: str
-    """The workspace of the powers."""
+    """Name of the workspace of the powers."""
 
     @classmethod
     def of(cls, family: str, problem: Fft, halves: HalvedSpectra, names: tuple[str, str]) -> ImagePowers:
@@ -43,17 +43,16 @@ class ImagePowers:
 
     @property
     def image_rows(self) -> int:
-        """Rows of the product of one image."""
+        """Rows of the product per image."""
         return self.rows // self.images
 
     @property
     def numbers(self) -> int:
-        """Numbers of an image."""
         return self.operand.size // self.images
 
     @property
     def shares(self) -> int:
-        """Blocks that look through one image."""
+        """Blocks per image."""
         return max(1, min(ceil(self.numbers / NUMBERS_A_BLOCK), MAX_BLOCKS // self.images))
 
     @property
@@ -65,7 +64,7 @@ class ImagePowers:
         return f"{self.family}_powers"
 
     def unit(self, problem: Fft) -> Unit:
-        """The text of both."""
+        """Generated source of both kernels."""
         return Unit(
             self.largest, render("conv2d/halves_powers.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
         )

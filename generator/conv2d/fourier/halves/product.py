@@ -1,8 +1,8 @@
-"""Products of spectra that are halves in memory: the copy engine brings them as the tensor cores read them.
+"""Products of spectra that are stored as split fp16 numbers: TMA copies them in the layout that wgmma reads.
 
-As in `cgemm_warpgroup` a product of two numbers is low * high, high * low and high * high, and sums leave the tensor
-cores after each stage. Nothing is looked through, scaled or split between products: 16 terms of 128x128 results took
-1.54 us there, where the tensor cores need 0.9.
+As in `cgemm_warpgroup`, a product of two numbers is low * high + high * low + high * high, and sums leave the tensor
+cores after each stage. Nothing is checked, scaled or split between products. In `cgemm_warpgroup`, 16 terms of 128x128
+results take 1.54 us, where the tensor cores need 0.9.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", sections 3.1 and 3.3; wgmma
 and cp.async.bulk.tensor in the PTX manual.
@@ -28,43 +28,47 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy, Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
+from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 GROUPS, COLUMNS, STAGES = (1, 2), (32, 64, 96, 128), (2, 3, 4, 6)
 POWERS = ("power_a", "power_b")
-"""The memory of the powers of two by which the operands are scaled."""
+"""Names of the memory with the powers of two by which the operands are scaled."""
 USUAL_STAGES = (4, 3, 2)
-"""The most that fit are a default's."""
+"""Numbers of stages that a default tries; it takes the largest that fits."""
 STARTS = 3
-"""Tiles that a search begins with, the default aside."""
+"""Start configs of a search beside the default."""
 CELLS = 64 * 128
-"""Results of a tile for which the rates below are."""
-BEGIN_US, TILE_US = 0.3, 0.6
-"""Of a tile, and of its results, which are stored."""
-STEP_US, STEP_TILE_US = 0.1, 0.9
-"""Of a stage, and of what it multiplies. The best of 20 configs of eight kinds of products took within 12% of what
-follows (H100, 2026-11-26)."""
-BYTES_A_US = 3.4e6
-"""Of memory."""
+"""Results of the tile that the times below refer to."""
+BEGIN_NS, TILE_NS = 300.0, 600.0
+"""Times of a tile, and of its results, which are stored; at the reference's clock."""
+STEP_NS, STEP_TILE_NS = 100.0, 900.0
+"""Times of a stage, and of what it multiplies. The best of 20 configs of eight kinds of products took within 12% of
+what follows (H100, 2026-11-26)."""
+L2_SHARE = 3400 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate at which operands and results move (measured, H100)."""
 
 
 class HalvesProduct(Family):
-    """`cgemm` on operands that are halves: a stage of a layer, and no answer to a problem of its own."""
+    """`cgemm` on operands that are stored as split fp16 numbers. It is a stage of a layer and solves no problem of its
+    own.
+    """
 
     name = "cgemm_halves"
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         if not isinstance(problem, Cgemm):
             return "solves cgemm only"
-        if (why_not := device.why_no_warpgroups) is not None:
+        if (why_not := device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)) is not None:
             return why_not
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return 'splits numbers relative to the largest of all: needs accuracy="normwise" or "rowwise"'
         if problem.accuracy is Accuracy.ROWWISE and problem.a.transposes:
             return "takes a power of two for each row of a as it is"
         turned = [each for each, is_turned in _sizes(problem) if is_turned]
-        if any(size % CHUNK for size in turned):  # the copy engine takes rows from multiples of 16 bytes on
+        if any(size % CHUNK for size in turned):  # TMA needs rows that begin at multiples of 16 bytes
             return f"takes rows of a multiple of {CHUNK} numbers; these have {', '.join(map(str, turned))}"
         if len(turned) < len(_sizes(problem)) and problem.k % TERMS:
             return f"takes terms side by side by {TERMS}; there are {problem.k}"
@@ -103,27 +107,27 @@ class HalvesProduct(Family):
         return Program.of_source(self.name, config, source, (launch,))
 
     def _ranked(self, problem: Cgemm, device: Device) -> list[Config]:
-        """The configs of each tile with as many stages as are usual, or fit, the likeliest first."""
+        """The config of each tile with the most usual stages that fit, sorted by expected time."""
         space = self.space(problem, device)
         found: list[Config] = []
         for groups, columns in itertools.product(GROUPS, COLUMNS):
             wanted: dict[str, Value] = {"groups": groups, "columns": columns, "blocks": device.multiprocessors}
             configs = (Config.of({**wanted, "stages": stages}) for stages in USUAL_STAGES)
             found += [config for config in configs if space.contains(config)][:1]
-        return sorted(found, key=lambda config: expected_us(problem, config, device))
+        return sorted(found, key=lambda config: expected_ns(problem, config, device))
 
 
-def expected_us(problem: Cgemm, config: Config, device: Device) -> float:
-    """What a product takes: rounds of tiles, and its bytes, which hide each other in part."""
+def expected_ns(problem: Cgemm, config: Config, device: Device) -> float:
+    """The time of a product: rounds of tiles, and its bytes, which hide each other in part."""
     geometry = HalvesGeometry.of(problem, config)
     cells = geometry.a.block * geometry.b.block / CELLS
-    tile = BEGIN_US + TILE_US * cells + geometry.steps * (STEP_US + STEP_TILE_US * cells)
-    rounds_us = tile * ceil(geometry.tiles / device.multiprocessors)
-    return cbrt(rounds_us**3 + (problem.bytes / BYTES_A_US) ** 3)
+    tile_ns = BEGIN_NS + TILE_NS * cells + geometry.steps * (STEP_NS + STEP_TILE_NS * cells)
+    rounds_ns = tile_ns * device.rates.cycle_ratio * ceil(geometry.tiles / device.multiprocessors)
+    return cbrt(rounds_ns**3 + (problem.bytes / (L2_SHARE * device.rates.l2_bytes_per_ns)) ** 3)
 
 
 def _sizes(problem: Cgemm) -> tuple[tuple[int, bool], ...]:
-    """Of each operand the results that it gives, and whether they lie side by side in memory."""
+    """Sizes m and n of the result, and whether they are contiguous in their operand."""
     return (problem.m, problem.a.transposes), (problem.n, not problem.b.transposes)
 
 

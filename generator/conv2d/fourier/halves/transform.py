@@ -1,7 +1,7 @@
-"""The forward transforms, which store spectra as halves: one launch finds the largest number, one transforms.
+"""Forward transforms that store spectra as split fp16 numbers: one launch finds the largest number, one transforms.
 
-Of a large image only a sample is looked through, as `halves.maximum` says, and the transforms are launched twice: the
-second launch ends as it begins where no frequency was too large for the first one's scale.
+For a large image only a sample is read, as `halves.maximum` describes, and the transforms are launched twice. The
+second launch exits at once if no frequency was too large for the first one's scale.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 
 LARGEST = "largest"
-"""The unit of the launch that finds the largest number, and the workspace of what its blocks find."""
+"""Name of the unit that finds the largest number, and of the workspace with the partial maxima of its blocks."""
 POWER = "power"
-"""The workspace of the power of two by which all numbers are scaled."""
+"""Name of the workspace with the power of two by which all numbers are scaled."""
 TOGETHER = 8
-"""Pairs of planes of a tile, of which halves side by side fill a sector of 32 bytes: of 32x32 points four took 310 us,
-eight 81, where complex numbers took 73; of 30x30 pairs by eight 80 and planes by themselves 270 (H100, 2026-11-26)."""
+"""Pairs of planes per tile; their contiguous fp16 numbers fill a sector of 32 bytes. With 32x32 points four pairs took
+310 us and eight 81, complex numbers 73; with 30x30 points eight pairs took 80 and single planes 270 (H100, 2026-11-26).
+"""
 SHORT_TOGETHER = 16
-"""Of transforms of SHORT points at the most."""
+"""Pairs of planes per tile of transforms of at most SHORT points."""
 MOST_POINTS = MOST_TOGETHER // TOGETHER
 
 
 class HalvedTransform(FftBlock):
-    """`fft_block` with halves for a spectrum: a stage of a layer, and no answer to a problem of its own."""
+    """`fft_block` with a split fp16 spectrum. It is a stage of a layer and solves no problem of its own."""
 
     order: ClassVar[HalvesOrder]
 
@@ -61,7 +62,7 @@ class HalvedTransform(FftBlock):
         return super().why_not(problem, device)
 
     def space(self, problem: Problem, device: Device) -> Space:
-        """That of complex numbers, of pairs of planes: a thread stores two numbers side by side."""
+        """The space of `fft_block` for pairs of planes only, because a thread stores two numbers side by side."""
         return super().space(problem, device).narrowed({"packing": (Packing.PAIR.value,)})
 
     def default(self, problem: Problem, device: Device) -> Config:
@@ -92,7 +93,7 @@ class HalvedTransform(FftBlock):
         )
 
     def _program_of_images(self, problem: Fft, config: Config) -> Program:
-        """The same where each image has a power of two of its own."""
+        """The program that scales each image by its own power of two."""
         halves = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
         text = FftBlockText.of(problem, config, halves)
         powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
@@ -116,21 +117,23 @@ class HalvedTransform(FftBlock):
 
 
 class TransformInTurns(HalvedTransform):
-    """High and low parts take turns: for products that sum over what lies side by side."""
+    """High and low parts alternate, for products that sum over contiguous terms."""
 
     name = "fft_block_halves_in_turns"
     order = HalvesOrder.TURNS
 
 
 class TransformApart(HalvedTransform):
-    """High parts, then low ones: for products that sum over what lies from row to row."""
+    """All high parts come before the low parts, for products that sum from row to row."""
 
     name = "fft_block_halves_apart"
     order = HalvesOrder.APART
 
 
 def _launches(text: FftBlockText) -> tuple[Launch, ...]:
-    """Of the transforms; where a sample was looked through a second one, which asks whether anything was too large."""
+    """Launches of the transforms. After a sample there is a second launch, which checks whether any number was too
+    large.
+    """
     signal, spectrum = text.problem.operands
     first, *others = Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name)
     assert text.halves is not None
@@ -142,7 +145,7 @@ def _launches(text: FftBlockText) -> tuple[Launch, ...]:
 
 
 def _guesses(problem: Fft) -> Iterator[Guess]:
-    """The likeliest first: by sets of frequencies where planes are not short."""
+    """Configs to try, the likeliest first: by sets of frequencies for planes that are not short."""
     points, (rows, columns) = prod(problem.size), problem.size
     by_sets = (
         dataclasses.replace(each, elements=TOGETHER * points, min_blocks=OF_A_MULTIPROCESSOR // (TOGETHER * points))

@@ -7,7 +7,8 @@ import os
 import platform
 from pathlib import Path
 
-from warpsmith.generator.device import HOST, Device
+from warpsmith.generator.device import Device
+from warpsmith.generator.presets import HOST
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CGROUP = Path("/sys/fs/cgroup")

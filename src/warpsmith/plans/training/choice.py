@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import expected_ns, spared, stage_ns
-from warpsmith.generator.conv2d.work import DIRECT_FLOPS_A_NS
+from warpsmith.generator.conv2d.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.registry import family_named
@@ -22,7 +22,7 @@ from warpsmith.units import format_time
 def choose(
     problems: Mapping[Pass, Conv2d], kernels: SharedKernels, device: Device, stores: StoreChain[Winners]
 ) -> Choice:
-    """By the sum over the passes: stored times, where all are known; else those expected on a large GPU.
+    """By the sum over the passes: stored times, where all are known; else expected ones.
 
     Spectra that are kept save the time of three transforms, which is stored as a problem's of its own, or else is
     expected from their bytes. Of a device without a model the kernels decide: where the three plans would be the very
@@ -41,9 +41,10 @@ def choose(
         saved = sum(_transform_ns(stage, device, stores) for stage in left_out)
         return _compared(ChosenBy.STORED, "stored times", together - saved, apart)
     if device.kind is DeviceKind.CUDA:
-        expected = sum(expected_ns(kernels.families[pass_], problem) for pass_, problem in problems.items())
-        apart = sum(_expected_of(usual[pass_], problem) for pass_, problem in problems.items())
-        return _compared(ChosenBy.MODEL, "expected times", expected - sum(map(stage_ns, left_out)), apart)
+        expected = sum(expected_ns(kernels.families[pass_], problem, device) for pass_, problem in problems.items())
+        apart = sum(_expected_of(usual[pass_], problem, device) for pass_, problem in problems.items())
+        expected -= sum(stage_ns(stage, device) for stage in left_out)
+        return _compared(ChosenBy.MODEL, "expected times", expected, apart)
     if _kernels(usual) == _kernels(kernels.matches):
         return Choice(True, ChosenBy.KERNELS, "the plans are the same kernels, with three transforms more")
     told = ", ".join(match.program.family for match in usual.values())
@@ -59,18 +60,18 @@ def _compared(by: ChosenBy, what: str, together_ns: float, apart_ns: float) -> C
 
 
 def _transform_ns(stage: Stage, device: Device, stores: StoreChain[Winners]) -> float:
-    """What a transform takes by itself: stored, or expected on a large GPU; nothing is promised of other devices."""
+    """What a transform takes by itself: stored, or expected; nothing is promised of other devices."""
     match = exact(stage.problem, device, stores)
     known = None if match is None else stored_ns(match)
     if known is not None:
         return known
-    return stage_ns(stage) if device.kind is DeviceKind.CUDA else 0.0
+    return stage_ns(stage, device) if device.kind is DeviceKind.CUDA else 0.0
 
 
-def _expected_of(match: Match, problem: Conv2d) -> float:
-    """What a plan takes on a large GPU: its stages, or else sums over taps."""
+def _expected_of(match: Match, problem: Conv2d, device: Device) -> float:
+    """What a plan is expected to take: its stages, or else sums over taps."""
     family = family_named(match.program.family)
-    return expected_ns(family, problem) if isinstance(family, Pipeline) else problem.flops / DIRECT_FLOPS_A_NS
+    return expected_ns(family, problem, device) if isinstance(family, Pipeline) else direct_ns(problem, device)
 
 
 def _kernels(matches: Mapping[Pass, Match]) -> dict[Pass, str]:
