@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +13,6 @@ from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.signature import CallerOperand, Signature
 from warpsmith.devices.work import ALIGNMENT, Work
-from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
@@ -36,14 +35,16 @@ class Data:
     """Inputs whose values are also in host memory."""
 
 
-def host_inputs(problem: Problem, signature: Signature, seed: int) -> dict[str, NDArray[np.generic]]:
-    """Host values of the inputs that the problem knows, that kernels take by value, or that are filter weights."""
+def host_inputs(
+    problem: Problem, signature: Signature, from_host: Collection[str], seed: int
+) -> dict[str, NDArray[np.generic]]:
+    """Host values of the inputs that the problem knows, that kernels take by value, or that are in `from_host`."""
     by_value = {each.operand.name for each in signature.by_value}
     found = {}
     for operand in problem.inputs:
         if operand.name in problem.known:
             found[operand.name] = np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
-        elif operand.name in by_value or (isinstance(problem, Filter2d) and operand.name == "weights"):
+        elif operand.name in by_value or operand.name in from_host:
             found[operand.name] = _drawn(problem, operand, np.random.default_rng(seed))
     return found
 
@@ -73,7 +74,7 @@ def random_data(
     there: Mapping[str, int] = MappingProxyType({}),
 ) -> Data:
     """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
-    known = host_inputs(problem, signature, seed)
+    known = host_inputs(problem, signature, kernels.reference.from_host, seed)
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
