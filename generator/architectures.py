@@ -1,8 +1,8 @@
 """NVIDIA's architectures as data: limits, throughput and features by compute capability.
 
-Adding a GPU is adding a row here (docs/adding-a-gpu.md). A compute capability without a row has those of the nearest
-lower one. Limits: CUDA programming guide, "Technical Specifications per Compute Capability"; float32 lanes: its table
-"Throughput of Native Arithmetic Instructions". What NVIDIA does not publish says so beside the number.
+Adding a GPU is adding a row here (docs/guide/adding-a-gpu.md). A compute capability without a row has those of the
+nearest lower one. Limits: CUDA programming guide, "Technical Specifications per Compute Capability"; float32 lanes: its
+table "Throughput of Native Arithmetic Instructions". What NVIDIA does not publish says so beside the number.
 """
 
 from __future__ import annotations

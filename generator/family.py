@@ -14,8 +14,8 @@ from warpsmith.generator.space import Config, Parameter, Space, Value
 from warpsmith.generator.work import Work
 
 MAX_UNROLLED = 3400
-"""Multiply-adds written out, up to which a compiler takes 2 s at the most (docs/tuning-notes.md): what an answer that
-nobody searched for may have."""
+"""Multiply-adds written out, up to which a compiler takes 2 s at the most (docs/lab/tuning-notes.md): what an answer
+that nobody searched for may have."""
 
 
 class Subject(NamedTuple):

@@ -13,8 +13,8 @@ CLAIMS = {
     "docs/quickstart-image-processing.md": 7,
     "docs/quickstart-signal-processing.md": 7,
     "docs/quickstart-cuda.md": 1,
-    "docs/samplers.md": 0,
-    "docs/pytorch.md": 1,
+    "docs/guide/samplers.md": 0,
+    "docs/guide/pytorch.md": 1,
 }
 """Pages, and in how many places each says in a comment what NumPy or SciPy would compute."""
 
@@ -23,8 +23,8 @@ def test_every_quick_start_is_run() -> None:
     root = Path(__file__).parent.parent.parent
     assert {str(page.relative_to(root)) for page in root.glob("docs/quickstart-*.md")} == CLAIMS.keys() - {
         "README.md",
-        "docs/samplers.md",
-        "docs/pytorch.md",
+        "docs/guide/samplers.md",
+        "docs/guide/pytorch.md",
     }
 
 

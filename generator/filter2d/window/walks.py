@@ -59,7 +59,7 @@ def unrolled(problem: Filter2d, config: Config) -> int:
     """Multiply-adds that the compiler writes out, and what the taps of one output cost it beside those.
 
     Its time grows with the square of the taps, whose sums are all in progress: as 3e-4 s a multiply-add, and 8e-7 s
-    times the squared taps, DEARER and TRIMMED_DEARER times that (fitted to 0.4 to 37 s, docs/tuning-notes.md).
+    times the squared taps, DEARER and TRIMMED_DEARER times that (fitted to 0.4 to 37 s, docs/lab/tuning-notes.md).
     """
     columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
     taps = multiply_adds(problem, config.text("method"))
@@ -138,8 +138,8 @@ class Walk(NamedTuple):
 def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
     """Ways to walk, the likeliest first; one row at a time, one output wide, is legal wherever anything is.
 
-    Measured on an H200 with 9216x9216 float32 (docs/tuning-notes.md); for elements of 1 or 2 bytes, and images that do
-    not fill the device, what is nearest to that.
+    Measured on an H200 with 9216x9216 float32 (docs/lab/tuning-notes.md); for elements of 1 or 2 bytes, and images that
+    do not fill the device, what is nearest to that.
     """
     likely = _likely_walk(problem, method, device)
     if problem.filter[0] > MEMORY_BOUND:
