@@ -107,7 +107,7 @@ def step_name(step: Step) -> str:
     """Stage of a step, or the library that it calls. The search for the largest number belongs to the stage of split
     fp16 operands, which are scaled by it.
     """
-    return step.unit.replace("_largest_", "_halve_") if isinstance(step, Launch) else str(step.library)
+    return step.unit.replace("_largest_", "_pack_") if isinstance(step, Launch) else str(step.library)
 
 
 def timed_alone(program: Program) -> dict[tuple[str, str], tuple[tuple[Step, ...], int]]:

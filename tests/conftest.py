@@ -11,10 +11,7 @@ import json
 import os
 import re
 import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -26,8 +23,10 @@ import pytest
 # set of threads for all callers: a gradient of 80 million multiply-adds took 32 s on two busy cores, and takes 0.4.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import exhaustive
 from builders import rewritten
 from pairs import covering
+from postgres_server import USER, PostgresServer, folder_for_data
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -38,17 +37,6 @@ from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
-
-USER = "postgres"
-"""The server refuses to run as root; Debian's package makes this user."""
-
-MISSING = "no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql"
-
-ACCESS = """\
-local all all trust
-host all keyed 127.0.0.1/32 scram-sha-256
-host all all 127.0.0.1/32 trust
-"""
 
 FAULTS = {
     "none": "",
@@ -203,7 +191,13 @@ def pytest_collection() -> Iterator[Any]:
         gc.enable()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    exhaustive.take_request(config)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    exhaustive.mark(items)
     from warpsmith.devices.cuda.available import cuda_device_count
 
     if "samples" not in config.option.markexpr:
@@ -283,57 +277,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     return call
 
 
-class PostgresServer:
-    """A server on a free port of this machine, with its data in a folder of its own."""
-
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self.folder = programs, folder
-        self._names = (f"store_{number}" for number in itertools.count())
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        # ICU's order differs from that of bytes, as it does on most servers.
-        locale = ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
-        self._call("initdb", "--username", USER, "--encoding=UTF8", *locale, "--no-sync")
-        (folder / "data" / "pg_hba.conf").write_text(ACCESS)
-
-    def start(self) -> None:
-        """Starts it where it does not run."""
-        if self._call("pg_ctl", "status", check=False) != 0:
-            options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-            self._call("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
-
-    def stop(self, mode: str = "immediate") -> None:
-        """Ends it: `immediate` as a crash would, `fast` as an administrator does."""
-        self._call("pg_ctl", "stop", "-w", "-m", mode)
-
-    def url(self, database: str, user: str = USER) -> str:
-        """The location of a store there."""
-        return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
-
-    def new_database(self, options: str = "") -> str:
-        """The name of a database that nobody has used."""
-        name = next(self._names)
-        self.execute(f"CREATE DATABASE {name} {options}")
-        return name
-
-    def execute(self, statement: str, database: str = USER) -> list[Any]:
-        """One statement, committed, and the rows that it gives."""
-        import psycopg
-
-        with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True) as opened:
-            done = opened.execute(statement.encode())
-            return done.fetchall() if done.description else []
-
-    def _call(self, program: str, *arguments: str, check: bool = True) -> int:
-        command = [str(self._programs / program), *arguments, "-D", str(self.folder / "data")]
-        # A file and no pipe: the server keeps it open.
-        with (self.folder / "calls").open("w+") as output:
-            user = USER if os.geteuid() == 0 else None
-            done = subprocess.run(command, stdout=output, stderr=output, user=user, cwd=self.folder, check=False)
-            output.seek(0)
-            assert done.returncode == 0 or not check, output.read()
-        return done.returncode
+MISSING = "no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql"
 
 
 @pytest.fixture(scope="session")
@@ -343,8 +287,7 @@ def postgresql() -> Iterator[PostgresServer]:
     if not installed:
         (pytest.fail if "CI" in os.environ else pytest.skip)(MISSING)
     newest = max(installed, key=lambda each: int(each.parts[-3]))
-    # pytest's folders are closed to other users, and too long for a socket's name.
-    folder = Path(tempfile.mkdtemp(prefix="warpsmith-postgresql-"))
+    folder = folder_for_data()
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, USER)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
+import exhaustive
 from builders import program
 from guarded import Guarded
 from warpsmith.devices.base import Compiler, Runtime
@@ -33,6 +34,10 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.problem.key()} | {self.family.name} {self.config}"
+
+    @property
+    def features(self) -> exhaustive.Features:
+        return exhaustive.features_of(self.problem, self.family.name, self.config)
 
     @property
     def program(self) -> Program:
@@ -73,6 +78,11 @@ def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]
         placed.append(dataclasses.replace(each, steps=launches))
     whole = program("\n".join(texts), *(launch for each in placed for launch in each.launches), family="together")
     return whole, tuple(placed)
+
+
+def chosen(cases: Iterable[Case]) -> list[Case]:
+    """Cases that have every feature of any of `cases`."""
+    return exhaustive.chosen(cases, lambda case: case.features)
 
 
 Values = NDArray[Any]

@@ -20,6 +20,7 @@ def losses(
     patched: bool,
     autocast: torch.dtype | None = None,
     memory_format: torch.memory_format = torch.contiguous_format,
+    images: int | None = None,
     **options: Any,
 ) -> list[float]:
     """The mean loss of each epoch, from the same seed.
@@ -30,11 +31,12 @@ def losses(
         patched: whether warpsmith computes the convolutions.
         autocast: what PyTorch's autocast computes in; None without.
         memory_format: of images and weights.
+        images: number of digits to learn from; None for all 1,797.
         options: of `patch`.
     """
     torch.manual_seed(0)
-    images, labels = load_digits(return_X_y=True)
-    x = torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16
+    digits, labels = (each[:images] for each in load_digits(return_X_y=True))
+    x = torch.tensor(digits, dtype=torch.float32).view(-1, 1, 8, 8) / 16
     x, y = x.to(device), torch.tensor(labels).to(device)
     model = nn.Sequential(
         *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()),

@@ -32,7 +32,7 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
-HANDED = "handed"
+HANDED = "partials"
 """Name of the workspace for sums that a block hands on to another one."""
 LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
+
 pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "call_latency.py"
 
 
+@exhaustive.EXHAUSTIVE
 def test_it_tells_every_figure() -> None:
     command = [sys.executable, str(SCRIPT), "--device", "host", "--rounds", "1", "--calls", "1", "--processes", "1"]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from warpsmith.cli import tune as command
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import OutOfMemory
@@ -304,6 +305,7 @@ def judged(judges: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     return make
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("judge", "reason"), [("TooLarge", "out-of-memory: MemoryError"), ("Refuses", "planted: the reference takes 34 GB")]
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from joined import plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -69,7 +70,17 @@ def is_case(family: Family, layer: Conv2d) -> bool:
 CASES = [(family, layer) for layer in LAYERS for family in FAMILIES if is_case(family, layer)]
 
 
-@pytest.mark.parametrize(("family", "layer"), CASES, ids=lambda each: each.name if isinstance(each, Family) else "")
+def features(case: tuple[Family, Conv2d]) -> exhaustive.Features:
+    """A family and a layer; and each pass of each way to the products."""
+    family, layer = case
+    return frozenset([family.name, layer, (layer.pass_, family.name in OF_MANY_TILES)])
+
+
+@pytest.mark.parametrize(
+    ("family", "layer"),
+    exhaustive.parameters(CASES, features),
+    ids=lambda each: each.name if isinstance(each, Family) else "",
+)
 def test_an_image_is_not_felt_by_the_others(
     host: Runtime, quickest: HostCompiler, family: Family, layer: Conv2d
 ) -> None:

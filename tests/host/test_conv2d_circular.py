@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from guarded import Guarded
 from testbeds import QUICK, outcome
 from warpsmith.devices.host.compiler import HostCompiler
@@ -100,6 +101,7 @@ def check(problem: Conv2d, made: Config, compiler: HostCompiler, runtime: HostRu
     return result
 
 
+@exhaustive.diagonal(3)
 @every_problem
 def test_is_what_float64_gives(problem: Conv2d, compiler: HostCompiler, runtime: HostRuntime) -> None:
     assert FAMILY.why_not(problem, HOST) is None

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 import warpsmith as ws
 from conv2d_layers import spread
 from policies import ONE_RUN
-from together import Case, results
+from together import Case, chosen, results
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
@@ -51,10 +52,10 @@ def defaults(problems: Iterable[Conv2d]) -> Iterator[Case]:
 
 
 def check(cases: list[Case], quickest: HostCompiler, host: Runtime, *, stressed: bool = False) -> None:
-    """Tells all that are wrong."""
+    """Tells all that are wrong, of cases of every feature."""
     judge, wrong = Conv2dJudge(), []
     make = stress_operands if stressed else random_operands
-    for case, result, given in results(cases, quickest, host, lambda problem: make(problem, 5)):
+    for case, result, given in results(chosen(cases), quickest, host, lambda problem: make(problem, 5)):
         bound = judge.error_bound(case.problem, case.problem.output)
         bound *= judge.stress_slack(case.problem) if stressed else 1.0
         exact = Reference(*reference(case.problem, given))
@@ -89,6 +90,7 @@ class TestResults:
         } or pass_ is Pass.WGRAD
         check(cases, quickest, host)
 
+    @exhaustive.meeting()
     @every_dtype
     @every_pass
     def test_of_inputs_that_are_hard_on_rounding_errors(
@@ -230,6 +232,7 @@ class TestTuning:
 
 
 class TestPlans:
+    @exhaustive.meeting(2)
     @every_pass
     @every_layout
     @every_dtype

@@ -23,10 +23,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from builders import rewritten
 from conv2d_layers import layer, small
 from guarded import Guarded
-from together import AT_ONCE, Case, together
+from together import AT_ONCE, Case, chosen, together
 from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -113,9 +114,9 @@ class Bench:
                     yield case, given, run(module, launch, case.problem, given)
 
     def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Tells all that are wrong."""
+        """Tells all that are wrong, of cases of every feature."""
         wrong = []
-        for case, given, result in self.results(list(cases), make):
+        for case, given, result in self.results(chosen(cases), make):
             try:
                 check(case, result, given, stress_slack(case.problem) if stressed else 1.0)
             except AssertionError as error:
@@ -264,7 +265,10 @@ class TestUnderTheSanitizers:
     def test_kernels_are_clean(self, pass_: Pass, tmp_path: Path) -> None:
         some = small(pass_)
         problems = [some[6], some[17], some[23], *shapes(pass_)[0:2], *shapes(pass_)[4:6]]
-        cases = [*defaults(problems), *drawn(problems[3:5], 1)]
+        cases = exhaustive.chosen(
+            [*defaults(problems), *drawn(problems[3:5], 1)],
+            lambda case: exhaustive.structure_of(case.problem, case.family.name, case.config),
+        )
         ran = watched(cases, tmp_path)
         assert ran.returncode == 0, ran.stderr[-4000:]
         assert ran.stdout == f"{len(cases)} kernels ran\n"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -57,6 +58,7 @@ def drawn(problem: Conv2d) -> Config:
     return config
 
 
+@exhaustive.meeting()
 @every_pass
 @every_shape
 def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
@@ -69,14 +71,14 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[
 def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[1], pass_=pass_)
     defaults = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
-    for family, config in ((FAMILY, drawn(problem)), *defaults):
+    for family, config in exhaustive.share(((FAMILY, drawn(problem)), *defaults), list(Pass).index(pass_), 3):
         outcome = evaluated(host, quick, problem, family.program(problem, config))
         assert isinstance(outcome, Measurement), (family.name, config, outcome)
 
 
 @every_pass
 def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
-    for shape in SHAPES:
+    for shape in exhaustive.share(SHAPES, list(Pass).index(pass_), 3):
         problem = Conv2d(**shape, pass_=pass_)
         outcome = evaluated(host, quick, problem, TENSOR.program(problem, TENSOR.default(problem, DEVICE)))
         assert isinstance(outcome, Measurement), outcome
@@ -84,7 +86,8 @@ def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCo
 
 @every_pass
 def test_is_right_with_products_of_few_rows_or_columns(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for family, shape in ((THIN, SHAPES[0]), (THIN, SHAPES[2]), (TILED_THIN, {**SHAPES[0], "weight": (4, 3, 3, 2)})):
+    cases = ((THIN, SHAPES[0]), (THIN, SHAPES[2]), (TILED_THIN, {**SHAPES[0], "weight": (4, 3, 3, 2)}))
+    for family, shape in exhaustive.share(cases, list(Pass).index(pass_), 3):
         problem = Conv2d(**shape, pass_=pass_)
         if family is TILED_THIN and pass_ is Pass.FPROP:
             problem = Conv2d((2, 3, 9, 7), (4, 3, 3, 2))  # type: ignore[arg-type]
@@ -98,6 +101,7 @@ def test_products_of_few_columns_answer_where_they_are() -> None:
     assert "4 rows or columns" in (THIN.why_not(Conv2d((8, 5, 9, 9), (5, 5, 3, 3)), DEVICE) or "")  # type: ignore[arg-type]
 
 
+@exhaustive.meeting()
 @every_pass
 @every_shape
 def test_by_the_libraries_alone_is_right(
@@ -125,6 +129,7 @@ def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quickest: 
     assert isinstance(outcome, Measurement), outcome
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, True), (True, True)])
 @every_shape
 def test_ends_in_a_bias_and_a_relu(
@@ -212,6 +217,7 @@ class TestWhatItDoesNotSolve:
         assert told == "takes basis size number 2, of which there are 1"
 
 
+@exhaustive.one_in(3)
 @every_pass
 def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
     """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""

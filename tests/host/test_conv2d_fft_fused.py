@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from joined import evaluated
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -42,7 +43,8 @@ def test_is_right_by_default_and_at_random(host: Runtime, quickest: HostCompiler
     for family in able:
         drawn = family.space(layer, DEVICE).drawn(random.Random(layer.key()))
         assert drawn is not None
-        for config in (family.default(layer, DEVICE), drawn):
+        turn = list(LAYERS.values()).index(layer) + able.index(family)
+        for config in exhaustive.share((family.default(layer, DEVICE), drawn), turn, 2):
             outcome = evaluated(host, quickest, layer, family.program(layer, config))
             assert isinstance(outcome, Measurement), (family.name, config, outcome)
 

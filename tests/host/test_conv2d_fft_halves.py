@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import sanitized
 from joined import evaluated, plan_of
 from warpsmith.devices.base import Runtime
@@ -44,6 +45,7 @@ CASES = [
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize(("shape", "pass_"), CASES)
 def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: str, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[shape], pass_=pass_)
@@ -100,6 +102,7 @@ def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maximum, "SAMPLE", 4)
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("spike", [1.0, 1e6, 1e30])
 @pytest.mark.parametrize("least", [1.0, 0.0])
 def test_what_a_sample_did_not_tell_is_transformed_again(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from joined import evaluated, plan_of
 from sanitized import check
 from warpsmith.devices.base import Runtime
@@ -40,6 +41,7 @@ def default(problem: Conv2d, family: Conv2dFft = FAMILY) -> Program:
     return family.program(problem, family.default(problem, DEVICE))
 
 
+@exhaustive.meeting()
 @every_pass
 @pytest.mark.parametrize("shape", [LAYER, UNEVEN], ids=["squares", "uneven"])
 def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:

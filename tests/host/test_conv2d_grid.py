@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from scripts import benchmark
 from warpsmith.tuner.workers.worker import Worker
 
@@ -56,6 +57,7 @@ def test_points_are_measured_once_and_failures_once_more_where_asked(measure: An
     assert [row.get("name") for row in measure(SMALL, UNLUCKY, options=("--again",))[4:]] == [None, "mine 1 fprop"]
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # 150 million multiply-adds take half a minute unoptimised
 def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
     _, row = measure(SAMPLED, family="conv2d_direct")
     assert row["float64"] == 640
@@ -64,6 +66,7 @@ def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
     assert row["left_out"] == {}
 
 
+@exhaustive.EXHAUSTIVE
 def test_two_processes_time_in_turns(measure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the host as on a GPU, with a lock that stands for it: rows come as they are finished, none is lost."""
     lock = tmp_path / "lock"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import sanitized
 from joined import evaluated
 from warpsmith.devices.base import Runtime
@@ -61,7 +62,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, name: str) -> None:
     """Two passes by default and two by a config that is drawn; in every type in turns."""
     turn = list(SHAPES).index(name)
-    for pass_ in (list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]):
+    for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
         problem = layer(name, list(KINDS)[turn % len(KINDS)], pass_)
         drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
         config = drawn or FAMILY.default(problem, DEVICE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from joined import evaluated
@@ -63,6 +64,7 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass)
     error_of(host, quickest, problem, MMA.default(problem, DEVICE))
 
 
+@exhaustive.meeting()
 @every_pass
 @pytest.mark.parametrize("kind", [KINDS[name] for name in ("tf32", "float16", "bfloat16", "bf16")])
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
@@ -70,6 +72,7 @@ def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kin
     error_of(host, quickest, problem, config_of(problem, **TILES[0]))
 
 
+@exhaustive.meeting()
 @every_pass
 @pytest.mark.parametrize("layout", CHANNELS_LAST, ids=["vectors", "steps", "others"])
 def test_is_right_with_channels_last(

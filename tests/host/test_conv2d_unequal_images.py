@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 from host.test_conv2d_im2col import SHAPES as IM2COL_SHAPES
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
@@ -87,6 +88,7 @@ def check(
     check_apart(problem, lambda given: np.array(plan(*(laid_out(given[each.name], each) for each in problem.inputs))))
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.family.name}-{case.pass_}")
 def test_no_image_reaches_another(host: Runtime, quickest: HostCompiler, case: Case) -> None:
     check(host, quickest, case.family, Conv2d(**case.layer, pass_=case.pass_), case.wanted)
@@ -126,6 +128,7 @@ WINDOWS = [
 ]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("case", WINDOWS, ids=lambda case: f"{case.family.name}-{case.pass_}")
 def test_a_nan_stays_in_its_windows(host: Runtime, quickest: HostCompiler, case: Case) -> None:
     """It reaches the results whose sum has it, of its own group, and no others."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from joined import evaluated
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -53,6 +54,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
     return config
 
 
+@exhaustive.meeting()
 @every_pass
 @every_shape
 def test_is_right_by_default_or_at_random(
@@ -90,6 +92,7 @@ CHANNELS_LAST = (
 """Channels of whole vectors, and others."""
 
 
+@exhaustive.meeting()
 @every_pass
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError
@@ -212,6 +213,7 @@ BAD = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", BAD)
 def test_sanitizers_end_a_wrong_kernel(run_apart, name):
     template, statement, exit_code, message = BAD[name]
@@ -229,9 +231,9 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
         assert "in kernel" in done.stderr
 
 
-def test_right_kernels_run_clean_under_the_sanitizers():
+@pytest.mark.parametrize("names", [("blocks", "warps", "textures"), ("values", "ptx", "programs")])  # for two workers
+def test_right_kernels_run_clean_under_the_sanitizers(names):
     # The tests of results, once more: the fixtures build for the sanitizers in a process that has them.
-    names = ("blocks", "values", "warps", "textures", "ptx", "programs")
     files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
     # Python's fault handler and AddressSanitizer's would get in each other's way.
     options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
 from warpsmith.devices import library_versions as library_module
@@ -121,6 +122,7 @@ def on_host(monkeypatch: pytest.MonkeyPatch) -> FftCufft:
 
 
 class TestResults:
+    @exhaustive.one_in(3)
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
     @pytest.mark.usefixtures("compile_quickly")
     def test_are_those_of_numpy_and_inputs_stay(self, problem: Fft) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from policies import ONE_RUN
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -184,6 +185,7 @@ def made(
         yield Made(host, problem, operands, buffers, reference)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     "problem", [*LAYERS, *ARITHMETIC, *PRODUCTS, *FILTERS, *TRANSFORMS], ids=lambda problem: problem.key()
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
@@ -103,6 +104,7 @@ LAYOUTS = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("dtype", PIXELS)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
 def test_every_element_of_every_layout_is_looked_at(

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from guarded import Guarded
 from policies import ONE_RUN
-from together import AT_ONCE, Case, together
+from together import AT_ONCE, Case, chosen, together
 from warpsmith.devices.base import Compiler, Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -134,7 +135,7 @@ def covering(problem: Fft) -> Iterator[Case]:
 
 
 def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compiler: Compiler) -> None:
-    """Two programs of many kernels at a time; tells all that fail."""
+    """Two programs of many kernels at a time, of every feature of a case; tells all that fail."""
 
     def told(part: tuple[Case, ...]) -> list[str]:
         whole, programs = together([case.program for case in part])
@@ -149,7 +150,7 @@ def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compi
             return str(error).strip().splitlines()[0]
         return ""
 
-    given = list(dict.fromkeys(cases))
+    given = chosen(dict.fromkeys(cases))
     at_once = min(AT_ONCE, -(-len(given) // 2))
     parts = [tuple(given[start : start + at_once]) for start in range(0, len(given), at_once)]
     with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
@@ -257,6 +258,7 @@ class TestSizes:
         # The passes of a complex transform are those of a real one of twice its size, and its inverse has the same
         # text but for its signs: of these two each size is in one.
         sizes = {"c2c": SIZES[::2], "inverse": SIZES[1::2]}.get(direction, SIZES)
+        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each is left in one and more
         check_all(defaults(fft(n, 9, **DIRECTIONS[direction]) for n in sizes), check_probes, quickest)
 
     @every_direction
@@ -264,6 +266,7 @@ class TestSizes:
         squares = [(n, n) for n in (8, 16, 32, 64, 128)]
         rectangles = [(12, 13), (5, 64), (64, 6), (2, 32), (27, 9), (128, 32), (2, 2), (3, 3)]
         sizes = squares + rectangles if direction in ("r2c", "c2r") else squares[:4] + rectangles[:6]
+        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)
         check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quickest)
 
 
@@ -328,8 +331,10 @@ class TestOptions:
                 ((16, 16), None, None, (1, 1), (16, 16), (-3, -2), (5, 6), 1, 5, Layout.FREQUENCY),
             )
         ]
+        problems = exhaustive.share(problems, list(DIRECTIONS).index(direction), 2)
         check_all([*defaults(problems), *drawn(problems[:3], 2)], check_against_numpy, quickest)
 
+    @exhaustive.one_in(3)
     @pytest.mark.parametrize("ops", ["nn", "nc", "nt", "tn", "cn", "cc", "tt"])
     def test_of_spectra_that_are_products(self, ops: str, quickest: HostCompiler) -> None:
         """Of one term to four, of several rows, whole and clipped, and into tiles of planes. Each ops draws other
@@ -406,6 +411,7 @@ class TestOptions:
         assert fetching is not None
         check_all([*cases, Case(many, FftBlock(), fetching)], check_against_numpy, quickest)
 
+    @exhaustive.meeting()
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:
@@ -438,10 +444,12 @@ SPREAD: Sequence[Fft] = [
 
 
 class TestConfigs:
+    @exhaustive.one_in(2)
     @pytest.mark.parametrize("problem", SPREAD, ids=lambda problem: problem.key().replace(" ", ","))
     def test_random_ones_are_what_numpy_computes(self, problem: Fft, quickest: HostCompiler) -> None:
         check_all(drawn([problem], 1), check_against_numpy, quickest)
 
+    @exhaustive.one_in(2, 1)
     @pytest.mark.parametrize(
         "problem",
         [
@@ -457,6 +465,7 @@ class TestConfigs:
     ) -> None:
         check_all(covering(problem), check_against_numpy, quickest)
 
+    @exhaustive.one_in(2, 1)
     @pytest.mark.usefixtures("compile_without_optimisation")
     @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
     def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
@@ -471,6 +480,7 @@ class TestConfigs:
                 assert isinstance(verified, Contender), f"{case}: {verified}"
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("size", [(12,), (9,), (16,), (6, 8), (8, 8), (8, 5)])
 def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...], quickest: HostCompiler) -> None:
     """Whether or not a real signal could have such a spectrum."""

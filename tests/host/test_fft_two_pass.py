@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from joined import evaluated
 from policies import ONE_RUN
 from warpsmith.devices.base import Runtime
@@ -46,6 +47,7 @@ def configs(problem: Fft) -> list[Config]:
     return [FAMILY.default(problem, DEVICE), drawn]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda each: each.key())
 def test_is_right_by_default_and_at_random(host: Runtime, quick: HostCompiler, problem: Fft) -> None:
     for config in configs(problem):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 from filter2d_bench import Bench
 from together import AT_ONCE, can_be_together, together
@@ -40,10 +41,9 @@ HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
 WARPGROUP = Filter2dWarpgroup()
 NARROW = Filter2d((13, 142), (4, 2), dtype="float16", nonfinite=NonFinite.ANY)
-every_family = pytest.mark.parametrize(
-    "family", [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None], ids=lambda family: family.name
-)
-"""That solves images of the spread; those of warpgroups are wider."""
+OF_NARROW_IMAGES = [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None]
+"""Families that solve images of the spread; those of warpgroups are wider."""
+every_family = pytest.mark.parametrize("family", OF_NARROW_IMAGES, ids=lambda family: family.name)
 
 BINOMIAL_13 = tuple(float(math.comb(12, r) * math.comb(12, s)) for r in range(13) for s in range(13))
 TWO_TERMS = tuple(((r + 1) * (s - 2) + r % 2 * (s + 3)) / 64 for r in range(6) for s in range(8))
@@ -127,7 +127,8 @@ def test_is_what_scipy_computes(
     """Each two values of two factors meet, not all combinations: every case costs a compilation."""
     solved = [each for each in spread if each.border is border and family.why_not(each, DEVICE) is None]
     assert solved
-    check_all(bench_of_small_ones, family, solved)
+    turn = list(Border).index(border) + OF_NARROW_IMAGES.index(family)
+    check_all(bench_of_small_ones, family, exhaustive.share(solved, turn, 2))
 
 
 @pytest.mark.parametrize("border", Border)
@@ -169,6 +170,7 @@ IN_PARTS = (
 Only the first is repaired where sums are not numbers, as those would be that begin with what the result held before."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), IN_PARTS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )
@@ -181,6 +183,7 @@ def test_parts_of_a_filter_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_parts_of_a_filter_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     problem, wanted = IN_PARTS[4]
     check_sanitized(tmp_path, of_warpgroups(problem, **wanted, block_groups=2))
@@ -197,6 +200,7 @@ IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
 """Filters of more rows than have room for their products or their weights, whose results are no float32."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), IN_BATCHES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )
@@ -209,6 +213,7 @@ def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
     bench.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     check_sanitized(tmp_path, of_warpgroups(Filter2d((33, 544), (30, 3), dtype="uint8"), rows=8))
 
@@ -251,6 +256,7 @@ default: one warp across the image, one that reaches over both of its ends, rows
 past a further image, and warps that have no work of their own."""
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted", "nonfinite"),
     [
@@ -271,11 +277,13 @@ def test_borders_made_by_loads_are_what_scipy_computes(
     bench_of_small_ones.check(problem, WARPGROUP, config)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_borders_made_by_loads_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     cases = [LOADS[case] for case in (1, 3, 4, 8, 15)]
     check_sanitized(tmp_path, *(of_warpgroups(problem, frame="loads", **wanted) for problem, wanted in cases))
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("weights", ["argument", "literal"])
 @pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
 def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str, bench: Bench) -> None:
@@ -331,6 +339,7 @@ def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]
     check_sanitized(tmp_path, *cases)
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_products_of_warpgroups_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """One problem of each type, the first with the default config and the others with random ones."""
     problems = (WIDE[8], WIDE[11], WIDE[5])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 from filter2d_bench import Bench, by_scipy, drawn
 from warpsmith.devices.host.compiler import HostCompiler
@@ -86,6 +87,7 @@ def bench(quickest: HostCompiler) -> Iterator[Bench]:
         yield Bench(quickest, runtime)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), CASES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )

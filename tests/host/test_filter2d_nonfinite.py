@@ -14,6 +14,7 @@ import pytest
 import scipy.ndimage
 from numpy.typing import NDArray
 
+import exhaustive
 from together import AT_ONCE, can_be_together, together
 from warpsmith.devices.base import Binary
 from warpsmith.devices.binary import Binaries
@@ -213,6 +214,7 @@ def configs(family: Family, problem: Filter2d) -> set[Config]:
     return wanted
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("problem", STRICT, ids=lambda problem: problem.key())
 def test_what_is_not_finite_stays_within_the_window(problem: Filter2d, bench: Callable[[Filter2d], Bench]) -> None:
     able = [each for each in FAMILIES if each.why_not(problem, DEVICE) is None]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import sanitized
 from filter2d_bench import Bench, by_scipy, drawn
 from testbeds import opened, outcome
@@ -74,6 +75,7 @@ def bench(quickest: HostCompiler) -> Iterator[Bench]:
         yield Bench(quickest, runtime)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("problem", "wanted"), CASES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
 )
@@ -144,6 +146,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
         assert error <= 1e-6 * np.abs(weights).sum() * np.abs(image[plane]).max()
 
 
+@exhaustive.one_in(2)
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import warpsmith as ws
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
@@ -113,6 +114,7 @@ def plan_of(host: Runtime, quickest: HostCompiler, problem: Problem, of: Problem
     return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda problem: problem.key())
 def test_what_is_right_passes_and_what_answers_a_like_problem_does_not(
     host: Runtime, quickest: HostCompiler, one: Problem, other: Problem

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
@@ -56,6 +57,7 @@ def others(problem: Problem, operands: Any, name: str) -> list[NDArray[Any]]:
     return [operands[each.name] for each in problem.inputs if each.name != name]
 
 
+@exhaustive.one_in(2)
 @every_case
 def test_has_the_same_results(host: Runtime, quick: HostCompiler, family: Family, problem: Problem, name: str) -> None:
     plan = plan_of(host, quick, family, problem)

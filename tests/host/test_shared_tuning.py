@@ -121,7 +121,7 @@ def test_several_share_one_study_and_try_nothing_twice(
     start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str
 ) -> None:
     names = [f"tuner {number}" for number in range(3)]
-    numbers = range(30)
+    numbers = range(15)
     running = [start(name, numbers, faults={3: "sums[f] += 1.0f;"}) for name in names]
     told = [each.report() for each in running]
     tried = collections.Counter(number for name in names for number in tried_by(name))
@@ -210,7 +210,7 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
     )
     imports = "import sys; from policies import time_briefly; from short_turns import shorten"
     text = f"{imports}; from warpsmith.cli.app import run; shorten(); time_briefly(); run(sys.argv[1:])"
-    command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "20s", "--json"]
+    command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "8s", "--json"]
     options = ["--device", "host", "--store", database.replace("@", ":secret@")]
     running = [
         subprocess.Popen(

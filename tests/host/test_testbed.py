@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from builders import launch, rewritten
 from builders import program as made_program
 from policies import TWO_SAMPLES
@@ -94,6 +95,7 @@ def evaluated_with(
         testbed.close()
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("dtype", PIXELS)
 @pytest.mark.parametrize("gaps", [{}, {"pitch": None, "result_pitch": None}], ids=["pitched", "dense"])
 def test_a_right_kernel_is_measured(host: HostRuntime, dtype: DType, gaps: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from torch_layers import check, derivatives, of_torch, options_of, plans_called, seeded
@@ -50,6 +51,7 @@ def passes(problems: list[ws.Conv2d]) -> list[ws.Pass]:
     return [each.pass_ for each in problems]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws.Conv2d]) -> None:
     layer = LAYERS[name]
@@ -64,6 +66,7 @@ def test_results_and_gradients_are_pytorch_s_in_float64(name: str, used: list[ws
     assert not used
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
     layer = LAYERS[name]
@@ -90,6 +93,7 @@ def test_rules_of_the_operators_are_the_derivatives(name: str) -> None:
             assert torch.autograd.gradgradcheck(function, given, fast_mode=True)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", ["groups, stride", "circular"])
 def test_operators_are_what_pytorch_wants_of_them(name: str) -> None:
     layer = LAYERS[name]
@@ -322,6 +326,7 @@ TRANSPOSED: dict[str, dict[str, Any]] = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_transposed_convolutions(name: str, used: list[ws.Conv2d]) -> None:
     layer = TRANSPOSED[name]

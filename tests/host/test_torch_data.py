@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from torch_layers import (
@@ -62,6 +63,7 @@ def lie_alike(results: list[Any], others: list[Any]) -> bool:
     return [each.stride() for each in results] == [each.stride() for each in others]
 
 
+@exhaustive.meeting()
 @every_dtype
 @every_layout
 @pytest.mark.parametrize("name", LAYERS)
@@ -80,6 +82,7 @@ def test_results_and_gradients_are_pytorch_s(name: str, layout: str, dtype: Any,
     assert lie_alike(theirs, results)
 
 
+@exhaustive.meeting()
 @every_dtype
 @every_layout
 def test_gradients_of_gradients(layout: str, dtype: Any, called: list[ws.Conv2d]) -> None:
@@ -113,6 +116,7 @@ def test_one_operand_in_channels_last_makes_all_so(last: str, called: list[ws.Co
     assert results[0].stride() == theirs[0].stride()
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("size", [(2, 1, 6, 6), (2, 4, 1, 1), (2, 1, 1, 1), (1, 4, 6, 5)])
 @pytest.mark.parametrize("layouts", [("nchw", "nhwc"), ("nhwc", "nchw"), ("nhwc", "nhwc"), ("nchw", "nchw")])
 def test_shapes_that_lie_in_both_layouts(size: tuple[int, ...], layouts: tuple[str, str]) -> None:
@@ -126,6 +130,7 @@ def test_shapes_that_lie_in_both_layouts(size: tuple[int, ...], layouts: tuple[s
     assert last[0] == last[1]
 
 
+@exhaustive.meeting()
 @every_dtype
 @every_layout
 def test_operators_are_what_pytorch_wants_of_them(layout: str, dtype: Any) -> None:
@@ -141,6 +146,7 @@ def test_operators_are_what_pytorch_wants_of_them(layout: str, dtype: Any) -> No
     torch.library.opcheck(CONV2D.weight_gradient, (x, dy, list(w.shape), *words), **tolerances)
 
 
+@exhaustive.meeting()
 @every_dtype
 @every_layout
 def test_a_compiled_function_is_one_graph(layout: str, dtype: Any, called: list[ws.Conv2d]) -> None:
@@ -159,6 +165,7 @@ def test_a_compiled_function_is_one_graph(layout: str, dtype: Any, called: list[
     assert lie_alike(results, expected)
 
 
+@exhaustive.meeting()
 @every_dtype
 @every_layout
 def test_transposed_convolutions(layout: str, dtype: Any, called: list[ws.Conv2d]) -> None:
@@ -228,6 +235,7 @@ def test_commands_tell_dtype_layout_and_precision(own_folders: Any) -> None:  # 
     assert eval(tune_command(odd, "host"), {"warpsmith": namespace}) == (odd, "host")
 
 
+@exhaustive.meeting()
 @every_layout
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_autocast_computes_by_plans_of_its_dtype(dtype: Any, layout: str, called: list[ws.Conv2d]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+import exhaustive
 import warpsmith.torch as wt
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border
@@ -78,6 +79,7 @@ def test_filters_are_scipy_s(name: str) -> None:
         np.testing.assert_allclose(result, reference, rtol=0, atol=2e-6 * abs(reference).max())
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", FILTERS)
 def test_gradients_of_filters(name: str) -> None:
     options = FILTERS[name]
@@ -168,6 +170,7 @@ TRANSFORMS: dict[str, tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_are_pytorch_s_with_their_gradients(name: str) -> None:
     function, x, given, options = TRANSFORMS[name]
@@ -182,6 +185,7 @@ def test_transforms_are_pytorch_s_with_their_gradients(name: str) -> None:
     assert all(close(one, other) for one, other in zip(results, references, strict=True))
 
 
+@exhaustive.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "inverse", "x", "size"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from builders import winner
@@ -48,6 +49,7 @@ def broken(function: Any, *given: Any) -> list[Any]:
     return [~torch.isfinite(each) for each in (y.detach(), *found)]
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")], ids=str)
 def test_a_window_shows_what_pytorch_s_sums_show(value: float, called: list[ws.Conv2d]) -> None:
     options = {"padding": 1, "nonfinite": "window", "fallback": "default"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from torch_layers import LAYOUTS, check, compiled, derivatives, exact, plans_called, seeded
@@ -50,6 +51,7 @@ def test_results_and_gradients_are_pytorch_s(layout: str, used: list[ws.Conv2d])
     assert not used
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(("bias", "relu"), [(False, False), (True, False), (False, True)])
 def test_what_is_stored_of_a_layer_answers_and_the_rest_comes_behind(
     bias: bool, relu: bool, used: list[ws.Conv2d]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from scripts import benchmark
@@ -23,6 +24,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return found
 
 
+@exhaustive.one_in(2)
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("network", ["resnet", "convnext"])
 def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

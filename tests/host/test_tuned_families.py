@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import warpsmith as ws
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
@@ -137,6 +138,7 @@ def test_a_time_limit_that_ended_the_search_leaves_the_others_their_search_times
 
 
 class TestOneMethod:
+    @exhaustive.one_in(3)
     @pytest.mark.parametrize("method", ABLE)
     def test_its_best_wins_only_where_it_is_faster_than_what_answers(self, tmp_path: Path, method: str) -> None:
         path = tmp_path / "store.db"

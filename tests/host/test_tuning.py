@@ -17,6 +17,7 @@ from typing import Any
 import optuna
 import pytest
 
+import exhaustive
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -140,6 +141,7 @@ def test_a_stored_winner_without_a_trial_competes(store: Path, tmp_path: Path) -
     assert report.record.trial.config == winner.trial.config
 
 
+@exhaustive.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_winner_is_never_slower_than_the_answer_before(store: Path, seed: int) -> None:
     """Run upon run, each with few trials and little time: in the turns of its finals each holds its ground."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+import exhaustive
 from builders import launch
 from builders import program as made_program
 from testbeds import PROBLEM, QUICK, ROWS, WIDTH, on_both, opened, outcome
@@ -194,6 +195,7 @@ def test_sums_of_pixels_are_wrong_where_errors_are_small_elementwise(host: HostR
         assert isinstance(outcome(testbed, candidate), Measurement)
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("taps", [5, 9, 15, 31])
 @pytest.mark.parametrize("family", [Filter2dPlain(), Filter2dWindow()], ids=lambda family: family.name)
 def test_right_kernels_of_large_filters_pass(host: HostRuntime, family: Family, taps: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
+import exhaustive
 import warpsmith as ws
 from builders import winner
 from warpsmith.devices.cuda.available import cuda_device_count
@@ -65,6 +66,7 @@ def plan(store: str) -> Plan:
 
 
 class TestPlan:
+    @exhaustive.one_in(2)
     @pytest.mark.parametrize("border", ws.Border)
     @pytest.mark.parametrize(("planes", "filter_size"), [(1, (3, 5)), (2, (4, 2))])
     def test_computes_what_scipy_does(self, border: ws.Border, planes: int, filter_size: tuple[int, int]) -> None:

@@ -13,6 +13,7 @@ import re
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas import CgemmCublas
 from warpsmith.generator.cgemm.plain import CgemmPlain
@@ -115,6 +116,7 @@ class TestSpace:
             space = TILED.space(problem, H200)
             assert space.why_not(TILED.default(problem, H200)) is None, problem.key()
 
+    @exhaustive.one_in(3)
     @whatever_is_solved
     def test_is_of_a_size_that_a_search_can_cover(self, family: Family, problem: Cgemm) -> None:
         configs = family.space(problem, H200).listed(60_000)
@@ -184,6 +186,7 @@ class TestRefusals:
 
 
 class TestText:
+    @exhaustive.one_in(3)
     @whatever_is_solved
     def test_is_the_same_every_time(self, family: Family, problem: Cgemm) -> None:
         for config, program in zip(sample(family, problem), programs(family, problem), strict=True):
@@ -202,6 +205,7 @@ class TestText:
             assert max(map(len, rest)) <= 120
             assert "\n\n\n" not in program.source
 
+    @exhaustive.one_in(3)
     @whatever_is_solved
     def test_names_every_constant_that_it_uses_and_uses_every_one(self, family: Family, problem: Cgemm) -> None:
         for program in programs(family, problem):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from builders import SMALL, winner
 from warpsmith.devices.select import DeviceRef
 from warpsmith.store.store import Store
@@ -35,6 +36,7 @@ def shell(store: Path, redirection: str, *arguments: str, **environment: str) ->
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **places})
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize(
     ("redirection", "code", "errors", "json_option"),
     [
@@ -56,6 +58,7 @@ def test_an_answer(store: Path, redirection: str, code: int, errors: str, json_o
     assert store.read_bytes() == before
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("redirection", [">/dev/full", ">&-", "2>/dev/full", "2>&-", "<&- >&- 2>&-"])
 def test_a_failure_keeps_its_exit_code_and_line(store: Path, redirection: str) -> None:
     ran = shell(store, redirection, *MISS, "--json")
@@ -63,6 +66,7 @@ def test_a_failure_keeps_its_exit_code_and_line(store: Path, redirection: str) -
     assert len(ran.stderr.splitlines()) == ("2>" not in redirection)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("db", "ls")])
 def test_what_is_longer_or_printed_by_typer(store: Path, words: tuple[str, ...]) -> None:
     full = shell(store, ">/dev/full", *words)

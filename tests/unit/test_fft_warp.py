@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import reversed_bits
 from warpsmith.generator.fft.warp.family import MOST_KEPT, FftWarp
@@ -210,6 +211,7 @@ class TestSpread:
                 found = [spread.at(lane, j) for lane, j in itertools.product(range(g.lanes), registers)]
                 assert sorted(found) == list(range(g.columns))
 
+    @exhaustive.one_in(2)
     @every_problem
     def test_the_text_says_the_same(self, problem: Fft) -> None:
         for g in texts(problem):
@@ -286,6 +288,7 @@ class TestTwiddles:
                 found[j] = found[int(factors[0])] * found[int(factors[1])]
         return found
 
+    @exhaustive.one_in(2)
     @every_problem
     def test_of_each_register_are_powers_of_its_lane_s_root(self, problem: Fft) -> None:
         sign = 1 if problem.inverse else -1
@@ -307,6 +310,7 @@ class TestTwiddles:
 
 
 class TestMemory:
+    @exhaustive.one_in(2)
     @every_problem
     def test_every_element_of_the_signal_is_reached_once(self, problem: Fft) -> None:
         for g in texts(problem):

@@ -10,6 +10,7 @@ import random
 import numpy as np
 import pytest
 
+import exhaustive
 from rectangles import cover
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
@@ -87,6 +88,7 @@ def test_blocks_take_every_row_and_column_once(problem: Filter2d) -> None:
         assert 0 <= geometry.tap_blocks * lines - problem.filters * problem.filter[0] < lines
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: Filter2d) -> None:
     for config in sample(problem):
@@ -141,6 +143,7 @@ def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
     assert found == {True: list(range(results)), False: list(range(rows))}
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_workspaces_have_room(problem: Filter2d) -> None:
     for config in sample(problem):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
@@ -120,6 +121,7 @@ class TestChoice:
 
 @every_problem
 class TestWarps:
+    @exhaustive.one_in(2)
     def test_compute_every_output(self, problem: Filter2d) -> None:
         for g in geometries(problem):
             computed = np.zeros(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 from builders import winner
 from warpsmith.devices.select import DeviceRef
@@ -109,6 +110,7 @@ def test_help_lists_every_command_and_says_what_is_not_installed(folder: Path) -
     assert listed.stdout.count("Not installed: needs the extra tune.") == 3
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("command", [("tune", *ASKED), ("explain", *ASKED), ("db", "ls"), ("tune",)])
 def test_commands_of_the_tuner_name_their_extra(folder: Path, command: tuple[str, ...]) -> None:
     told = f'warpsmith {command[0]} needs sqlalchemy: pip install "warpsmith[tune]"'

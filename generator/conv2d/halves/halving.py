@@ -65,7 +65,7 @@ class Halved(abc.ABC):
     @property
     def entry(self) -> str:
         """Name of the kernel and of its unit."""
-        return f"{self.family}_halve_{self.operand.name}"
+        return f"{self.family}_pack_{self.operand.name}"
 
     @property
     @abc.abstractmethod
@@ -91,7 +91,7 @@ class Halved(abc.ABC):
     @property
     def entry_again(self) -> str:
         """Name of the kernel that splits the numbers again."""
-        return f"{self.family}_halve_{self.operand.name}_again"
+        return f"{self.family}_pack_{self.operand.name}_again"
 
     def _launches(self, blocks: int) -> tuple[Launch, ...]:
         maximum = self.maximum
