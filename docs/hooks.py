@@ -92,7 +92,7 @@ def help_of_every_command() -> Iterator[str]:
     import typer
     from typer.core import TyperGroup
 
-    from warpsmith.cli.app import build
+    from warpsmith.cli.app import COMMANDS, build
 
     def walk(command: Any, words: tuple[str, ...]) -> Iterator[str]:
         yield f"{'#' * (len(words) + 2)} {' '.join(('warpsmith', *words))}"
@@ -102,7 +102,7 @@ def help_of_every_command() -> Iterator[str]:
             if not command.commands[name].hidden:
                 yield from walk(command.commands[name], (*words, name))
 
-    yield from walk(typer.main.get_command(build([])), ())
+    yield from walk(typer.main.get_command(build(COMMANDS)), ())
 
 
 def _help_of(words: tuple[str, ...]) -> str:

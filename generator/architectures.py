@@ -1,8 +1,8 @@
 """NVIDIA's architectures as data: limits, throughput and features by compute capability.
 
-Adding a GPU is adding a row here (docs/guide/adding-a-gpu.md). A compute capability without a row has those of the
-nearest lower one. Limits: CUDA programming guide, "Technical Specifications per Compute Capability"; float32 lanes: its
-table "Throughput of Native Arithmetic Instructions". What NVIDIA does not publish says so beside the number.
+A new GPU is a new row here (docs/guide/adding-a-gpu.md). A compute capability without a row has the row of the nearest
+lower one. Source of limits: CUDA programming guide, "Technical Specifications per Compute Capability"; of float32 lanes: its
+table "Throughput of Native Arithmetic Instructions". A comment marks each number that NVIDIA does not publish.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ RowT = TypeVar("RowT")
 
 KIB = 1024
 STATIC_SHARED_BYTES = 48 * KIB
-"""Shared memory that a kernel may declare on every architecture; a launch must ask for more."""
+"""Most static shared memory of a kernel on every architecture; a kernel with more needs dynamic shared memory."""
 THREAD_REGISTERS = 255
-"""Registers that a thread may have on every architecture since compute capability 3.5."""
+"""Most registers of a thread on every architecture since compute capability 3.5."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a thread, a block and a multiprocessor may have."""
+    """Limits per thread, per block and per SM."""
 
     shared_per_block_bytes: int
     shared_per_multiprocessor_bytes: int
     threads_per_multiprocessor: int
     blocks_per_multiprocessor: int
     reserved_shared_bytes: int = KIB
-    """Shared memory of each block that the driver takes, beside the block's own."""
+    """Bytes of an SM's shared memory that the driver takes for each resident block, besides the block's own."""
     static_shared_bytes: int = STATIC_SHARED_BYTES
     registers_per_thread: int = THREAD_REGISTERS
     registers_per_multiprocessor: int = 64 * KIB
@@ -39,44 +39,44 @@ class Limits:
 
     @classmethod
     def of(cls, shared_kib: int, threads: int, blocks: int) -> Limits:
-        """Limits of an architecture whose driver takes 1 KiB of a multiprocessor's shared memory for each block."""
+        """Limits of an architecture whose driver takes 1 KiB of an SM's shared memory for each block."""
         return cls((shared_kib - 1) * KIB, shared_kib * KIB, threads, blocks)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Architecture:
-    """What all GPUs of one compute capability have in common."""
+    """Properties that all GPUs of one compute capability share."""
 
     limits: Limits
     multiply_adds_per_cycle: int
-    """float32 multiply-adds of a multiprocessor."""
+    """float32 multiply-adds per cycle per SM."""
     l2_bytes_per_cycle: float
-    """Bytes that a multiprocessor reads from L2 while all read. NVIDIA publishes it for 8.0 alone: 5120 for 108."""
+    """L2 bytes per cycle per SM while all SMs read. NVIDIA publishes it for 8.0 alone: 5120 for 108 SMs."""
     memory_bits_per_l2_mib: float
-    """Width of the memory interface in bits for each MiB of L2: both come in the same partitions of a chip."""
+    """Bits of the memory interface per MiB of L2: both come in the same partitions of a chip."""
     shared_bytes_per_cycle: int = 128
-    """Bytes that a multiprocessor reads from shared memory, or from L1."""
+    """Bytes per cycle per SM from shared memory or L1."""
 
 
 def nearest(rows: Mapping[Capability, RowT], capability: Capability) -> RowT | None:
-    """The row of the highest compute capability up to `capability`; None where all rows are of higher ones."""
+    """The row of the highest compute capability up to `capability`; None if all rows have higher ones."""
     known = max((each for each in rows if each <= capability), default=None)
     return None if known is None else rows[known]
 
 
 ARCHITECTURES: Mapping[Capability, Architecture] = {
-    # limits (shared KiB, threads, blocks of a multiprocessor), float32 lanes, L2 bytes per cycle, memory bits per MiB
-    # TU104: 16 slices of L2, 64 bytes each, an estimate; shared memory and L1 deliver 64 bytes.
+    # limits (shared KiB, threads and blocks per SM), float32 lanes, L2 bytes per cycle, memory bits per MiB of L2
+    # TU104: 16 slices of L2, 64 bytes each, an estimate; shared memory and L1 deliver 64 bytes per cycle.
     (7, 5): Architecture(Limits(64 * KIB, 64 * KIB, 1024, 16, reserved_shared_bytes=0), 64, 25.6, 64, 64),
     (8, 0): Architecture(Limits.of(164, 2048, 32), 64, 5120 / 108, 128),
-    # GA102: 48 slices of L2, 64 bytes each, an estimate; Orin as that.
+    # GA102: 48 slices of L2, 64 bytes each, an estimate; Orin has the same values.
     (8, 6): Architecture(Limits.of(100, 1536, 16), 128, 36.6, 64),
     (8, 7): Architecture(Limits.of(164, 1536, 16), 128, 36.6, 64),
     # Ada and GeForce Blackwell: large and slow L2, an estimate. The 4090 has 384 bits for 72 MiB, the L40S for 96.
     (8, 9): Architecture(Limits.of(100, 1536, 24), 128, 20.0, 16 / 3),
-    # As many slices as 8.0 for 132 multiprocessors; the H100 has 5120 bits for 50 MiB, the H200 6144 for 60.
+    # As many slices as 8.0 for 132 SMs; the H100 has 5120 bits for 50 MiB, the H200 6144 for 60.
     (9, 0): Architecture(Limits.of(228, 2048, 32), 128, 5120 / 132, 102.4),
-    # L2 of 10.0 to 11.0: an estimate, as of 9.0. 8192 bits for 126 MiB; Thor has 256 for 32.
+    # L2 rate of 10.0 to 11.0: an estimate, that of 9.0. 8192 bits for 126 MiB; Thor has 256 for 32.
     (10, 0): Architecture(Limits.of(228, 2048, 32), 128, 5120 / 132, 8192 / 126),
     (10, 3): Architecture(Limits.of(228, 2048, 32), 128, 5120 / 132, 8192 / 126),
     (11, 0): Architecture(Limits.of(228, 1536, 24), 128, 5120 / 132, 8),
@@ -87,27 +87,27 @@ ARCHITECTURES: Mapping[Capability, Architecture] = {
 
 
 def architecture_of(capability: Capability) -> Architecture:
-    """The architecture's row, or that of the nearest lower one known; the lowest of all for those below it."""
+    """The row of a compute capability, or of the nearest lower one; the lowest row for all capabilities below it."""
     found = nearest(ARCHITECTURES, capability)
     return ARCHITECTURES[min(ARCHITECTURES)] if found is None else found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Feature:
-    """Something that devices have from one compute capability on, and maybe up to another."""
+    """A feature of devices from compute capability `first` on; up to `last`, if that is not None."""
 
     what: str
-    """It, as the end of "needs compute capability 8.0, which has ..."."""
+    """Name of the feature, as the end of "needs compute capability 8.0, which has ..."."""
     first: Capability
     last: Capability | None = None
 
     def is_in(self, capability: Capability) -> bool:
-        """Whether devices of a compute capability have it."""
+        """True if devices of a compute capability have the feature."""
         return self.first <= capability and (self.last is None or capability <= self.last)
 
     @property
     def why_not(self) -> str:
-        """Why a device without it cannot run what needs it, in one line."""
+        """The reason, in one line, that a family gives for a device without the feature."""
         newer = " or newer" if self.last is None else ""
         return f"needs compute capability {self.first[0]}.{self.first[1]}{newer}, which has {self.what}"
 

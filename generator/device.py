@@ -1,4 +1,4 @@
-"""What the generator knows of a device: plain numbers, so that no test needs a GPU."""
+"""Devices as the generator sees them: plain numbers, so that no test needs a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsmith.generator.tensor_cores import WARP, TensorInstruction, TensorType
 
 
 class DeviceKind(enum.StrEnum):
-    """How a device runs a program."""
+    """Kind of device, by how it runs a program."""
 
     CUDA = "cuda"
     """An NVIDIA GPU."""
@@ -41,7 +41,7 @@ class Device:
 
     @property
     def arch(self) -> str:
-        """The compiler's name of the architecture, such as `sm_90`; `host` for the CPU."""
+        """The compiler's name for the architecture, such as `sm_90`; `host` for the CPU."""
         if self.kind is DeviceKind.HOST:
             return "host"
         major, minor = self.compute_capability
@@ -49,41 +49,40 @@ class Device:
 
     @property
     def limits(self) -> Limits:
-        """The most that a thread, a block and a multiprocessor may have: the driver's numbers, and the architecture's
-        where no driver tells."""
+        """Limits per thread, per block and per SM: this device's numbers where it has them, else the architecture's."""
         return _limits(self)
 
     @property
     def rates(self) -> Rates:
-        """Data-sheet rates per ns, by the architecture, the multiprocessors, the clocks and the L2."""
+        """Data-sheet rates per ns, from the architecture, the number of SMs, the clocks and the size of L2."""
         return _rates(self)
 
     def has(self, feature: Feature) -> bool:
-        """Whether its architecture has a feature. The host device has all."""
+        """True if the architecture has a feature. The host device has all."""
         return self.kind is DeviceKind.HOST or feature.is_in(self.compute_capability)
 
     def why_no(self, feature: Feature) -> str | None:
-        """Why it lacks a feature, in one line; None where it has it."""
+        """The reason why the device lacks a feature, in one line; None if it has the feature."""
         return None if self.has(feature) else feature.why_not
 
     def tensor_instruction(self, operand: TensorType, warps: int = WARP) -> TensorInstruction | None:
-        """The instruction by which its tensor cores multiply operands of a type; None where there is none."""
+        """The instruction by which `warps` warps multiply operands of a type; None if the device lacks it."""
         found = instruction_of(operand, warps)
         return found if self.has(found.feature) else None
 
     def why_no_tensor_instruction(self, operand: TensorType, warps: int = WARP) -> str | None:
-        """Why it has no such instruction, in one line; None where it has one."""
+        """The reason why the device lacks the instruction of `tensor_instruction`, in one line; None if it has it."""
         return self.why_no(instruction_of(operand, warps).feature)
 
     def thread_registers(self, threads: int) -> int:
-        """Registers that a thread may have where so many threads share a multiprocessor."""
+        """Registers that a thread may have if `threads` threads share an SM."""
         return min(self.limits.registers_per_thread, self.registers_per_multiprocessor // threads)
 
     def key(self) -> str:
-        """What must match for a stored time to hold here.
+        """Identity of the device in stores: a stored time holds only for an equal key.
 
-        Never the name alone (one name is sold with different chips), never the compute capability
-        alone (H100 and H200 share theirs). Memory is rounded to GiB, since drivers reserve a varying rest.
+        The name alone does not suffice (one name is sold with different chips), nor does the compute capability (H100
+        and H200 share theirs). Memory is rounded to GiB, since the part that drivers reserve varies.
         """
         gib = round(self.memory_bytes / 2**30)
         name = self.name.replace(" ", "_")
@@ -100,7 +99,7 @@ class Device:
 
 
 def _capability(device: Device) -> Capability:
-    """The compute capability whose rows describe a device. The host device runs whatever the reference does."""
+    """Compute capability whose limits and rates describe a device. The host device has the reference GPU's."""
     return REFERENCE.capability if device.kind is DeviceKind.HOST else device.compute_capability
 
 

@@ -14,60 +14,62 @@ from warpsmith.generator.space import Config, Parameter, Space, Value
 from warpsmith.generator.work import Work
 
 MAX_UNROLLED = 3400
-"""Multiply-adds written out, up to which a compiler takes 2 s at the most (docs/lab/tuning-notes.md): what an answer
-that nobody searched for may have."""
+"""Most unrolled multiply-adds (`Family.unrolled`) of a default, which a compiler takes at most 2 s for
+(docs/lab/tuning-notes.md)."""
 
 
 class Subject(NamedTuple):
-    """What a config was found for."""
+    """The problem and the device for which a config was found."""
 
     problem: Problem
     device: Device
 
 
 class Family(abc.ABC):
-    """One way of solving some problems: its search space, its constraints, its launch geometry, its template.
+    """One way to solve some problems: search space, constraints, launch geometry and template.
 
-    A family is stateless. To add one, write a subclass beside its template and name it in `registry.py`.
+    A family is stateless. To add one, write a subclass beside its template and name it in the operation's table
+    (docs/guide/adding-a-family.md).
     """
 
     name: ClassVar[str]
     """The family's name in stores and on the command line."""
     may_answer: ClassVar[bool] = True
-    """Whether its default may answer where nothing is stored. Not where it needs a library that may be missing: a
-    search alone finds out that it is there and wins."""
+    """True if the family's default may answer when nothing is stored. It is False for a family whose library may be
+    missing: only a search finds out that the library is there and wins."""
     default_reach: ClassVar[float] = math.inf
     """Octaves (`Problem.distance`) beyond which the default is likelier to be good than the config of the winner of a
     problem that differs in more than its size."""
 
     @abc.abstractmethod
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        """Why this family cannot solve `problem` on `device`, in one line; None where it can."""
+        """The reason why this family cannot solve `problem` on `device`, in one line; None if it can."""
 
     @abc.abstractmethod
     def space(self, problem: Problem, device: Device) -> Space:
-        """What may be chosen for `problem` on `device`."""
+        """The search space for `problem` on `device`."""
 
     @abc.abstractmethod
     def default(self, problem: Problem, device: Device) -> Config:
         """A config of `space` that is good without any search; it is tried first."""
 
     def is_likely(self, problem: Problem, device: Device) -> bool:  # noqa: ARG002 - for those who know
-        """Whether winners of like problems are mostly of this family, which then answers where nothing is stored."""
+        """True if winners of similar problems are mostly of this family, which then answers when nothing is stored."""
         return False
 
     def expected_ns(self, problem: Problem, device: Device) -> float | None:  # noqa: ARG002 - for those who know
-        """The time in ns that its default is expected to take on `device`: of several likely families the fastest
-        answers. None where it has no model of that; such families come before the others.
+        """Nanoseconds that the default is expected to take on `device`; the fastest of several likely families answers.
+
+        None if the family has no model; such families come before the others.
         """
         return None
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - for those whose code may be long
-        """How much the compiler has to do, in multiply-adds that it writes out; 0 where that is little."""
+        """Cost of compiling a config, in unrolled multiply-adds; 0 if it is small."""
         return 0
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002 - for those who know
-        """Configs of `space` that are worth trying before a search knows anything; the default aside."""
+        """Configs of `space`, besides the default, that a search tries first."""
         return ()
 
     @abc.abstractmethod
@@ -75,7 +77,7 @@ class Family(abc.ABC):
         """The CUDA source and launches of one config. Pure: the same arguments give the same bytes."""
 
     def work(self, problem: Problem, config: Config) -> Work | None:  # noqa: ARG002 - for those who know
-        """What the program of `config` has to do at the least; None where that says no more than the problem does.
+        """Lower bound on the work of the program of `config`; None if it is no tighter than the problem's own.
 
         A config whose work alone takes longer than the best time so far is not even compiled.
         """
@@ -84,9 +86,9 @@ class Family(abc.ABC):
     def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:
         """The config for `problem` on `device` that is most like `config`, which was found for `home`.
 
-        It is `config` itself where that is legal here, and the family knows no better. Values that mean nothing here,
-        such as the radices of another number of points, are the default's. None where this family cannot solve the
-        problem, or has none of the config's parameters.
+        It is `config` itself if that is legal here, unless a family overrides this method and knows better. Values
+        without a meaning here, such as the radices of another number of points, are the default's. None if this family
+        cannot solve the problem, or has none of the config's parameters.
         """
         if self.why_not(problem, device) is not None:
             return None
@@ -99,11 +101,11 @@ class Family(abc.ABC):
         return space.like({each.name: _kept(each, wanted, usual) for each in space.parameters})
 
     def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:  # noqa: ARG002
-        """`config` with what follows from the sizes of `home` as it follows from those here, legal or not."""
+        """`config` with the values that follow from the sizes of `home` recomputed for `problem`, legal or not."""
         return config
 
     def is_legal(self, problem: Problem, device: Device, config: Config) -> bool:
-        """Whether a config from elsewhere, such as a store, is one for `problem` on `device`."""
+        """True if a config from elsewhere, such as a store, is legal for `problem` on `device`."""
         return self.why_not(problem, device) is None and self.space(problem, device).contains(config)
 
 

@@ -1,4 +1,4 @@
-"""Fingerprints of programs: what a stored time, a claim and a verdict belong to."""
+"""Fingerprints of programs: the keys of stored times, claims and verdicts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from warpsmith.generator.steps import Argument, InMemory, Launch, LibraryCall, P
 DIGITS = 20
 """Hexadecimal digits of a fingerprint."""
 VERBATIM_DIGITS = 16
-"""Hexadecimal digits of a fingerprint of schema 5 and older, which tells the two kinds apart."""
+"""Hexadecimal digits of a fingerprint of schema 5 and older; their number tells the two kinds apart."""
 
 
 def fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequence[Workspace]) -> str:
-    """The identity of what runs: equal for programs that differ in prose and in names of their own alone.
+    """Hash of a program, equal for programs that differ only in comments and private names.
 
-    Covers the canonical text of each unit (`identity.canonical`), all that a launch or a library is given, and the
-    workspaces. Kernels, `__constant__` variables, units and workspaces count by their order and not by their names.
+    It covers the canonical source of each unit (`identity.canonical`), all arguments of launches and library calls, and
+    the workspaces. Kernels, `__constant__` variables, units and workspaces count by their order, not by their names.
     """
     texts = {unit.name: canonical(unit.source) for unit in units}
     places = {unit.name: str(place) if place else "" for place, unit in enumerate(units)}
@@ -50,7 +50,7 @@ def fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequen
 
 
 def verbatim_fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequence[Workspace]) -> str:
-    """The identity that stores of schema 5 and bundles of that time have: comments and names of the text included."""
+    """Hash of a program in stores of schema 5 and bundles of that time; it covers comments and names of the source."""
     is_one_text = [unit.name for unit in units] == [""] and all(isinstance(step, Launch) for step in steps)
     texts = units[0].source if is_one_text else [[unit.name, unit.source] for unit in units]
     return _hash(texts, steps, workspaces, VERBATIM_DIGITS)

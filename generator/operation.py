@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
+from collections.abc import Callable, Mapping
 
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem
@@ -13,20 +16,49 @@ class Operation:
     """An operation as the generator knows it. `registry.py` lists all (docs/guide/adding-an-operation.md)."""
 
     problem: type[Problem]
-    families: tuple[Family, ...]
-    """Families that compete, in the order of preference without measurements. Their names begin with the operation's
-    name, from which stores tell the operation of a program that is known by its text alone."""
-    simplest: Family
-    """Family whose default config is the simplest kernel, found without a search; winners are compared with it. It has
-    the fewest conditions of all families. A problem that it does not solve has no such comparison."""
+    listed: Mapping[str, Callable[[], Family]]
+    """Families that compete, by name, in the order of preference without measurements. Calling one imports its module.
+    Their names begin with the operation's name, from which stores tell the operation of a program that is known by its
+    text alone."""
+    simplest_name: str
+    """Name of `simplest`."""
 
     def __post_init__(self) -> None:
-        if self.simplest not in self.families:
+        if self.simplest_name not in self.listed:
             raise ValueError(f"the simplest family of {self.name} is none of its families")
-        if strays := [family.name for family in self.families if not family.name.startswith(f"{self.name}_")]:
+        if strays := [name for name in self.listed if not name.startswith(f"{self.name}_")]:
             raise ValueError(f"families of {self.name} must be named after it: {', '.join(strays)}")
 
     @property
     def name(self) -> str:
         """Name in keys, stores and on the command line."""
         return self.problem.operation
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """All families, in the order of `listed`; imports those that were not imported yet."""
+        return tuple(family() for family in self.listed.values())
+
+    @property
+    def simplest(self) -> Family:
+        """Family whose default config is the simplest kernel, found without a search; winners are compared with it. It
+        has the fewest conditions of all families. A problem that it does not solve has no such comparison."""
+        return self.listed[self.simplest_name]()
+
+
+def families_in(package: str, classes: Mapping[str, str]) -> Mapping[str, Callable[[], Family]]:
+    """Families of an operation by name, each imported when it is first called.
+
+    Args:
+        package: package of the operation, which has the modules of its families.
+        classes: the class of each family by the family's name, as `module:Class`. The module is relative to `package`.
+    """
+    places = {name: place.split(":") for name, place in classes.items()}
+    return {name: functools.partial(_family, f"{package}.{module}", cls) for name, (module, cls) in places.items()}
+
+
+@functools.cache
+def _family(module: str, cls: str) -> Family:
+    """The one instance of a family: families have no state, and callers compare them by identity."""
+    family: Family = getattr(importlib.import_module(module), cls)()
+    return family

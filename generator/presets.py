@@ -1,6 +1,6 @@
-"""One GPU of each architecture, and the host device, as plain data: what tests and exports use where there is no GPU.
+"""One GPU of each architecture, and the host device, as plain data for tests and exports on machines without a GPU.
 
-Sizes and clocks are those that the driver reports, which data sheets round; limits are the architecture's.
+Sizes and clocks are the driver's numbers, which data sheets round. Limits are the architecture's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PRESETS = {
     "rtx5090": _gpu("NVIDIA GeForce RTX 5090", (12, 0), 170, 96, 31, 2407, 14001),
     "gb10": _gpu("NVIDIA GB10", (12, 1), 48, 24, 119, 2418, 4266),
 }
-"""By a short name: a GPU of each architecture of `architectures.ARCHITECTURES`."""
+"""A GPU of each architecture of `architectures.ARCHITECTURES`, by a short name."""
 
 T4, A100, A10, ORIN, RTX_4090 = (PRESETS[name] for name in ("t4", "a100", "a10", "orin", "rtx4090"))
 H200, B200, B300, THOR = (PRESETS[name] for name in ("h200", "b200", "b300", "thor"))
@@ -71,4 +71,4 @@ HOST = Device(
     clock_mhz=0,
     memory_clock_mhz=0,
 )
-"""The host device of no machine in particular; `warpsmith.devices` reads the real one off the machine."""
+"""A host device of no machine in particular; `warpsmith.devices` detects the real one."""

@@ -1,4 +1,4 @@
-"""Programs: one candidate as units of CUDA text and the steps that run it."""
+"""Programs: one candidate as units of CUDA source and the steps that run it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from warpsmith.generator.steps import Workspace as Workspace
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """One candidate: its texts, what is done with them in order, the workspaces that takes.
+    """One candidate: units of CUDA source, steps (launches and library calls) in order, and workspaces.
 
-    A program of one text has one unit, whose name is empty: `of_source` makes it. A program that only calls a library
-    has none.
+    A program of one source has one unit with an empty name; `of_source` makes it. A program that only calls a library
+    has no unit.
 
     Raises:
-        TypeError: text where units belong.
-        ValueError: two units or two workspaces of one name, or a launch of a unit that is not there.
+        TypeError: `units` has something other than units.
+        ValueError: two units or two workspaces have one name, or a launch names a unit that does not exist.
     """
 
     family: str
@@ -64,27 +64,29 @@ class Program:
         launches: tuple[Launch, ...],
         workspaces: tuple[Workspace, ...] = (),
     ) -> Program:
-        """A program of one text, whose kernels are launched in order."""
+        """A program of one source, whose kernels are launched in order."""
         return cls(family, config, (Unit("", source),), launches, workspaces)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """The steps that are launches, in order."""
+        """Kernel launches, in order."""
         return tuple(step for step in self.steps if isinstance(step, Launch))
 
     @property
     def calls(self) -> tuple[LibraryCall, ...]:
-        """The steps that are calls of libraries, in order."""
+        """Library calls, in order."""
         return tuple(step for step in self.steps if isinstance(step, LibraryCall))
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """Those that are called, in the order of their names: their versions decide the results and the time too."""
+        """Libraries that the program calls, sorted by name. Results and times depend on their versions too."""
         return tuple(sorted({call.library for call in self.calls}))
 
     @property
     def source(self) -> str:
-        """All texts as one, for people: of one unit the text itself; else each behind its name, and what is called."""
+        """All sources as one text, for people. A single unit is its text as it is. Otherwise each named unit follows a
+        comment with its name, and library calls come first as comments.
+        """
         if self._is_one_text:
             return self.units[0].source
         told = [f"// calls {call.told()}\n" for call in self.calls]
@@ -93,49 +95,51 @@ class Program:
 
     @property
     def _is_one_text(self) -> bool:
-        """Whether it is what programs were before there were units: one text, and launches of it."""
+        """True if the program is one unit without a name and calls no library, as all programs were before units."""
         return [unit.name for unit in self.units] == [""] and not self.calls
 
     @property
     def is_plain(self) -> bool:
-        """Whether bundles of format 1 have words for all of it."""
+        """True if a bundle of format 1 can describe the program."""
         offsets = (each.offset for each in self._arguments() if isinstance(each, Pointer))
         workspaces = all(each.lifetime is Lifetime.CALL and not each.holds for each in self.workspaces)
         return self._is_one_text and not any(offsets) and workspaces
 
     @property
     def fingerprint(self) -> str:
-        """The identity of what runs: texts without prose and names of their own, steps and workspaces.
+        """Hash of the canonical sources (without comments and private names), the steps and the workspaces.
 
-        A stored time holds only for the program it was taken of, so a record whose config generates another
+        A stored time holds only for the program that was measured, so a record whose config generates another
         fingerprint today is a miss.
         """
         return fingerprint(self.units, self.steps, self.workspaces)
 
     def has_fingerprint(self, stored: str) -> bool:
-        """Whether a stored fingerprint is this program's: of today's kind, or a hash of the text as schema 5 has."""
+        """True if a stored fingerprint is this program's: today's kind, or the hash of the verbatim source of schema 5
+        and older.
+        """
         if len(stored) == VERBATIM_DIGITS:
             return stored == verbatim_fingerprint(self.units, self.steps, self.workspaces)
         return stored == self.fingerprint
 
     @property
     def by_value(self) -> frozenset[str]:
-        """The operands whose bytes some launch takes, as an argument or in constant memory."""
+        """Operands whose bytes some launch takes, as an argument or in constant memory."""
         constants = (constant.operand for launch in self.launches for constant in launch.constants)
         arguments = (argument.operand for argument in self._arguments() if isinstance(argument, ByValue | Transformed))
         return frozenset((*arguments, *constants))
 
     @property
     def pointed_to(self) -> frozenset[str]:
-        """The operands and workspaces that some step takes the address of, or reads through a texture or a map."""
+        """Operands and workspaces that some step gets by address, or reads through a texture or a tensor map."""
         return frozenset(argument.buffer for argument in self._arguments() if isinstance(argument, InMemory))
 
     def compilation(self, unit: str = "") -> Compilation:
-        """What a compiler is to make of a unit. Raises KeyError where there is none of that name."""
+        """The compilation of a unit. Raises KeyError if no unit has that name."""
         return self.compilations()[unit]
 
     def compilations(self) -> dict[str, Compilation]:
-        """What a compiler is to make of each unit, by name."""
+        """The compilation of each unit, by its name."""
         return {
             unit.name: Compilation.of(unit.source, tuple(each for each in self.launches if each.unit == unit.name))
             for unit in self.units
@@ -148,7 +152,7 @@ class Program:
         return [workspace_spec(workspace) for workspace in self.workspaces]
 
     def spec(self) -> dict[str, Any]:
-        """Everything but the texts, as JSON values; `from_spec` reads it back beside them."""
+        """The program without its sources, as JSON values; `from_spec` reads it back together with them."""
         steps = [step_spec(step) for step in self.steps]
         told = (
             {"launches": steps} if self._is_one_text else {"units": [each.name for each in self.units], "steps": steps}
@@ -162,9 +166,9 @@ class Program:
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], sources: Mapping[str, str]) -> Program:
-        """What `spec` wrote, with the text of each unit by its name.
+        """The program that `spec` described; `sources` has the source of each unit by its name.
 
-        Raises ValueError, TypeError or LookupError for anything else.
+        Raises ValueError, TypeError or LookupError if `spec` or `sources` is not of that form.
         """
         names, steps = (spec["units"], spec["steps"]) if "units" in spec else ([""], spec["launches"])
         return cls(

@@ -1,9 +1,10 @@
-"""Operations that this version knows, one line each; nothing else lists them."""
+"""Operations that this version knows, one line each; nothing else lists them. A family's module is imported when the
+family is first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm.operation import CGEMM
@@ -21,8 +22,16 @@ FamilyT = TypeVar("FamilyT", bound=Family)
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
 
-FAMILIES: tuple[Family, ...] = tuple(family for operation in OPERATIONS.values() for family in operation.families)
-"""Families of all operations, those of one operation in the order of preference without measurements."""
+if TYPE_CHECKING:
+    FAMILIES: tuple[Family, ...]
+    """Families of all operations, those of one operation in the order of preference without measurements. Reading this
+    imports all of them."""
+else:
+
+    def __getattr__(name: str) -> tuple[Family, ...]:
+        if name == "FAMILIES":
+            return tuple(family for operation in OPERATIONS.values() for family in operation.families)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def families_for(problem: Problem, device: Device, families: tuple[Family, ...] | None = None) -> tuple[Family, ...]:
@@ -130,9 +139,10 @@ def simplest_family(operation: str) -> Family | None:
 
 def family_named(name: str) -> Family | None:
     """Family of that name; None for a name that this version does not know."""
-    return next((family for family in FAMILIES if family.name == name), None)
+    found = (operation.listed.get(name) for operation in OPERATIONS.values())
+    return next((family() for family in found if family is not None), None)
 
 
 def is_simplest(family: str) -> bool:
     """True if that family is the one of an operation's simplest kernel."""
-    return any(operation.simplest.name == family for operation in OPERATIONS.values())
+    return any(operation.simplest_name == family for operation in OPERATIONS.values())

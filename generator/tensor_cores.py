@@ -1,7 +1,7 @@
-"""Tensor-core instructions as data: what each multiplies, which devices have it, and how fast.
+"""Tensor-core instructions as data: operand types, shapes, the devices that have them, and rates.
 
-A family asks a device for the instruction of its operands (`Device.tensor_instruction`) and compares no compute
-capability itself. A new instruction is a row of INSTRUCTIONS.
+A family gets the instruction for its operands from a device (`Device.tensor_instruction`) and compares no compute
+capabilities itself. A new instruction is a row of INSTRUCTIONS.
 
 Source: PTX manual, mma and wgmma (shapes, types, targets); NVIDIA's data sheets and architecture white papers (rates).
 """
@@ -36,13 +36,13 @@ MMA_F16: Mapping[Capability, int] = {
     (8, 7): 1024,
     (8, 9): 512,
     (9, 0): 1270,  # 62 % of what wgmma does (measured, H200: 629 TFLOP/s)
-    (10, 0): 1024,  # an estimate, as of 8.0: its tensor cores are made for tcgen05
+    (10, 0): 1024,  # an estimate, the rate of 8.0: these tensor cores are made for tcgen05
     (12, 0): 512,
 }
-"""Multiply-adds of float16 operands per cycle of a multiprocessor by mma.sync with float32 accumulators; capabilities
-between two rows have the lower one's. GeForce GPUs do half as many."""
+"""Multiply-adds per cycle per SM of mma.sync with float16 operands and float32 accumulators. A capability between two
+rows has the rate of the lower one. GeForce GPUs do half as many."""
 WGMMA_F16: Mapping[Capability, int] = {(9, 0): 2048}
-"""The same by wgmma."""
+"""Multiply-adds per cycle per SM of wgmma with float16 operands and float32 accumulators."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -51,24 +51,24 @@ class TensorInstruction:
 
     name: str
     shape: tuple[int, int, int]
-    """m, n and k; the largest n of wgmma, which has every multiple of 8 up to it."""
+    """m, n and k. For wgmma, n is the largest one; it has every multiple of 8 up to it."""
     operand: TensorType
     accumulator: TensorType
     warps: int
     f16_per_cycle: Mapping[Capability, int]
-    """The rate of its kind with float16 operands, by compute capability."""
+    """Multiply-adds per cycle per SM of the same kind of instruction with float16 operands, by compute capability."""
     speed: float = 1.0
-    """How many times as many multiply-adds it does as with float16 operands."""
+    """Ratio of its rate to the rate with float16 operands."""
     last: Capability | None = None
-    """The last compute capability that has it; None where all newer ones have it."""
+    """The last compute capability that has it; None if all newer ones have it."""
 
     @property
     def feature(self) -> Feature:
-        """Which devices have it."""
+        """The compute capabilities that have it."""
         return Feature(self.name, min(self.f16_per_cycle), self.last)
 
     def per_cycle(self, capability: Capability) -> float:
-        """Multiply-adds per cycle of one multiprocessor; 0 where there is no such instruction."""
+        """Multiply-adds per cycle of one SM; 0 if the capability lacks the instruction."""
         found = nearest(self.f16_per_cycle, capability) if self.feature.is_in(capability) else None
         return 0.0 if found is None else found * self.speed
 
@@ -87,7 +87,7 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
 
 
 def instruction_of(operand: TensorType, warps: int = WARP) -> TensorInstruction:
-    """The instruction that multiplies operands of a type by so many warps. Raises KeyError where no row is one."""
+    """The instruction by which `warps` warps multiply operands of a type. Raises KeyError if there is none."""
     for each in INSTRUCTIONS:
         if (each.operand, each.warps) == (operand, warps):
             return each

@@ -132,12 +132,6 @@ def features_of(problem: Any, family: str, config: Config) -> Features:
     return frozenset([("problem", problem.key()), *((family, *value) for value in values)])
 
 
-def structure_of(problem: Any, family: str, config: Config) -> Features:
-    """What decides on a kernel's statements: the words among its config's values, and the options of its problem."""
-    words = [(name, value) for name, value in config.values().items() if isinstance(value, str | bool)]
-    return frozenset([(family,), *((family, *value) for value in (*words, *_options(problem)))])
-
-
 def _options(problem: Any) -> list[tuple[str, Hashable]]:
     values = ((field.name, getattr(problem, field.name)) for field in dataclasses.fields(problem))
     return [(name, value) for name, value in values if isinstance(value, str | bool | enum.Enum)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.cgemm.cublas import CgemmCublas
-from warpsmith.generator.cgemm.plain import CgemmPlain
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.tensor import CgemmTensor
-from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.tiled import CgemmTiled
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
-from warpsmith.generator.operation import Operation
+from warpsmith.generator.operation import Operation, families_in
 
-_PLAIN = CgemmPlain()
-"""Simplest family: one thread per result, and no constraint on the problem."""
+_FAMILIES = families_in(
+    "warpsmith.generator.cgemm",
+    {
+        "cgemm_thin": "thin:CgemmThin",
+        "cgemm_tiled": "tiled:CgemmTiled",
+        "cgemm_warpgroup": "warpgroup:CgemmWarpgroup",
+        "cgemm_tensor": "tensor:CgemmTensor",
+        "cgemm_plain": "plain:CgemmPlain",
+        "cgemm_cublas": "cublas:CgemmCublas",
+    },
+)
 
-_FAMILIES = (CgemmThin(), CgemmTiled(), CgemmWarpgroup(), CgemmTensor(), _PLAIN, CgemmCublas())
-
-CGEMM = Operation(Cgemm, _FAMILIES, simplest=_PLAIN)
+CGEMM = Operation(Cgemm, _FAMILIES, "cgemm_plain")
+"""The simplest family has one thread per result, and no constraint on the problem."""

@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
-from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import (
-    Conv2dFft,
-    Conv2dFft2,
-    Conv2dFft3,
-    Conv2dFftCublas,
-    Conv2dFftTensor,
-    Conv2dFftThin,
-    Conv2dFftWarpgroup,
-)
-from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused, Conv2dFftTiledFused2
-from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
-from warpsmith.generator.conv2d.fourier.tiled import (
-    Conv2dFftTiled,
-    Conv2dFftTiled2,
-    Conv2dFftTiled3,
-    Conv2dFftTiledTensor,
-    Conv2dFftTiledThin,
-    Conv2dFftTiledWarpgroup,
-)
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.plain import Conv2dPlain
 from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
-from warpsmith.generator.operation import Operation
+from warpsmith.generator.operation import Operation, families_in
 
-_PLAIN = Conv2dPlain()
-"""The family without constraints on the problem: one thread per result of an image, one block per weight."""
-_HALVES = (Conv2dFftTiledHalves(), Conv2dFftHalves())
-_TILED = (Conv2dFftTiledWarpgroup(), Conv2dFftTiledTensor(), Conv2dFftTiled(), Conv2dFftTiled2(), Conv2dFftTiled3())
-"""Families for tiles, fastest products first. They are listed before those of whole planes, because they are likely
-only where whole planes take longer.
-"""
-_WHOLE = (Conv2dFftWarpgroup(), Conv2dFftTensor(), Conv2dFft(), Conv2dFft2(), Conv2dFft3(), Conv2dFftCublas())
-_FUSED = (Conv2dFftTiledFused(), Conv2dFftTiledFused2(), Conv2dFftFused())
-"""Families for layers with few channels alone; listed before both."""
-_THIN = (Conv2dFftTiledThin(), Conv2dFftThin())
-"""Families for results with few channels alone; listed before both."""
-_FOURIER = (*_FUSED, *_THIN, *_HALVES, *_TILED, *_WHOLE, Conv2dCufft())
-"""Families for layers whose filters meet all channels."""
+_FAMILIES = families_in(
+    "warpsmith.generator.conv2d",
+    {
+        "conv2d_direct": "direct:Conv2dDirect",
+        "conv2d_depthwise": "depthwise.family:Conv2dDepthwise",
+        "conv2d_depthwise_last": "depthwise_last.family:Conv2dDepthwiseLast",
+        # Products on tensor cores, of fp16 parts or of int8 slices.
+        "conv2d_warpgroup": "warpgroup.family:Conv2dWarpgroup",
+        "conv2d_warpgroup_im2col": "warpgroup.im2col_family:Conv2dWarpgroupIm2col",
+        "conv2d_winograd": "winograd.family:Conv2dWinograd",
+        "conv2d_mma": "mma.family:Conv2dMma",
+        "conv2d_slices": "slices.family:Conv2dSlices",
+        # Fourier methods for layers whose filters read all channels. Those for few channels come first, then those for
+        # few results. The tiled ones come before those of whole planes: they are likely where these take longer. Within
+        # each group the fastest products come first.
+        "conv2d_fft_tiled_fused": "fourier.fused:Conv2dFftTiledFused",
+        "conv2d_fft_tiled_fused_2": "fourier.fused:Conv2dFftTiledFused2",
+        "conv2d_fft_fused": "fourier.fused:Conv2dFftFused",
+        "conv2d_fft_tiled_thin": "fourier.tiled:Conv2dFftTiledThin",
+        "conv2d_fft_thin": "fourier.family:Conv2dFftThin",
+        "conv2d_fft_tiled_halves": "fourier.halves.family:Conv2dFftTiledHalves",
+        "conv2d_fft_halves": "fourier.halves.family:Conv2dFftHalves",
+        "conv2d_fft_tiled_warpgroup": "fourier.tiled:Conv2dFftTiledWarpgroup",
+        "conv2d_fft_tiled_tensor": "fourier.tiled:Conv2dFftTiledTensor",
+        "conv2d_fft_tiled": "fourier.tiled:Conv2dFftTiled",
+        "conv2d_fft_tiled_2": "fourier.tiled:Conv2dFftTiled2",
+        "conv2d_fft_tiled_3": "fourier.tiled:Conv2dFftTiled3",
+        "conv2d_fft_warpgroup": "fourier.family:Conv2dFftWarpgroup",
+        "conv2d_fft_tensor": "fourier.family:Conv2dFftTensor",
+        "conv2d_fft": "fourier.family:Conv2dFft",
+        "conv2d_fft_2": "fourier.family:Conv2dFft2",
+        "conv2d_fft_3": "fourier.family:Conv2dFft3",
+        "conv2d_fft_cublas": "fourier.family:Conv2dFftCublas",
+        "conv2d_cufft": "fourier.cufft:Conv2dCufft",
+        "conv2d_circular": "circular.family:Conv2dCircular",
+        "conv2d_plain": "plain:Conv2dPlain",
+    },
+)
 
-_PRODUCTS = (Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dSlices())
-"""GEMM families on tensor cores, with 16-bit operands or int8 slices."""
-
-_FAMILIES = (Conv2dDirect(), Conv2dDepthwise(), Conv2dDepthwiseLast(), *_PRODUCTS, *_FOURIER, Conv2dCircular(), _PLAIN)
-
-CONV2D = Operation(Conv2d, _FAMILIES, simplest=_PLAIN)
+CONV2D = Operation(Conv2d, _FAMILIES, "conv2d_plain")
+"""The simplest family has one thread per result of an image, one block per result of a weight, and no constraint on the
+problem."""

@@ -1,4 +1,4 @@
-"""Least work of sums over taps, and how fast they are."""
+"""Least work of layers that sum over taps, and their expected time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ layer L2 and 5500 on a 3x3 layer of 64 channels)."""
 
 
 def direct_ns(problem: Conv2d, device: Device) -> float:
-    """The time that sums over taps are expected to take."""
+    """Nanoseconds that sums over taps are expected to take."""
     return problem.flops / (2 * _DIRECT_SHARE * device.rates.multiply_adds_per_ns)
 
 
 def multiply_adds(problem: Conv2d) -> int:
-    """Products of a pixel and a weight, without those in zero padding; the number is the same for each pass."""
+    """Multiply-adds of a pixel and a weight, without those in zero padding; each pass has the same number."""
     rows, columns = (_meetings(problem, axis) for axis in (0, 1))
     return problem.input[0] * problem.weight[0] * problem.group_channels * rows * columns
 

@@ -62,17 +62,17 @@ def _codelet(n: int, inverse: bool) -> Codelet:
 def _four(inverse: bool) -> tuple[str, ...]:
     return (
         "const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;",
-        f"const float2 turned = {_quarter(inverse)}(x1 - x3);",
+        f"const float2 rotated = {_quarter(inverse)}(x1 - x3);",
         "x0 = even + odd;",
         "x2 = even - odd;",
-        "x1 = across + turned;",
-        "x3 = across - turned;",
+        "x1 = across + rotated;",
+        "x3 = across - rotated;",
     )
 
 
 def _quarter(inverse: bool) -> str:
     """Name of the function that multiplies by exp(2 pi i / 4) if `inverse`, else by exp(-2 pi i / 4)."""
-    return "turned_left" if inverse else "turned_right"
+    return "times_i" if inverse else "times_minus_i"
 
 
 def _odd_prime(n: int, inverse: bool) -> tuple[str, ...]:

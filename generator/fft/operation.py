@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.fft.block.family import FftBlock
-from warpsmith.generator.fft.cufft import FftCufft
 from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.fft.two_pass import FftTwoPass
-from warpsmith.generator.fft.warp.family import FftWarp
-from warpsmith.generator.operation import Operation
+from warpsmith.generator.operation import Operation, families_in
 
-_BLOCK = FftBlock()
-"""Simplest family: one radix after the other over shared memory, as the method is written down (Cooley and Tukey 1965),
-for any size. `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles what these passes store.
+_FAMILIES = families_in(
+    "warpsmith.generator.fft",
+    {
+        "fft_block": "block.family:FftBlock",
+        "fft_warp": "warp.family:FftWarp",
+        "fft_two_pass": "two_pass:FftTwoPass",
+        "fft_cufft": "cufft:FftCufft",
+    },
+)
+
+FFT = Operation(Fft, _FAMILIES, "fft_block")
+"""The simplest family runs one radix after the other over shared memory, for any size, as the method is written down
+(Cooley and Tukey 1965). `FftWarp` is no simpler: it takes powers of two alone, and exchanges by shuffles what these
+passes store.
 """
-
-FFT = Operation(Fft, (_BLOCK, FftWarp(), FftTwoPass(), FftCufft()), simplest=_BLOCK)

@@ -1,10 +1,10 @@
 """A window that slides down in the accumulators of the tensor cores: uint8 and float16 images.
 
-Source: convolution as products with banded Toeplitz matrices; the bytes of an image are exact as halves, and weights
-are split into two halves that keep 22 bits together (Ootomo and Yokota 2022, "Recovering single precision accuracy
-from Tensor Cores", section 3, with one product fewer, since the pixels need no second half). A product sums over pixels
-that are not in every window, with weights of zero, so that a half that is not finite spoils sums beside its windows:
-unless a problem allows that, a warp computes those again, pixel by pixel, after its strip.
+Source: convolution as products with banded Toeplitz matrices. uint8 pixels are exact as fp16. Weights are split into
+two fp16 parts that keep 22 bits together (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor
+Cores", section 3, with one product fewer, since the pixels need no second part). A product also sums over pixels
+outside a window, with weights of zero, so that an fp16 pixel that is not finite spoils sums beside its windows. Unless
+a problem allows that, a warp computes those sums again, pixel by pixel, after its strip.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.tensor_cores import TensorType
 
 TILE, SEGMENT = 64, 4
-"""Outputs of a tile, which is one product, and of a segment, which is one row of it; across."""
+"""Outputs across of a tile, which is one product, and of a segment, which is one row of that product."""
 DEPTH = 16
-"""Pixels that a product sums over."""
+"""Pixels that a product sums over: K of mma.sync.m16n8k16."""
 LOAD_BYTES = 4
-"""Of a load, which is four pixels or two; and of the widest store that is worth its exchange within a quad."""
+"""Bytes of a load, four uint8 pixels or two fp16, and of the widest store that is worth its exchange within a quad."""
 LIKELY_TAPS, LIKELY_HALF_TAPS, LIKELY_SIZE = 5, 7, 8_000_000
-"""Rows and columns of a filter, and for halves outputs, from which on the shipped winners are of this family (H200)."""
+"""Least rows and columns of a filter whose shipped winner is of this family (H200): of uint8 images and large float16
+ones, and of smaller float16 images; and the least outputs of a large image."""
 HALF_WALKS, HALF_OUTPUTS = (12, 24, 48, 96), 800_000
-"""Rows of walks over halves, and outputs of an image for each row of them."""
+"""Rows of walks over float16 images, and outputs of an image per row of its walk."""
 TALL = 12
-"""Rows of a filter from which on large images are walked further: 13x13 of halves on 4096x4096 takes 52 us, as smaller
-filters are walked 68; of bytes on 9216x9216 184 and 250 us (H200)."""
+"""Least rows of a filter with longer walks on large images: 13x13 on 4096x4096 float16 takes 52 us, with the walk of
+smaller filters 68; on 9216x9216 uint8 184 and 250 us (H200)."""
 EARLY_WORDS = 32
-"""Registers of pixels that a thread reads before the weights are there, when it has no sums yet."""
+"""Registers of pixels that a thread reads before the weights arrive, when it has no accumulators yet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Geometry:
-    """One config on one problem. Columns count elements, of which a pixel has `channels`."""
+    """Geometry of one config on one problem. Columns count elements; a pixel has `channels` of them."""
 
     tiles: int
     rows: int
@@ -66,19 +67,19 @@ class Geometry:
     product_rows: int
     """Rows of the image that a product sums over."""
     window_rows: int
-    """Rows of the filter, and one of zeros where that makes windows end where a product does."""
+    """Rows of the filter, plus one of zeros if windows would otherwise end within a product."""
     streaming: bool
     first_row: int
     interior_rows: int
     adjacent: int
-    """Segments of a thread side by side: so many outputs it stores at once, after an exchange with its quad."""
+    """Adjacent segments of a thread, which are the outputs that it stores at once, after an exchange with its quad."""
     lead: int
     """Elements read before a segment's windows, so that loads and stores are aligned."""
     early: int
-    """Products whose pixels are read before the weights are there."""
+    """Products whose pixels are read before the weights arrive."""
     first_column: int
     last_column: int
-    """Where the last warp begins; left of the first where there is none."""
+    """Column where the last warp begins; left of `first_column` if the image has no interior."""
     interior_warps: int
     frame_pixels: int
     block_warps: int
@@ -127,7 +128,7 @@ class Geometry:
 
 
 class Filter2dMatrix(Family):
-    """`filter2d` on uint8 and float16 images by products of small matrices."""
+    """`filter2d` on uint8 and float16 images by mma.sync products."""
 
     name = "filter2d_matrix"
     default_reach = DEFAULT_REACH
@@ -155,7 +156,7 @@ class Filter2dMatrix(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """It won with 5x5 and more, halves from LIKELY_SIZE or LIKELY_HALF_TAPS on; 3x3 is a tie or lost (H200)."""
+        """True on a GPU from 5x5 on, but from 7x7 on for float16 results below LIKELY_SIZE; 3x3 tied or lost (H200)."""
         filter2d = require_filter2d(problem)
         is_large = filter2d.dtype is DType.UINT8 or filter2d.output.size >= LIKELY_SIZE
         least = LIKELY_TAPS if is_large else LIKELY_HALF_TAPS
@@ -198,7 +199,7 @@ class Filter2dMatrix(Family):
         )
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
-        """What was within 6% of the best of 400 trials, 5x5 to 13x13 on images of 1080x1920 to 9216x9216 (H200)."""
+        """A config within 6% of the best of 400 trials, 5x5 to 13x13 on images of 1080x1920 to 9216x9216 (H200)."""
         filter2d = require_filter2d(problem)
         shared = {"path": MemoryPath.GLOBAL.value, "weights": Weights.ARGUMENT.value}
         walk = _likely_half_walk(filter2d) if filter2d.dtype is DType.FLOAT16 else _likely_byte_walk(filter2d)
@@ -226,7 +227,7 @@ class Filter2dMatrix(Family):
 
 
 class _Walk(NamedTuple):
-    """Parameters of a default, by their names."""
+    """Parameters of a default config, under their names in the space."""
 
     tiles: int
     unroll: int
@@ -238,7 +239,9 @@ class _Walk(NamedTuple):
 
 
 def _likely_half_walk(problem: Filter2d) -> _Walk:
-    """As long as the image leaves every multiprocessor some walks: rows above the first window are read twice."""
+    """Walk over a float16 image, as long as every SM still gets some walks: each walk reads the rows above its first
+    window again.
+    """
     if not _is_large(problem):
         return _Walk(1, 12, _half_rows(problem), 5, 2, 2)
     if problem.filter[0] >= TALL:
@@ -252,7 +255,7 @@ def _likely_byte_walk(problem: Filter2d) -> _Walk:
     is_long = problem.output.size >= LIKELY_SIZE // 2 and problem.filter[0] > 9
     rows = 48 if is_long else 12
     if _product_rows(problem) == 2:
-        return _Walk(1, 12, rows, 5, 2, 4)  # a turn is one round of the products that are read ahead
+        return _Walk(1, 12, rows, 5, 2, 4)  # a turn is one round of the products read ahead
     return _Walk(1, 4 if is_long else 12, rows, 3, 2, 4)
 
 
@@ -265,17 +268,17 @@ def _is_large(problem: Filter2d) -> bool:
 
 
 def _product_rows(problem: Filter2d) -> int:
-    """Rows that a product sums over: two where half of its depth covers a segment's windows."""
+    """Rows that a product sums over: two if half of its depth covers a segment's windows, else one."""
     return 2 if 2 * reach(problem, SEGMENT) <= DEPTH else 1
 
 
 def _window_rows(problem: Filter2d) -> int:
-    """Rows of the filter, and a further one of zeros where windows would end within a product."""
+    """Rows of the filter, plus one of zeros if windows would otherwise end within a product."""
     return problem.filter[0] + (_product_rows(problem) == 2 and problem.filter[0] % 2 == 0)
 
 
 def _alignment(problem: Filter2d, tiles: int) -> tuple[int, int, int]:
-    """Segments side by side, elements read before windows, first output: for the widest store that all rows allow."""
+    """Adjacent segments, elements read before windows, and first output, for the widest store that all rows allow."""
     before, step = problem.before[1] * problem.channels, LOAD_BYTES // problem.dtype.itemsize
     spare = DEPTH // _product_rows(problem) - reach(problem, SEGMENT)
     widest = min(2 * tiles, LOAD_BYTES // problem.output.dtype.itemsize)
@@ -294,7 +297,7 @@ def _early(problem: Filter2d, tiles: int, prefetch: int) -> int:
 
 
 def _registers(problem: Filter2d, tiles: int, prefetch: int) -> int:
-    """Registers of a thread: sums in progress, weights, pixels read ahead and in use; the rest read off ptxas."""
+    """Registers of a thread: accumulators, weights, pixels read ahead and in use, and 32 others (read off ptxas)."""
     rows = _product_rows(problem)
     sums = 4 * tiles * (_window_rows(problem) - 1 + rows)
     weights = 2 * (problem.filter[0] + rows - 1)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.filter2d.fft.family import Filter2dFft
-from warpsmith.generator.filter2d.matrix import Filter2dMatrix
-from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
-from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.window.family import Filter2dWindow
-from warpsmith.generator.operation import Operation
+from warpsmith.generator.operation import Operation, families_in
 
-_PLAIN = Filter2dPlain()
-"""Simplest family: no prefetch, and no constraint on the problem."""
-
-FILTER2D = Operation(
-    Filter2d,
-    (Filter2dWindow(), Filter2dMatrix(), Filter2dWarpgroup(), Filter2dFft(), Filter2dOverlapSave(), _PLAIN),
-    simplest=_PLAIN,
+_FAMILIES = families_in(
+    "warpsmith.generator.filter2d",
+    {
+        "filter2d_window": "window.family:Filter2dWindow",
+        "filter2d_matrix": "matrix:Filter2dMatrix",
+        "filter2d_warpgroup": "warpgroup.family:Filter2dWarpgroup",
+        "filter2d_fft": "fft.family:Filter2dFft",
+        "filter2d_overlap_save": "overlap.family:Filter2dOverlapSave",
+        "filter2d_plain": "plain:Filter2dPlain",
+    },
 )
+
+FILTER2D = Operation(Filter2d, _FAMILIES, "filter2d_plain")
+"""The simplest family has no prefetch, and no constraint on the problem."""

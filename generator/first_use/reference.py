@@ -40,7 +40,7 @@ class Scale(enum.StrEnum):
 
 
 class Outside(enum.IntEnum):
-    """Elements outside of an image or a signal; the numbers are those of `stand_in` in the template."""
+    """Elements outside of an image or a signal; the numbers are those of `source_index` in the template."""
 
     CONSTANT = 0
     NEAREST = 1

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from warpsmith.plans.match import Match
     from warpsmith.plans.plan import Plan
     from warpsmith.plans.training.step import TrainingStep
+    from warpsmith.store.location import StoreChain
     from warpsmith.store.record import Record
+    from warpsmith.store.store_reader import Winners
     from warpsmith.tuner.export import ExportReport
     from warpsmith.tuner.options import TuneOptions
     from warpsmith.tuner.report import TuneReport
@@ -233,8 +235,8 @@ def export(
     if isinstance(archs, str) or not all(isinstance(each, str) for each in archs):
         raise BadArgument(f"archs must be names of architectures, such as ('sm_90',); got {archs!r}")
     with open_for_reading(store) as stores:
-        records = stores.answers()
-    return write(_winners(wanted, records), target, tuple(archs))
+        records = _winners(wanted, stores)
+    return write(records, target, tuple(archs))
 
 
 def _problems(given: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -246,15 +248,15 @@ def _problems(given: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(map(checked_problem, given))
 
 
-def _winners(problems: tuple[Problem, ...] | None, records: tuple[Record, ...]) -> tuple[Record, ...]:
+def _winners(problems: tuple[Problem, ...] | None, stores: StoreChain[Winners]) -> tuple[Record, ...]:
+    """The winners of some problems, or all winners. Only the records of these problems are read."""
     if problems is None:
-        if not records:
+        if not (everything := stores.answers()):
             raise NothingStored("nothing is stored yet; run `warpsmith tune` first")
-        return records
+        return everything
     chosen: list[Record] = []
     for problem in problems:
-        found = [record for record in records if record.problem == problem]
-        if not found:
+        if not (found := stores.answers_for(problem)):
             raise NothingStored(f"nothing is stored for {problem.key()}; run `warpsmith tune` first")
         chosen += found
     return tuple(chosen)

@@ -1,7 +1,8 @@
 """The process in whose forks one system call fails: `python calls_server.py FOLDER`, under failing_calls.c.
 
-It runs each command of loop_syscalls once, so that all is imported and compiled. Then it reads requests on standard
-input, a JSON line each, forks for each, and answers on standard output how the fork ended.
+It runs each command of loop_syscalls once, so that all modules are imported and all kernels compiled. Then it reads
+requests from standard input, one JSON line each. It forks for each request, and reports on standard output how the fork
+ended.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def forked(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Runs the command of a request in a fork: its exit code, None for a hang; its output; the calls that it made."""
+    """Runs the command of a request in a fork. Returns its exit code (None for a hang), its output, and its calls."""
     prepare(folder)
     child = os.fork()
     if child == 0:

@@ -17,12 +17,12 @@ from warpsmith.generator.registry import FAMILIES, OPERATIONS, family_named
 from warpsmith.generator.space import Config
 
 REDRAWS = 60
-"""Questions that are drawn for a family until it solves one."""
+"""Most problems drawn for a family until it solves one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """A config of a family for a question. Its text is enough to make it again: `Candidate.parse`."""
+    """A config of a family for a problem on a device. `Candidate.parse` makes it again from its text."""
 
     question: Question
     family: Family
@@ -77,7 +77,7 @@ def _solved_by(family: Family, rng: random.Random, scale: Scale, devices: Sequen
 
 
 def _chosen(family: Family, gate: Gate, rng: random.Random) -> Config | None:
-    """A legal config; None where there is none, or none is found at once."""
+    """A legal config; None if there is none, or none is found at once."""
     try:
         match rng.randrange(4):
             case 0:

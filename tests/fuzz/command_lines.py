@@ -1,4 +1,4 @@
-"""Command lines that run in this process, in a folder with a store and a cache of its own."""
+"""Command lines that run in this process, in a folder with a separate store and cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpsmith.cli.app import run
 
 @contextlib.contextmanager
 def own_folder() -> Iterator[Path]:
-    """A new working folder, where nothing of the user's is read or changed."""
+    """A new working folder, in which commands neither read nor change the user's files."""
     with (
         tempfile.TemporaryDirectory() as name,
         pytest.MonkeyPatch.context() as patch,
@@ -31,7 +31,7 @@ def own_folder() -> Iterator[Path]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
-    """A command line that has run."""
+    """Result of a command line."""
 
     code: int
     output: str

@@ -1,4 +1,4 @@
-"""Runs candidates on the host device, between guards, on operands that are given."""
+"""Runs candidates on the host device on given operands, in guarded buffers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warpsmith.tuner.operations.reference import Operands
 
 
 class _Readable(Dataset):
-    """Inputs on the device whose results are read instead of verified."""
+    """A dataset on the device whose results are read instead of verified."""
 
     def draw(self, draw: Draw, *, checks: bool = False) -> None:  # noqa: ARG002 - there is no reference
         self._kept = draw()
@@ -39,7 +39,7 @@ class _Readable(Dataset):
 
 
 def verified(case: Candidate, operands: Operands, judge: Judge[Any]) -> str | None:
-    """What is wrong with the results of a candidate, or with what it writes beside them; None where all is right."""
+    """The error in a candidate's results, or in its writes beside them, in one line; None if all is right."""
     data = Dataset(_runtime(), case.question.problem, 1, GUARD_BYTES, None, lambda: operands, judge=judge)
     with contextlib.closing(data), _loaded(case) as candidate:
         found = candidate.damage_or(data.check(candidate.verified(candidate.on(data))))
@@ -49,7 +49,9 @@ def verified(case: Candidate, operands: Operands, judge: Judge[Any]) -> str | No
 
 
 def results(case: Candidate, draws: Iterable[Operands]) -> Iterator[NDArray[Any]]:
-    """The result of a candidate for each draw of its operands, of which those differ alone that kernels read."""
+    """Yields the result of a candidate for each draw of its operands. Draws may differ only in operands that kernels
+    read from memory.
+    """
     first, *others = draws
     data = _Readable(_runtime(), case.question.problem, 1, GUARD_BYTES, None, lambda: first)
     with contextlib.closing(data), _loaded(case) as candidate:
@@ -84,5 +86,5 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @functools.lru_cache(maxsize=200)
 def _compiled(unit: Compilation) -> Binary:
-    """A unit without optimisation: its kernels run for a moment, and g++ takes twice as long with it."""
+    """A unit compiled without optimisation, with which g++ takes twice as long; the kernels run only for a moment."""
     return HostCompiler(precompiled.script(Path(_folder().name), "-O0")).compile(unit)

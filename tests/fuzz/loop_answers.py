@@ -1,7 +1,7 @@
-"""Untuned answers on a device: what `plan` gives where nothing is stored, verified element by element against float64.
+"""Untuned plans on a device, which `plan` returns if nothing is stored, verified element by element against float64.
 
-The device is the first GPU, or the host where there is none. Buffers are guarded, results poisoned, and stress data
-come after random ones, as in a search.
+The device is the first GPU, or the host if there is no GPU. Buffers are guarded, results are poisoned first, and stress
+data follow random data, as in a search.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from warpsmith.tuner.evaluate.testbed import Testbed
 
 ON_A_GPU = Scale(side=4096, batch=4096, channels=512, flops=2e9, bytes=2**26)
 ON_THE_HOST = Scale(side=64, batch=8, channels=16, flops=4e6, bytes=2**22)
-"""Problems whose reference takes NumPy a second at the most."""
+"""Sizes of problems whose reference takes NumPy at most a second."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def device() -> DeviceRef:
 
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
-    """Nothing: the process has one runtime of a device, which stays open."""
+    """Does nothing: the process has one runtime of a device, which stays open."""
     open_runtime(device())
     yield
 
@@ -68,7 +68,7 @@ def parse(text: str) -> Case:
 
 
 def check(case: Case) -> str | None:
-    """The wrong answer and by how much it is off."""
+    """The config of a wrong answer and its error, in one line; None if the answer is right."""
     ref = device()
     try:
         match = find(case.problem, ref.device(), StoreChain(()))

@@ -1,7 +1,7 @@
-"""Arguments of every kind, in Python and on the command line: each is taken or refused in one line.
+"""Arguments of every kind, in Python and on the command line: each is accepted, or refused in one line.
 
-A case is a seed, of which the fields of a problem or the words of a command line are drawn. Nothing may end in Python's
-own error. Nothing is tuned, compiled or timed.
+A case is a seed from which the fields of a problem or the words of a command line are drawn. No case may end in an
+uncaught Python error. The loop tunes, compiles and times nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ USUAL: dict[str, Any] = {
     **{"image": (9, 12), "filter": (3, 3), "input": (2, 3, 9, 9), "weight": (4, 3, 3, 3)},
     **{"size": (8, 8), "batch": 2, "m": 3, "n": 4, "k": 5},
 }
-"""Fields with which most problems are right, so that the others are looked at."""
+"""Fields that are valid in most problems, so that a problem's other fields are checked too."""
 
 
 class Index:
-    """An integer by its `__index__`, as those of other libraries are."""
+    """An integer with only `__index__`, as other libraries have."""
 
     def __index__(self) -> int:
         return 3
@@ -62,13 +62,13 @@ FITTING = {
     **{"m": ("3",), "n": ("4",), "k": ("5",), "store": ("new.db",)},
 }
 RUNNING = ("tune", "bench", "verify", "export")
-"""Commands that compile or time something where their arguments are right; their line is spoilt."""
+"""Commands that compile or time something if their arguments are valid; the loop makes their arguments invalid."""
 EXIT_CODES = (0, 1, 2, 3)
 BAD_ARGUMENT = 2
 
 
 class Kind(enum.StrEnum):
-    """The places where arguments are given."""
+    """Interface that gets the arguments."""
 
     PROBLEM = "problem"
     LINE = "line"
@@ -78,7 +78,7 @@ Case = SeededCase[Kind]
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """Seven problems for each command line, which takes a hundred times as long."""
+    """`count` cases: seven problems for each command line, since that takes a hundred times as long."""
     for number in range(count):
         yield Case(Kind.PROBLEM if number % 8 else Kind.LINE, seed * 10_000_000 + number)
 
@@ -90,7 +90,7 @@ def parse(text: str) -> Case:
 
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
-    """A folder with the files that the words name, where nothing of the user's is read."""
+    """A working folder with the files that the words name, in which commands read none of the user's files."""
     with own_folder() as folder:
         for name, text in (("deep.json", "[" * 100_000), ("list.json", "[{}]"), ("junk.db", "junk" * 100)):
             (folder / name).write_text(text)
@@ -99,7 +99,7 @@ def opened() -> Iterator[None]:
 
 
 def check(case: Case) -> str | None:
-    """What is wrong with the answer, in one line."""
+    """The fault of the answer, in one line; None if there is none."""
     rng = random.Random(case.seed)
     return _problem(rng) if case.kind is Kind.PROBLEM else _line(rng)
 
@@ -144,7 +144,7 @@ def _line(rng: random.Random) -> str | None:
 
 
 def _drawn_line(rng: random.Random) -> list[str]:
-    """The words of a command line, most of them fitting."""
+    """The words of a command line, most of which fit."""
     path, command = rng.choice(_commands())
     words = list(path)
     for parameter in command.params:
@@ -164,7 +164,7 @@ def _drawn_line(rng: random.Random) -> list[str]:
 
 
 def _commands() -> list[tuple[tuple[str, ...], Any]]:
-    """Every command that is no group, with the words that lead to it."""
+    """Every command that is not a group, with its path of words."""
 
     def below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
         groups = getattr(command, "commands", {})
@@ -173,4 +173,4 @@ def _commands() -> list[tuple[tuple[str, ...], Any]]:
         if not groups:
             yield path, command
 
-    return list(below(typer.main.get_command(app.build([])), ()))
+    return list(below(typer.main.get_command(app.build(app.COMMANDS)), ()))

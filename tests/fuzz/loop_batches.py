@@ -1,8 +1,8 @@
-"""Nothing of one image of a batch reaches the results of another one.
+"""One image of a batch does not affect the results of the others.
 
-One image is not a number, infinite, close to the end of float32, denormal, or a million times as large as the others.
-Their results must be what they are without it: the same bits, or right within the bound of the operation's judge for
-each image by itself. Gradients of weights are sums over the batch, and left out.
+One image is NaN, infinite, close to the end of float32, denormal, or a million times as large as the others. The
+results of the others must be the same as without it: the same bits, or right within the bound of the operation's judge
+for each image alone. Gradients of weights are sums over the batch, and are left out.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from warpsmith.tuner.operations.reference import Operands, Reference
 from warpsmith.tuner.operations.registry import judge_of
 
 FACTORS = (math.nan, math.inf, 1e38, 1e-38, 1e6)
-"""What one image is multiplied by."""
+"""Factors of the one image."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """A candidate, and which image of its batch is changed how."""
+    """A candidate, the image of its batch that is changed, and the factor that changes it."""
 
     candidate: Candidate
     image: int
@@ -61,7 +61,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def check(case: Case) -> str | None:
-    """What becomes of another image, in one line."""
+    """The effect on another image, in one line; None if there is none."""
     problem, judge = case.candidate.question.problem, judge_of(case.candidate.question.problem)
     operands = random_operands(problem, zlib.crc32(str(case).encode()))
     source = problem.inputs[0]
@@ -92,7 +92,7 @@ def parse(text: str) -> Case:
 
 
 def batch_of(problem: Problem) -> int:
-    """Images, planes, transforms or products that keep to themselves."""
+    """Number of independent images, planes, transforms or products."""
     match problem:
         case Conv2d():
             return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
@@ -112,7 +112,7 @@ def _images(problem: Problem, operand: Operand, array: NDArray[Any]) -> NDArray[
 
 
 def _alone(problem: Problem, operands: Operands, number: int) -> Reference:
-    """The reference of one image, as if there were no other: errors are relative to its own results."""
+    """The reference of one image alone: errors are relative to its own results."""
     match problem:
         case Conv2d():
             single = dataclasses.replace(problem, input=(1, *problem.input[1:]))

@@ -1,6 +1,6 @@
 """Every legal config compiles for its device's architecture, and its kernels can be launched there.
 
-NVRTC needs no GPU. A kernel is too large for a device where its threads need more registers, or its block more shared
+NVRTC needs no GPU. A kernel is too large for a device if its threads need more registers, or its block more shared
 memory, than the device has.
 """
 
@@ -21,7 +21,7 @@ from warpsmith.generator.presets import PRESETS
 from warpsmith.generator.steps import Compilation, Launch
 
 WARP_REGISTERS = 256
-"""A warp's registers are a multiple of so many."""
+"""Registers of a warp are allocated in multiples of this."""
 
 
 def cases(seed: int, count: int) -> Iterator[Candidate]:
@@ -30,7 +30,7 @@ def cases(seed: int, count: int) -> Iterator[Candidate]:
 
 
 def check(case: Candidate) -> str | None:
-    """The first kernel that does not compile or cannot be launched, in one line."""
+    """The first kernel that does not compile or cannot be launched, in one line; None if there is none."""
     device, program = case.question.device, case.program
     try:
         binaries = {name: _compiled(device.arch, unit) for name, unit in program.compilations().items()}

@@ -1,8 +1,8 @@
-"""Damaged stores, bundles and files of results: one clear line, or the answer of the next store.
+"""Damaged stores, bundles and files of results give one clear line, or the answer of the next store.
 
 A case is a kind of damage and a seed. The damaged file takes the place of the user's own store, of a named store, of a
-bundle, or of lines to be imported. Nothing may end in Python's own error, and no program may be answered that this
-version would not generate for the config that it names.
+bundle, or of lines to be imported. No case may end in an uncaught Python error. No answer may be a program that this
+version would not generate for the config that the answer names.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ VALUES: tuple[Any, ...] = (
     *("", "x", "auto", "filter2d_plain", "\ud800", "\0", "a" * 70_000, "../../etc/passwd", "/etc/passwd"),
     *([], {}, [[]], [1, 2], {"a": 1}, [None], [[[[[[]]]]]]),
 )
-"""What a value of JSON or of a row is replaced by."""
+"""Replacements of a value of JSON or of a row."""
 
 
 REVISIONS = ("", "x", "0000", "0009", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}")
 
 
 class Damage(enum.StrEnum):
-    """What is damaged, and how."""
+    """Kind of damage."""
 
     OWN_BYTES = "own-bytes"
     """Bytes of the user's own store, which a look-up may do without."""
@@ -101,7 +101,7 @@ def parse(text: str) -> Case:
 
 
 class Workplace:
-    """A folder with sound files to damage copies of."""
+    """A folder with sound files; cases damage copies of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,7 +122,7 @@ _PLACES: list[Workplace] = []
 
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
-    """Makes the sound files once; the loop works in a folder of its own, with stores of its own."""
+    """Makes the sound files once, in a separate folder with separate stores."""
     with own_folder() as folder, pytest.MonkeyPatch.context() as patch:
         with contextlib.redirect_stdout(io.StringIO()):
             place = Workplace(folder)
@@ -154,7 +154,7 @@ def _fill(path: Path, time_ns: float) -> None:
 
 
 def check(case: Case) -> str | None:
-    """What is wrong, in one line."""
+    """The fault, in one line; None if there is none."""
     (place,) = _PLACES
     rng = random.Random(str(case))
     for name in ("case.db", "out.jsonl", "t4.json", "t4-metadata.json"):
@@ -185,7 +185,9 @@ def _own(place: Workplace, damage: Damage, rng: random.Random) -> str | None:
 
 
 def _wrong_program(match: Match, problem: ws.Problem, place: Workplace) -> str | None:
-    """A program is right where its family generates it for a legal config; a record must be of the same program."""
+    """The fault of a match: its program is right if its family generates it for a legal config, and its record must be
+    of the same program.
+    """
     family = family_named(match.program.family)
     if family is None or not family.space(problem, place.host).contains(match.program.config):
         return f"an illegal config is answered: {match.program.family} {match.program.config}"
@@ -209,20 +211,20 @@ def _named(place: Workplace, damage: Damage, rng: random.Random) -> str | None:
 
 
 def _unsound(path: Path) -> str | None:
-    """What is wrong with a store that results were added to."""
+    """The fault of a store after results were added."""
     with Store.open(str(path), write=False) as store:
         problems = store.check()
     return f"the store is damaged by what was added: {problems[0]}" if problems else _lost(path)
 
 
 def _lost(path: Path) -> str | None:
-    """Whether a store has fewer winners than before results were added to it."""
+    """The loss of a store that has fewer winners than before results were added."""
     with Store.open(str(path), write=False) as store:
         return "winners are lost" if len(store.records()) < len(PROBLEMS) * 2 else None
 
 
 def _one_line(command: list[str]) -> str | None:
-    """Runs a command; what is wrong with how it ended."""
+    """Runs a command and returns the fault of how it ended."""
     done = ran(command)
     code = done.code
     lines = [line for line in done.errors.splitlines() if not line.startswith(("warning: ", "generated "))]
@@ -273,7 +275,7 @@ def _bundle(place: Workplace, damage: Damage, rng: random.Random) -> str | None:
 
 
 def _damage_file(file: Path, rng: random.Random) -> None:
-    """Bytes mostly; sometimes the file is gone, or something else stands in its place."""
+    """Damages bytes in most cases; sometimes it removes the file or puts something else in its place."""
     ways: tuple[Callable[[], None], ...] = (
         file.unlink,
         lambda: (file.unlink(), file.mkdir())[1],
@@ -305,7 +307,7 @@ def _damage_store(place: Workplace, path: Path, is_by_bytes: bool, rng: random.R
 
 
 def _flipped(content: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, cut off, overwritten or added."""
+    """The content with some bytes changed, cut off, overwritten or added."""
     data = bytearray(content)
     match rng.randrange(6):
         case 0:  # the header
@@ -327,7 +329,7 @@ def _flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def _edit_row(connection: sqlite3.Connection, rng: random.Random) -> None:
-    """Changes one value of one row, or a table itself. What the schema refuses stays as it is."""
+    """Changes one value of one row, or a table itself. A change that the schema refuses is left out."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     table = rng.choice([name for name in tables if not name.startswith("sqlite_")] or ["sqlite_master"])
     with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):

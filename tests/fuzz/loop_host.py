@@ -1,7 +1,7 @@
-"""Every family's default, starts and random configs are right on the host device, on integers.
+"""Every family's default, starts and random configs are right on the host device, for operands of integers.
 
-Sums of small integers are exact in float32 and in all that multiplies by parts, whatever their order: there the test is
-equality. Transforms and their like round: they are held to the bound of the operation's judge.
+Sums of small integers are exact in float32 and in split arithmetic, whatever their order, so results must be equal.
+Transforms and similar algorithms round, so their results must keep within the bound of the operation's judge.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ parse = Candidate.parse
 
 
 def is_exact(case: Candidate) -> bool:
-    """Whether the candidate only adds up products of its operands."""
+    """True if the candidate only sums products of its operands, without transforms."""
     words = (case.question.problem.operation, case.family.name, *map(str, case.config.values().values()))
     return not any(part in word for part in ROUNDING for word in words)
 
 
 def exactly(judge: Judge[Any]) -> Judge[Any]:
-    """The judge of the same operation that allows no error."""
+    """A judge of the same operation that allows no error."""
 
     class Exact(type(judge)):
         def error_bound(self, problem: Problem, output: Operand) -> float:  # noqa: ARG002 - none of any

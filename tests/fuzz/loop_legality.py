@@ -1,6 +1,6 @@
-"""Every config that may answer without a search is legal: defaults, starts, configs carried over, and what is drawn.
+"""Every config that may answer without a search is legal: defaults, starts, configs carried over, and drawn ones.
 
-No compiler is asked. A case is one problem on one device and one family, so that a failure names all three.
+No compiler runs. A case is one problem on one device and one family, so that a failure names all three.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from warpsmith.generator.registry import OPERATIONS, answering, family_named
 from warpsmith.generator.space import Config, Space
 
 DRAWS = 2
-"""Configs that are drawn of each space."""
+"""Configs drawn from each space."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def check(case: Case) -> str | None:
-    """What is wrong with the first illegal config, in one line."""
+    """The reason why the first illegal config is illegal, in one line; None if all are legal."""
     problem, device = case.question.problem, case.question.device
     if case.family is None:
         try:

@@ -1,9 +1,9 @@
-"""One system call of a search, an export or a look-up fails, or all from one on: what was stored is there afterwards.
+"""One system call of a search, an export or a look-up fails, or all calls from one on, and no stored data is lost.
 
-The user sees at most one line of an error and the exit code that belongs to it; never Python's own error, never a hang.
-The calls of the process itself fail, not those of its workers and compilers, whose deaths tests/host/test_faults.py
-looks at. `failing_calls.c` is compiled when the loop begins. With seed 0 and enough cases every call of every command
-fails once with each error.
+The user sees at most one line of an error and its exit code, never an uncaught Python error, and never a hang. The
+calls of the process itself fail, not those of its workers and compilers, whose deaths tests/host/test_faults.py tests.
+The loop compiles `failing_calls.c` when it begins. With seed 0 and enough cases every call of every command fails once
+with each error.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Fault(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """A command, how its calls fail, and which; numbers beyond its last call begin again at the first."""
+    """A command, the fault of its calls, and the number of the failing call; numbers past the last call wrap around."""
 
     command: str
     fault: Fault
@@ -71,7 +71,7 @@ class Case:
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """The commands in turn; each then the next fault, and after all faults the next call."""
+    """`count` cases that cycle through the commands, then through faults, and then through calls."""
     faults = tuple(Fault)
     for number in range(count):
         turn, command = divmod(number, len(TURNS))
@@ -86,7 +86,7 @@ def parse(text: str) -> Case:
 
 
 def prepare(folder: Path) -> None:
-    """Puts everything into its place that a command may change."""
+    """Restores all files that a command may change."""
     for name in ("data", "bundle", "earlier"):
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "lines.jsonl").write_text("earlier\n")
@@ -98,7 +98,7 @@ def prepare(folder: Path) -> None:
 
 
 class Server:
-    """The process that forks, and the number of calls of each command by the kinds that count."""
+    """The process that forks, and the number of calls of each command by kinds of calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ class Server:
         self._counts: dict[tuple[str, int], int] = {}
 
     def ran(self, command: str, first: int, last: int, fault: Fault) -> dict[str, Any]:
-        """How a command ended of which the calls from `first` to `last` failed."""
+        """The end of a command whose calls from `first` to `last` fail."""
         number, kinds, _ = fault.value
         request = {"command": command, "first": first, "last": last, "errno": number, "kinds": kinds}
         assert self._process.stdin is not None
@@ -149,7 +149,7 @@ class Server:
         return answer
 
     def calls(self, command: str, fault: Fault) -> int:
-        """How many calls of the fault's kinds a command makes."""
+        """Number of calls of the fault's kinds that a command makes."""
         kinds = fault.value[1]
         if (command, kinds) not in self._counts:
             self._counts[command, kinds] = int(self.ran(command, 0, 0, fault)["count of calls"])
@@ -184,7 +184,7 @@ def opened() -> Iterator[None]:
 
 
 def check(case: Case) -> str | None:
-    """What is wrong, in one line."""
+    """The fault, in one line; None if there is none."""
     (server,) = _SERVERS
     calls = server.calls(case.command, case.fault)
     if calls == 0:
@@ -198,7 +198,7 @@ def check(case: Case) -> str | None:
 
 
 def _told(told: dict[str, Any], fault: Fault) -> str | None:
-    """What is wrong with how the process ended and what it said."""
+    """The fault of the process's end or of its output."""
     code, errors = told["code"], told["errors"]
     if code is None:
         return f"a hang: {errors[-1500:]!r}"
@@ -214,7 +214,7 @@ def _told(told: dict[str, Any], fault: Fault) -> str | None:
 
 
 def _kept(folder: Path) -> str | None:
-    """What is wrong with the store."""
+    """The fault of the store."""
     path = folder / "data" / "warpsmith" / "store.db"
     try:
         with Store.open(str(path), write=False) as store:
@@ -227,7 +227,7 @@ def _kept(folder: Path) -> str | None:
 
 
 def _done(command: str, told: dict[str, Any], folder: Path) -> str | None:
-    """What is wrong with what the command was to do."""
+    """The fault of the command's result."""
     if (folder / "lines.jsonl").read_text()[:2] not in ("ea", '{"'):
         return "a file was half written"
     for name in ("bundle", "earlier"):

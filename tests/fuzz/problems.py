@@ -58,15 +58,15 @@ PICTURE_SIDES = (224, 240, 480, 640, 720, 1080, 1280, 1920, 2048, 2160, 2400, 30
 LAYER_SIDES = (7, 8, 13, 14, 16, 27, 28, 32, 48, 55, 56, 64, 112, 128, 224, 256, 512)
 LAYER_CHANNELS = (1, 2, 3, 3, 4, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 REDRAWS = 10_000
-"""Draws that may be refused in a row; one in three is."""
+"""Most draws that may be refused in a row; one in three is refused."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scale:
-    """The largest problems that are drawn."""
+    """Limits of the problems that are drawn."""
 
     side: int
-    """Rows or columns of an image, or points of a transform."""
+    """Most rows or columns of an image, or points of a transform."""
     batch: int
     channels: int
     flops: float
@@ -74,14 +74,14 @@ class Scale:
 
 
 WHOLE = Scale(side=10_000, batch=100_000, channels=2048, flops=1e13, bytes=2**34)
-"""All that a GPU may be asked for."""
+"""Problems of all sizes that a GPU may get."""
 SMALL = Scale(side=48, batch=5, channels=12, flops=2e6, bytes=2**21)
-"""What the host device computes in a fraction of a second."""
+"""Problems that the host device computes in a fraction of a second."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Question:
-    """A problem on a device. Its text is enough to ask it again: `Question.parse`."""
+    """A problem on a device. `Question.parse` makes it again from its text."""
 
     problem: Problem
     device: Device
@@ -118,7 +118,7 @@ def random_size(rng: random.Random, most: int) -> int:
 
 
 def usual_or_random(rng: random.Random, usual: Sequence[int], most: int) -> int:
-    """One of the `usual` numbers up to `most`, or in two of five draws any."""
+    """One of the `usual` numbers up to `most`, or, in two of five draws, any number up to it."""
     fitting = [each for each in usual if each <= most]
     return rng.choice(fitting) if fitting and rng.random() < 0.6 else random_size(rng, most)
 

@@ -1,4 +1,4 @@
-"""What tests of several operations do on a GPU: verify some configs, and run programs under compute-sanitizer."""
+"""Fixtures that tests of several operations share: they verify configs, and run programs under compute-sanitizer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)
 PATIENT = Deadlines(compile_s=240.0, least_compile_s=240.0)
-"""Where results matter: of random configs of large filters some compile for 5 s alone, and for more than a minute where
-as many processes as cores run tests and compile at once."""
+"""Deadlines of tests that need results. Some random configs of large filters compile for 5 s alone, and for more than a
+minute if as many processes as cores run tests and compile at once."""
 COMPILING = max(3, (os.cpu_count() or 2) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-"""Processes that compile for one problem: as many as cores in all, where several processes run tests. With one a core
-for each of them compilers miss their deadlines."""
+"""Processes that compile for one problem. Several processes that run tests share the cores: with a compiler per core in
+each of them, compilers miss their deadlines."""
 SANITIZER = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
 
 ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]
@@ -41,7 +41,7 @@ ConfigsOf = Callable[[Family, Problem, Device], Iterable[Config]]
 
 @pytest.fixture(scope="session")
 def check_configs() -> Callable[..., None]:
-    """Verifies configs of every family that solves a problem, by the tuner's own bench; of several problems at once."""
+    """Verifies configs of every family that solves each of several problems, by the tuner's own bench."""
 
     def check(
         problems: Iterable[Problem],
@@ -83,7 +83,7 @@ def _check_configs(
 
 @pytest.fixture
 def check_under_sanitizer(tmp_path: Path) -> Callable[[str, Device, Sequence[tuple[Problem, Program]]], None]:
-    """Runs programs in a process that a tool of compute-sanitizer watches."""
+    """Runs programs in a process under a tool of compute-sanitizer."""
     if not Path(SANITIZER).exists():
         pytest.skip("compute-sanitizer is not installed")
 

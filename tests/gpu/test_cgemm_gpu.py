@@ -67,7 +67,7 @@ def some_configs(family: Family, problem: Cgemm, device: Device, count: int) -> 
 
 
 def in_norm(problem: Cgemm) -> Cgemm:
-    """What `cgemm_warpgroup` solves too."""
+    """Problems that `cgemm_warpgroup` solves too."""
     return dataclasses.replace(problem, accuracy=Accuracy.NORMWISE)
 
 
@@ -117,7 +117,7 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
 
 
 def error_of(problem: Cgemm, operands: Any, result: NDArray[Any]) -> float:
-    """The largest, over the sum of |a| |b|."""
+    """The largest error, relative to the sum of |a| |b|."""
     expected, scale = reference(problem, operands)
     return float((np.abs(result.view(np.float32).reshape(expected.shape) - expected) / scale).max())
 
@@ -136,7 +136,7 @@ def test_a_plan_is_right_and_has_the_same_bits_each_time(name: str, accuracy: st
 
 
 def test_operands_of_more_than_2_to_31_elements_are_reached() -> None:
-    """Of the last product of a batch; of the result alone, so that 17 GB suffice."""
+    """The last product of a batch is right. The result alone has so many elements, so that 17 GB suffice."""
     torch = pytest.importorskip("torch")
     problem = Cgemm(2**15 + 3, 256, 256, 2)
     if torch.cuda.mem_get_info()[0] < 2 * problem.bytes:
@@ -166,7 +166,7 @@ def test_pytorch_computes_the_same(a: Op, b: Op) -> None:
 
 @needs_cublas
 class TestCublas:
-    """Beside what the tests above do with every family."""
+    """Tests of cuBLAS alone; the tests above cover it with every family."""
 
     PROBLEM = Cgemm(8, 190, 70, 300, "n", "c")  # type: ignore[arg-type]
 
@@ -184,7 +184,7 @@ class TestCublas:
 
     @pytest.mark.parametrize("function", ["cgemm", "cgemm3m"])
     def test_products_over_streams_have_the_bits_of_those_on_one(self, function: str) -> None:
-        """In a plan that is called, on torch's stream and on the default one, and in a graph, replayed twice."""
+        """The plan runs on torch's stream, on the default one, and in a graph that is replayed twice."""
         torch = pytest.importorskip("torch")
         given, (one, called, default, replayed) = self._operands(torch, 4)
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
@@ -199,7 +199,7 @@ class TestCublas:
                 spread(*given, out=replayed, stream=torch.cuda.current_stream().cuda_stream)
             with torch.cuda.stream(stream):
                 spread(*given, out=called)
-                # Work that follows on the caller's stream comes after all products.
+                # Later work on the caller's stream runs after all products.
                 copied = called.clone()
             spread(*given, out=default, stream=0)
             for _ in range(2):
@@ -213,7 +213,7 @@ class TestCublas:
         assert error_of(self.PROBLEM, random_operands(self.PROBLEM, 1), one.cpu().numpy()) <= 1e-6
 
     def _operands(self, torch: Any, results: int) -> tuple[list[Any], list[Any]]:
-        """Of seed 1, on the GPU, and memory for some results."""
+        """Operands of seed 1 on the GPU, and `results` arrays for results."""
         drawn = random_operands(self.PROBLEM, 1)
         shape = self.PROBLEM.output.shape
         outs = [torch.zeros(shape, dtype=torch.complex64, device="cuda") for _ in range(results)]

@@ -24,7 +24,7 @@ WIDE = (
     Filter2d(image=(19, 140), filter=(4, 3), planes=2, border=Border.CONSTANT, cval=1.5),
     Filter2d(image=(19, 140), filter=(4, 3), planes=2, border=Border.CONSTANT),
 )
-"""As wide as a warpgroup, whose products of matrices take 512 outputs at a time, or as a warp, of 128."""
+"""Images at least as wide as a warpgroup, whose matrix products make 512 outputs, or as a warp, which makes 128."""
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])

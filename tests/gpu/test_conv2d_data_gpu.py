@@ -30,13 +30,14 @@ every_layout = pytest.mark.parametrize("layout", ImageLayout)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 SHAPE: dict[str, Any] = {"input": (4, 32, 29, 31), "weight": (48, 32, 3, 3), "padding": 1}
 LARGE: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 256, 3, 3), "padding": 1}
-"""So large that tensor cores win: of SHAPE cuDNN's search finds float32 units the fastest, TF32 allowed or not."""
+"""A layer so large that tensor cores win. For SHAPE cuDNN's search finds float32 units the fastest, even if TF32 is
+allowed."""
 PARTS = 4
-"""Tests of the layers of `spread`, which take 400 s beside others."""
+"""Tests into which the layers of `spread` are split; together they take 400 s beside other tests."""
 
 
 def default_and_two_more(family: Family, problem: Conv2d, device: Device) -> list[Config]:
-    """Of the families that add up directly; none of one that does not solve the problem."""
+    """Configs of a family that sums over taps directly; none for others, or if the family cannot solve the problem."""
     if family.name not in ("conv2d_plain", "conv2d_direct") or family.why_not(problem, device) is not None:
         return []
     space, rng = family.space(problem, device), random.Random(problem.key())
@@ -50,7 +51,7 @@ def test_candidates_where_every_two_options_meet(part: int, check_configs: Calla
 
 
 class Foreign:
-    """A tensor of a library that is not known, which speaks DLPack."""
+    """A tensor of an unknown library that has DLPack."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
@@ -67,7 +68,7 @@ class Foreign:
 @every_layout
 @every_pass
 def test_plans_take_tensors_and_give_them_back(pass_: Pass, layout: ImageLayout, dtype: DType) -> None:
-    """PyTorch's as they are, and by DLPack alone; from the second call on by the quicker way."""
+    """Tensors of PyTorch are passed as they are, and by DLPack alone. The second call takes the quicker path."""
     torch = pytest.importorskip("torch")
     problem = Conv2d(**SHAPE, pass_=pass_, dtype=dtype, layout=layout)
     operands = random_operands(problem, 1)
@@ -109,7 +110,7 @@ def test_a_transposed_convolution_is_pytorchs(layout: ImageLayout) -> None:
 
 
 class TestLargeOperands:
-    """x, or dx, of 2^31 elements and more: a row and a weight are compared, which lie beyond the first 2^31."""
+    """x or dx has 2^31 elements or more; a row and a weight beyond the first 2^31 are compared."""
 
     SIZE = (16384, 16400)
 
@@ -143,7 +144,7 @@ class TestLargeOperands:
 
     @every_layout
     def test_wgrad(self, torch: Any, layout: ImageLayout) -> None:
-        """In units of the sum of |terms|."""
+        """The error is relative to the sum of |terms|."""
         problem = Conv2d((1, 8, *self.SIZE), (2, 8, 3, 3), layout=layout, pass_=Pass.WGRAD)
         x, dy = (self.drawn(torch, each.shape, layout) for each in problem.inputs)
         dw = ws.plan(problem, "cuda:0")(x, dy)
@@ -169,7 +170,7 @@ def test_cudnn_computes_in_the_same_type_and_either_layout(dtype: DType, channel
 
 @every_pass
 def test_cudnn_is_in_tf32_where_the_layer_asks_for_less_than_float32(pass_: Pass) -> None:
-    """By its errors, and afterwards no longer."""
+    """cuDNN's errors show TF32 for the TF32 layer, and no longer for the float32 layer after it."""
     pytest.importorskip("torch")
     errors = []
     for precision in (Precision.IEEE, Precision.TF32, Precision.IEEE):

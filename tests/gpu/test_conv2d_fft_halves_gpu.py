@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves, on a GPU: tiles of many sizes, data that a sample does not tell, the sanitizers."""
+"""Layers with split fp16 spectra on a GPU: tiles of many sizes, maxima that a sample misses, the sanitizers."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ pytestmark = pytest.mark.gpu
 
 FAMILIES: tuple[Family, ...] = (Conv2dDirect(), Conv2dPlain())
 TOGETHER = 3
-"""Families of a test."""
+"""Families per test."""
 PARTS = 3
-"""Tests of many small layers: all families of all of them take 230 s beside others."""
+"""Tests into which many small layers are split: with all families they take 230 s beside other tests."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 CheckConfigs = Callable[..., None]
 
@@ -120,8 +120,8 @@ FOURIER: tuple[dict[str, Any], ...] = (
     {"input": (6, 3, 31, 14), "weight": (10, 3, 9, 9), "padding": (4, 14), "padding_mode": "circular"},
     {"input": (3, 12, 40, 44), "weight": (4, 12, 5, 7), "padding": ((0, 3), (2, 1))},
 )
-"""Layers that are solved in the frequency domain too, two of them in parts of their batch, one with spectra that leave
-cuBLAS what it needs at the least."""
+"""Layers that families in the frequency domain solve too. Two are computed in parts of their batch. The spectra of one
+leave cuBLAS the least workspace that it needs."""
 
 
 def some_configs(family: Family, problem: Conv2d, device: Device, count: int) -> list[Config]:
@@ -132,7 +132,7 @@ def some_configs(family: Family, problem: Conv2d, device: Device, count: int) ->
 
 
 def some(count: int, names: tuple[str, ...] | None = None) -> Callable[[Family, Conv2d, Device], list[Config]]:
-    """Of all families, or of those named."""
+    """`some_configs` as a function of family, problem and device, for all families or the named ones."""
 
     def configs_of(family: Family, problem: Conv2d, device: Device) -> list[Config]:
         return some_configs(family, problem, device, count) if names is None or family.name in names else []
@@ -141,8 +141,8 @@ def some(count: int, names: tuple[str, ...] | None = None) -> Callable[[Family, 
 
 
 def in_parts(problems: Iterable[Conv2d]) -> list[Any]:
-    """Each problem with the families that solve it, a few at a time: ten configs of each of five compile for 4 minutes
-    on one core."""
+    """Each problem with the families that solve it, TOGETHER at a time: ten configs of each of five families compile
+    for 4 minutes on one core."""
     cases = []
     for problem in problems:
         able = [family.name for family in EVERY if family.why_not(problem, H200) is None]
@@ -240,7 +240,7 @@ def test_every_family_under_compute_sanitizer(check_under_sanitizer: Callable[..
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_windows_over_planes_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
-    """Configs with one and two stages, results written by threads and through shared memory, blocks that share."""
+    """Configs with one and two stages, results written by threads and through shared memory, and blocks that share."""
     device, family = cuda_device(0), Conv2dDepthwise()
     layers: tuple[dict[str, Any], ...] = (
         {"input": (3, 8, 14, 14), "weight": (8, 1, 7, 7), "groups": 8, "padding": 3},

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_im2col` on a GPU: what its copy engine brings, and how products of warpgroups read it."""
+"""`conv2d_warpgroup_im2col` on a GPU: TMA im2col copies, and the wgmma products that read them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_is_right(shape: str, kind: str, pass_: Pass, check_configs: Callable[..
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("sharing", Sharing)
 def test_taps_share_pixels_or_have_their_own(sharing: Sharing, pass_: Pass, check_configs: Callable[..., None]) -> None:
-    """Shared ones begin within the eight lines of a swizzle."""
+    """Pixels that taps share begin within the eight lines of a swizzle pattern."""
     problems = [Conv2d(**SHAPES[name], **KINDS["f16"], layout="nhwc", pass_=pass_) for name in ("padded", "strides")]  # type: ignore[arg-type]
     check_configs(
         problems,

@@ -63,7 +63,7 @@ def test_is_right(layer: dict[str, Any], kind: dict[str, Any], pass_: Pass, chec
 
 
 def computed(family: Family, problem: Conv2d, config: Config, operands: dict[str, Any]) -> Any:
-    """The result of a plan of one config; the second of two, which have the same bits."""
+    """The result of a plan of one config, after two calls have given the same bits."""
     torch = pytest.importorskip("torch")
     program = family.program(problem, config)
     binaries = NvrtcCompiler(cuda_device(0).arch).compile_program(program)
@@ -77,7 +77,7 @@ def computed(family: Family, problem: Conv2d, config: Config, operands: dict[str
 
 @every_pass
 def test_sums_of_positive_terms_lose_no_more_than_the_bound(pass_: Pass) -> None:
-    """What tensor cores cut off adds up where all terms have one sign."""
+    """The truncation errors of tensor cores add up if all terms have one sign."""
     problem = Conv2d(**LAYERS["pointwise"], pass_=pass_)
     operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
     expected, scale = reference(problem, operands)

@@ -1,4 +1,4 @@
-"""Layers on a GPU whose batch has an image unlike the others: no other image's results show it."""
+"""Layers on a GPU whose batch has one image unlike the others: it does not affect the results of the others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _computed(torch: Any, plan: Plan, problem: Conv2d, given: Mapping[str, Numbe
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
-    """Every kernel that has an image's own power: also of images of which a block has many."""
+    """Cases cover every kernel with a scale per image, and images so small that a block has many."""
     device = cuda_device(0)
     cases = []
     for family, name, pass_ in itertools.product(FAMILIES.values(), LAYERS, (Pass.FPROP, Pass.DGRAD)):

@@ -89,7 +89,7 @@ SAMPLED: dict[str, dict[str, Any]] = {
     "few channels": {"input": (32, 3, 224, 224), "weight": (64, 3, 7, 7), "stride": 2, "padding": 3},
     "channels last": {"input": (16, 64, 73, 73), "weight": (64, 64, 3, 3), "padding": 1, "layout": "nhwc"},
 }
-"""Layers of which an operand at the least is sampled."""
+"""Layers with at least one operand whose maximum is sampled."""
 
 
 @every_pass

@@ -75,7 +75,7 @@ SCALE_BY_3 = {"scale": np.float32(3).tobytes()}
 
 @pytest.fixture(scope="module", params=list(DriverChoice))
 def runtime(request: pytest.FixtureRequest) -> Iterator[CudaRuntime]:
-    """By each of the libraries for contexts, memory and events."""
+    """A runtime with each of the libraries for contexts, memory and events."""
     if request.param is DriverChoice.PYCUDA:
         pytest.importorskip("pycuda")
     opened = CudaRuntime(0, request.param)
@@ -242,7 +242,7 @@ def test_the_clock(module: Module, runtime: Runtime, vectors: Vectors) -> None:
         linger(None)
 
     def best(timed: Callable[[], None]) -> float:
-        """Of ten: other processes may use the GPU in turns with this one."""
+        """Nanoseconds of the fastest of ten runs: other processes may use the GPU between them."""
         return min(runtime.elapsed_ns(timed) for _ in range(10))
 
     once = best(lambda: linger(None))
@@ -329,7 +329,7 @@ def test_a_second_gpu_beside_the_first(module: Module, vectors: Vectors) -> None
 
 
 def run_alone(code: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own, which may lose its context."""
+    """Runs code in a separate process, since it may lose its context."""
     text = "\n".join((f"SOURCE = {SOURCE!r}", textwrap.dedent(code)))
     environment = os.environ | {"PYTHONPATH": python_path(TESTS)}
     command = [sys.executable, "-c", text]
@@ -395,7 +395,7 @@ except DeviceError as error:
 
 
 def saxpy_on(x: Any, module: Module, runtime: Runtime, stream: object = None) -> Any:
-    """What a plan does: y = 3 x + y with y = 0, of x's kind, on x's stream or the one given."""
+    """Computes y = 3 x + y with y = 0, as a plan does: y is an array of x's library, on x's stream or the given one."""
     y = empty_like_caller(x, VECTOR, runtime)
     requested = stream_handle(stream)
     views = {"x": device_view(x, VECTOR, stream=requested), "y": device_view(y, VECTOR, True, requested)}

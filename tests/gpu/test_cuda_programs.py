@@ -69,7 +69,7 @@ def runtime() -> Iterator[CudaRuntime]:
 
 @pytest.fixture
 def module(runtime: CudaRuntime) -> Iterator[Module]:
-    """Loaded for each test: `__constant__` variables, and what is known of them, start anew."""
+    """The module, loaded anew for each test, so that no test sees `__constant__` variables of another."""
     program = made_program(SOURCE, WEIGHTED)
     loaded = runtime.load(DeviceRef(DeviceKind.CUDA).compiler().compile(program.compilation()))
     yield loaded
@@ -77,7 +77,7 @@ def module(runtime: CudaRuntime) -> Iterator[Module]:
 
 
 class Memory:
-    """Memory that is given back with the test."""
+    """Device memory that is freed when the test ends."""
 
     def __init__(self, runtime: CudaRuntime) -> None:
         self._runtime = runtime
@@ -115,7 +115,7 @@ def drawn(dtype: DType, *shape: int) -> NDArray[Any]:
 
 
 def in_rows(values: NDArray[Any], pitch: int) -> NDArray[np.uint8]:
-    """The memory of these values in rows `pitch` bytes apart, 0xFF between them."""
+    """Bytes of the values in rows `pitch` bytes apart, with 0xFF between rows."""
     memory = np.full(values.shape[0] * pitch, 0xFF, np.uint8)
     np.ndarray(values.shape, values.dtype, memory, strides=(pitch, values.itemsize))[...] = values
     return memory

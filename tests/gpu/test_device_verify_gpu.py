@@ -1,4 +1,4 @@
-"""Verification on a GPU: the verdicts of the host's, on random results, right and damaged."""
+"""Verification on a GPU: the same verdicts as on the host, for right and for damaged random results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def runtime() -> Iterator[CudaRuntime]:
 
 
 def same(runtime: CudaRuntime, verifier: DeviceVerifier, buffer: GuardedBuffer, result: Any, of: Reference) -> Findings:
-    """What the GPU finds in `result`, which is what the host says of it."""
+    """The GPU's verdict on `result`, which must equal the host's."""
     buffer.poison()
     buffer.upload(result)
     runtime.synchronize()

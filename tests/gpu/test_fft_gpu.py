@@ -30,7 +30,7 @@ pytestmark = pytest.mark.gpu
 
 CUDA = DeviceRef(DeviceKind.CUDA)
 ACCURACY = 5e-7
-"""Relative L2 error."""
+"""Largest relative L2 error."""
 
 DIRECTIONS: dict[str, dict[str, Any]] = {
     "r2c": {"kind": "r2c"},
@@ -43,7 +43,7 @@ Values = NDArray[Any]
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Fft(size, batch, **fields)
 
 
@@ -143,7 +143,7 @@ def plans(problem: Fft) -> list[Plan]:
 
 
 def given(problem: Fft, seed: int = 3) -> Values:
-    """Its input."""
+    """The input of a problem."""
     return random_operands(problem, seed)[problem.inputs[0].name]
 
 
@@ -180,7 +180,7 @@ class TestLargeBatches:
     @pytest.mark.parametrize("kind", ["r2c", "c2r"])
     @pytest.mark.parametrize("layout", ["batch", "frequency"])
     def test_of_more_than_four_million(self, n: int, kind: str, layout: str) -> None:
-        """An odd number of them. Outputs hold NaN before: whatever is not written shows."""
+        """The batch is odd. Outputs are filled with NaN first, so that unwritten elements show."""
         cupy = pytest.importorskip("cupy")
         batch = (1 << 22) + 5
         problem = fft(n, batch, kind=kind, layout=layout)
@@ -258,7 +258,7 @@ class TestPlan:
 class TestCufft:
     @every_direction
     def test_computes_the_problem_again_and_again(self, direction: str) -> None:
-        """It may use an input that is spectra, with strides of its own, as scratch memory."""
+        """cuFFT may use an input of spectra with custom strides as scratch memory."""
         pytest.importorskip("cupy")
         shapes: list[dict[str, Any]] = [
             {"size": 64},

@@ -43,7 +43,7 @@ LARGER = (
     Filter2d(image=(1000, 1003), filter=(5, 5), filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT32),
     Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
 )
-"""What people filter: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
+"""Typical images: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
 TRANSFORMED = (
     Filter2d(image=(1000, 1111), filter=(31, 31), accuracy="imagewise"),
     Filter2d(image=(700, 901), filter=(65, 48), border=Border.MIRROR, dtype=DType.FLOAT16, accuracy="imagewise"),
@@ -72,13 +72,13 @@ TRANSFORMED = (
         nonfinite="any",
     ),
 )
-"""Filters by transforms: a compiler takes minutes for the sums over so many taps that random configs write out."""
+"""Filters for families with transforms: random configs of others unroll so many taps that a compiler takes minutes."""
 LONG = 15_000
-"""Multiply-adds written out (`Family.unrolled`) of the longest random configs, which take a compiler 5 s alone. One of
-47,000, five filters of 23x17 in constant memory, takes 15 s, and beside 20 tests that compile more than 240.
+"""Most unrolled multiply-adds (`Family.unrolled`) of random configs, which take a compiler 5 s alone. A config of
+47,000, five filters of 23x17 in constant memory, takes 15 s alone, and more than 240 s beside 20 tests that compile.
 """
 DRAWS = 50
-"""Tries for one that is not longer."""
+"""Tries to draw a config that is not longer."""
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ class TestPlantedFaults:
     DEADLINES = Deadlines(compile_s=60, first_run_s=20, least_run_s=5, run_factor=5)
 
     def outcomes(self, store: Store, families: tuple[Family, ...], **options: Any) -> dict[str, Any]:
-        """Of the planted family, by fault, after a run."""
+        """Outcomes of the planted family's trials after a run, by fault."""
         tune(
             self.PROBLEM,
             (CUDA,),
@@ -229,7 +229,7 @@ class TestPlantedFaults:
             assert sum(isinstance(trial.outcome, Measurement) for trial in trials) == 22 - len(self.FAULTS) + 1
 
     def test_those_that_harm_are_not_run_again(self, tmp_path: Path, planted: Any) -> None:
-        """Not even under another compiler, for which no trial counts as tried."""
+        """They do not run under another compiler either, although no trial counts as tried there."""
         faults = ("none", "crashes", "out-of-bounds", "wrong")
         with Store.open(str(tmp_path / "store.db"), write=True) as store:
             self.outcomes(store, (planted(*faults),), trials=4)
@@ -246,7 +246,7 @@ class TestPlantedFaults:
 
 class TestTimingConditions:
     def conditions(self, store: Store, **options: Any) -> str:
-        """Of the winner of a run."""
+        """Timing conditions of the winner of a run."""
         report = tune(PROBLEM, (CUDA,), store, TuneOptions(trials=12, **options), SilentProgress())
         assert report.record is not None
         assert isinstance(report.record.trial.outcome, Measurement)
@@ -254,7 +254,7 @@ class TestTimingConditions:
         return report.record.trial.outcome.timing.conditions
 
     def failures(self, store: Store) -> int:
-        """Those hold under all conditions; on a busy machine a candidate may pass its deadline."""
+        """Number of failures, which count under all conditions; on a busy machine candidates may exceed deadlines."""
         return sum(isinstance(trial.outcome, Failure) for trial in store.trials(PROBLEM, CUDA.device()))
 
     def test_are_chosen_stored_and_never_mixed(self, tmp_path: Path) -> None:

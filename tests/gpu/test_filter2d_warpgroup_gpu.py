@@ -1,4 +1,4 @@
-"""float32 by products of tf32 numbers: as accurate as the bound says, whatever the pixels."""
+"""float32 filters by products of tf32 numbers keep within their error bound, whatever the pixels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def filtered(
     family: Family = FAMILY,
     **wanted: Value,
 ) -> Any:
-    """What the default config, but for what is wanted, makes of the image."""
+    """The filtered image by the default config with the `wanted` changes."""
     program = family.program(problem, Config.of(family.default(problem, runtime.device).values() | wanted))
     module = runtime.load(NvrtcCompiler(runtime.device.arch).compile(program.compilation()))
     source, target = runtime.allocate(image.nbytes), runtime.allocate(problem.output.span_bytes)
@@ -66,7 +66,7 @@ def filtered_alike(
     weights: NDArray[np.float32],
     **wanted: Value,
 ) -> Any:
-    """What `filtered` computes, after 20 more runs have come to the same bits."""
+    """The result of `filtered`, after 20 more runs have given the same bits."""
     first = filtered(runtime, problem, image, weights, **wanted)
     for _ in range(20):
         assert (filtered(runtime, problem, image, weights, **wanted) == first).all()
@@ -119,7 +119,7 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
 def test_what_is_not_finite_stays_within_the_window(
     runtime: CudaRuntime, family: Family, dtype: str, size: int
 ) -> None:
-    """Whatever the bits of a NaN, in the interior and in the frame; all other outputs are right."""
+    """NaNs have various bits, in the interior and in the frame; all other outputs stay right."""
     problem = Filter2d(image=(300, 1100), filter=(size, size), border=Border.CONSTANT, dtype=dtype)
     if family.why_not(problem, runtime.device):
         pytest.skip("no such tensor cores")
@@ -155,7 +155,7 @@ def test_what_is_not_finite_stays_within_the_window(
 def test_parts_of_a_filter_add_up(
     runtime: CudaRuntime, size: tuple[int, int], parts: int, ahead: int, groups: int
 ) -> None:
-    """The same in every run, also where two warpgroups compute an output, and with some that are idle in a block."""
+    """Every run gives the same bits, even if two warpgroups compute an output, or some of a block are idle."""
     problem = Filter2d(image=(700, 2100), filter=size, planes=2)
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
@@ -185,7 +185,7 @@ def test_parts_of_a_filter_add_up(
 def test_batches_of_a_filters_rows_add_up(
     runtime: CudaRuntime, size: tuple[int, int], groups: int, strips: int, dtype: str
 ) -> None:
-    """The same in every run: the products of one batch are added while nothing writes to their registers."""
+    """Every run gives the same bits: no product writes to the registers of a batch while they are added."""
     problem = Filter2d(image=(700, 2100), filter=size, planes=2, dtype=dtype, border=Border.REFLECT)
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
@@ -217,7 +217,9 @@ LOADS = [
 @pytest.mark.parametrize("ahead", [0, 1])
 @pytest.mark.parametrize("block_groups", [1, 2])
 def test_borders_made_by_loads(runtime: CudaRuntime, problem: Filter2d, ahead: int, block_groups: int) -> None:
-    """By copies that come in any order, where the host device's are done at once; and repaired, where they must be."""
+    """Copies of the border arrive in any order, unlike on the host device, where they are done at once. Sums spoiled by
+    pixels that are not finite are computed again.
+    """
     if FAMILY.why_not(problem, runtime.device):
         pytest.skip("no Hopper GPU")
     wanted = {"frame": "loads", "ahead": ahead, "block_groups": block_groups, "prefetch": 3}

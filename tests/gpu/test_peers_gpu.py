@@ -38,7 +38,7 @@ PROBLEMS: list[Problem] = [
     Fft((32, 32), 200, valid=(27, 27)),
 ]
 MUST_BE_CAPTURED = ("cufft", "npp", COPY)
-"""They launch kernels or copies alone; the others take memory too, which a library may refuse to do in a capture."""
+"""Peers that only launch kernels or copies. The others allocate memory too, which a library may refuse in a capture."""
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "mirrored": {"x": (2, 8, 28, 28), "w": (8, 8, 3, 3), "padding": 1, "padding_mode": "reflect"},
 }
 BOUNDS = {torch.float32: 1e-5, **{dtype: 1.1 * ROUNDING[dtype] for dtype in HALVES}}
-"""Of the largest error, relative to the largest number of a result."""
+"""Bounds of the largest error, relative to the largest number of a result, by type."""
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -74,7 +74,7 @@ def reference(x: Any, w: Any, b: Any, *, padding_mode: str = "zeros", padding: A
 
 
 def check_layer(layer: dict[str, Any], dtype: Any, layout: str) -> None:
-    """In eager mode, compiled, and left to PyTorch: values, dtypes, and where results lie."""
+    """Checks values, dtypes and memory formats of results in eager mode, compiled, and left to PyTorch."""
     options, given = options_of(layer), operands(layer, dtype=dtype, layout=layout)
     references = gradients(lambda *each: reference(*each, **options), *exact(*given))
     ours = lambda *each: wt.conv2d(*each, **options, fallback="default")  # noqa: E731
@@ -86,7 +86,7 @@ def check_layer(layer: dict[str, Any], dtype: Any, layout: str) -> None:
         assert results[0].stride() == theirs.stride()
     with pytest.warns(wt.LeftToTorch, match="--device cuda:0"):
         left = gradients(lambda *each: wt.conv2d(*each, **options), *given)
-    # cuDNN may round what lies between to 16 bits.
+    # cuDNN may round intermediate results to 16 bits.
     check(left, references, BOUNDS[dtype] * (1 if dtype is torch.float32 else 8))
 
 
@@ -266,7 +266,7 @@ def test_transforms(name: str, fallback: str) -> None:
 @pytest.mark.parametrize("autocast", [None, *HALVES[1:]], ids=str)
 @every_layout
 def test_the_digits_have_the_same_loss_curve(layout: str, autocast: Any) -> None:
-    """bfloat16 alone moves the loss of later epochs by some hundredths from float32's: by 0.0036 that of the second."""
+    """bfloat16 moves the loss of later epochs by some hundredths from float32's, and that of the second by 0.0036."""
     options = {"autocast": autocast, "memory_format": LAYOUTS[layout]}
     ours, theirs = (losses("cuda", 4, patched=patched, fallback="default", **options) for patched in (True, False))
     assert theirs[3] < 0.3 * theirs[0]  # it learns

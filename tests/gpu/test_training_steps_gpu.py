@@ -37,7 +37,7 @@ def tensors(seed: int) -> Tensors:
 
 
 def expected(step: TrainingStep, given: Tensors) -> list[Any]:
-    """y, dx and dw by plans of the families that the step has."""
+    """y, dx and dw by plans of the step's families."""
     results = []
     for pass_, problem in passes_of(LAYER).items():
         plan = ws.plan(problem, "cuda:0", method=step.matches[pass_].program.family)
@@ -63,7 +63,7 @@ def test_results_have_the_bits_of_three_plans(step: TrainingStep) -> None:
 
 
 def test_streams_have_spectra_of_their_own(step: TrainingStep) -> None:
-    """Two steps of one object, one pass after the other, on two streams that overlap."""
+    """One object computes two steps, pass by pass, on two streams that overlap."""
     streams = [torch.cuda.Stream() for _ in range(2)]
     given = [tensors(seed) for seed in (3, 4)]
     whole = [expected(step, each) for each in given]
@@ -85,7 +85,7 @@ def test_streams_have_spectra_of_their_own(step: TrainingStep) -> None:
 
 
 def test_a_graph_has_spectra_of_its_own(step: TrainingStep) -> None:
-    """It neither reads what was there before its capture nor disturbs what is there between two calls."""
+    """A captured step neither reads data from before its capture nor disturbs data between two calls."""
     captured, eager = tensors(5), tensors(6)
     whole = expected(step, captured), expected(step, eager)
     passes(step, captured)

@@ -80,7 +80,7 @@ def executable(runtime: CudaRuntime) -> Iterator[Executable]:
 
 
 class Streams:
-    """Streams that the default stream does not wait for, and graphs of what they are told."""
+    """Streams that the default stream does not wait for, and graphs captured on them."""
 
     def __init__(self, count: int) -> None:
         from cuda.bindings import driver
@@ -174,7 +174,7 @@ class TestWorkspaces:
     def test_that_are_shared_would_be_found_out(
         self, executable: Executable, runtime: CudaRuntime, streams: Streams, cases: list[Case]
     ) -> None:
-        """What the test above keeps from happening."""
+        """Calls on several streams that share a workspace give wrong results, so the test above would notice."""
         memory = runtime.allocate(executable.workspace_bytes)
         for case, stream in zip(cases, streams.all, strict=True):
             executable.bind(case.addresses, {}, {"scratch": memory.address})(stream)
@@ -184,7 +184,7 @@ class TestWorkspaces:
     def test_of_graphs_are_their_own(
         self, runtime: CudaRuntime, executable: Executable, streams: Streams, cases: list[Case]
     ) -> None:
-        """Two graphs, captured on one stream one after the other, that run at once; beside a call on that stream."""
+        """Two graphs, captured on one stream one after the other, run at once, beside a call on that stream."""
         workspaces, graphs = Workspaces(runtime, executable.workspaces), list[Any]()
         first = streams.all[0]
         for case in cases[:2]:
@@ -292,7 +292,7 @@ class TestVerified:
     def test_faults_are_found(
         self, testbed: Testbed, launching: Launching, store: str, kind: FailureKind, told: str
     ) -> None:
-        """After a right one, whose results still lie in the memory that the next one is given."""
+        """A faulty candidate follows a right one, whose results are still in the memory that it gets."""
         assert isinstance(self.outcome(testbed, launching, candidate()), Measurement)
         outcome = self.outcome(testbed, launching, candidate(store))
         assert isinstance(outcome, Failure), outcome
@@ -301,7 +301,7 @@ class TestVerified:
 
 
 def refusal(runtime: CudaRuntime, program: Program) -> DeviceError | None:
-    """Why a program does not load; None where it does."""
+    """The error with which a program does not load; None if it loads."""
     try:
         Executable.load(runtime, program, {}).close()
     except DeviceError as error:
@@ -316,10 +316,10 @@ def spectrum(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.mark.skipif(cufft.version() == "cufft missing", reason=cufft.MISSING)
 class TestCufft:
-    """Beside what `test_fft_gpu.py` does with every family."""
+    """Tests of cuFFT alone; `test_fft_gpu.py` covers it with every family."""
 
     PROBLEM = Fft((300, 77), 5, norm="ortho")
-    """Not of powers of two, so that it takes a work area."""
+    """A size that is no power of two, so that cuFFT needs a work area."""
 
     @pytest.fixture
     def loaded(self, runtime: CudaRuntime) -> Iterator[Executable]:

@@ -196,7 +196,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Lets PROBLEM have a stage, which these families of its operation are searched for."""
 
     def make(*families: Family) -> None:
-        fake = types.SimpleNamespace(families=families, simplest=families[0])
+        fake = types.SimpleNamespace(families=families, simplest=families[0], listed={})
         patched = {**registry.OPERATIONS, STAGE.operation: fake}
         monkeypatch.setattr(registry, "OPERATIONS", patched)
         budget = session.budget_of_parts

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import exhaustive
 from builders import rewritten
 from conv2d_layers import layer, small
 from guarded import Guarded
@@ -265,10 +264,7 @@ class TestUnderTheSanitizers:
     def test_kernels_are_clean(self, pass_: Pass, tmp_path: Path) -> None:
         some = small(pass_)
         problems = [some[6], some[17], some[23], *shapes(pass_)[0:2], *shapes(pass_)[4:6]]
-        cases = exhaustive.chosen(
-            [*defaults(problems), *drawn(problems[3:5], 1)],
-            lambda case: exhaustive.structure_of(case.problem, case.family.name, case.config),
-        )
+        cases = [*defaults(problems), *drawn(problems[3:5], 1)]
         ran = watched(cases, tmp_path)
         assert ran.returncode == 0, ran.stderr[-4000:]
         assert ran.stdout == f"{len(cases)} kernels ran\n"

@@ -27,6 +27,8 @@ from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.session import tune
 
+pytestmark = pytest.mark.usefixtures("compile_as_asked")  # which family is faster than another depends on it
+
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
 ABLE = [family.name for family in FAMILIES if family.why_not(PROBLEM, HOST.device()) is None]

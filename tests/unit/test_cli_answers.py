@@ -19,9 +19,13 @@ from warpsmith.cli.tune import _overall
 from warpsmith.devices import library_versions
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.space import Config
 from warpsmith.store import location
 from warpsmith.store.record import (
     COPY,
@@ -126,13 +130,38 @@ class TestQuery:
             assert document(*asked)["families"][1]["timed"] == "in turns with the winner"
             store.put_runners_up((dataclasses.replace(beaten, provenance=earlier),))
             assert document(*asked)["families"][1]["timed"] == "in turns, in another run"
-            stale = dataclasses.replace(beaten.trial, fingerprint="older")
-            store.put_runners_up((dataclasses.replace(beaten, trial=stale),))
-            assert document(*asked)["families"][1]["timed"] == "in turns with the winner; of an earlier kernel text"
         lines = printed(*asked).splitlines()
         assert lines[-4] == "| family | time | of the winner's | config | timed |"
         assert lines[-2].startswith("| filter2d_window | 1.00 us | 1.00 | ")
         assert lines[-1].startswith(f"| {plain} | 2.00 us | 2.00 | ")
+
+    def test_a_winner_of_an_earlier_text_beside_others(self, document: Callable[..., Any]) -> None:
+        """A query checks the text of the winner alone."""
+        window, plain = FAMILY["filter2d_window"], WON.trial.family
+        won = winner(SMALL, dataclasses.replace(TIMED, median_ns=1000.0), HOST, family=window)
+        stale = dataclasses.replace(won, trial=dataclasses.replace(won.trial, fingerprint="older"))
+        with Store.open("one.db", write=True) as store:
+            store.put_winner(stale)
+        asked = ("query", "filter2d", *ON_HOST, "--store", "one.db", "--method", plain)
+        first, second = document(*asked)["families"]
+        assert (first["family"], first["timed"]) == (window.name, "the winner; of an earlier kernel text")
+        assert (second["family"], second["timed"]) == (plain, "alone, in a search")
+
+    def test_generates_the_answer_s_text_alone(
+        self, document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        window, made = FAMILY["filter2d_window"], list[str]()
+        with Store.open("one.db", write=True) as store:
+            store.put_winner(winner(SMALL, dataclasses.replace(TIMED, median_ns=1000.0), HOST, family=window))
+        generate = Gate.program
+
+        def program(gate: Gate, family: Family, config: Config) -> Program:
+            made.append(family.name)
+            return generate(gate, family, config)
+
+        monkeypatch.setattr(Gate, "program", program)
+        assert len(document("query", "filter2d", *ON_HOST, "--store", "one.db")["families"]) == 2
+        assert made == [window.name]
 
     def test_by_method(self, document: Callable[..., Any], refusal: Callable[..., str]) -> None:
         window = FAMILY["filter2d_window"]

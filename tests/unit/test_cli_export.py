@@ -16,7 +16,8 @@ from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.plans.bundle import MANIFEST, load_bundle
-from warpsmith.store import location
+from warpsmith.store import location, rows
+from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 
 WIDE = Filter2d(image=(64, 80), filter=(3, 3))
@@ -112,6 +113,19 @@ class TestWords:
 
 
 class TestStored:
+    def test_one_problem_reads_its_own_records_alone(
+        self, document: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parsed, parse = list[str](), rows.record_of
+
+        def counted(row: rows.Row) -> Record:
+            parsed.append(row["problem_key"])
+            return parse(row)
+
+        monkeypatch.setattr(rows, "record_of", counted)
+        assert document("export", *SHAPE, "--out", "b")["kernels"] == 1
+        assert parsed == [SMALL.key()]
+
     def test_all(self, document: Callable[..., Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert document("export", "--all", "--out", "b")["kernels"] == 2
         assert set(load_bundle(folder / "b").problems) == {SMALL, WIDE}

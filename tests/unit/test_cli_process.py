@@ -10,11 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+from warpsmith.cli import app
 from warpsmith.cli.app import run
+from warpsmith.generator.registry import FAMILIES
 
 SHAPE = ("filter2d", "--image", "64x64", "--filter", "3x3")
 PROBLEM = ("--image", "--filter", "--planes", "--dtype", "--border", "--cval", "--weights")
+HELP = """
+import json, sys
+from warpsmith.cli.app import run
+assert run(["--help"]) == 0
+print(json.dumps([*sys.modules]))
+"""
 LOOK = ("--device", "--store", "--json")
 VERSION = f"warpsmith {importlib.metadata.version('warpsmith')}\n"
 
@@ -144,3 +154,20 @@ def test_a_warning_is_one_line_and_names_no_source() -> None:
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "warning: the server is away\n")
+
+
+def test_the_help_text_has_each_command_s_own_line() -> None:
+    """`app.COMMANDS` has the lines, so that the help text imports no command."""
+    whole = typer.main.get_command(app.build(app.COMMANDS))
+    assert isinstance(whole, TyperGroup)
+    lines = {name: each.get_short_help_str(1000) for name, each in whole.commands.items()}
+    assert lines == app.COMMANDS
+
+
+def test_the_help_text_imports_no_family_and_no_command() -> None:
+    found = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(found.stdout.splitlines()[-1]))
+    assert "warpsmith.cli.app" in loaded
+    assert not {f"warpsmith.cli.{name}" for name in app.COMMANDS} & loaded
+    assert not {type(family).__module__ for family in FAMILIES} & loaded
+    assert not {"numpy", "optuna", "sqlalchemy"} & loaded

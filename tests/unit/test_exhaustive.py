@@ -83,12 +83,6 @@ class TestCases:
         }
         assert len(found) < len(self.CASES) / 2
 
-    def test_meet_every_structure(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv(exhaustive.REQUESTED, raising=False)
-        found = exhaustive.chosen(self.CASES, lambda case: exhaustive.structure_of(case[0], "family", case[1]))
-        assert len(found) == 2
-        assert {config.text("path") for _, config in found} == {"a", "b"}
-
     def test_are_all_where_the_run_is_exhaustive(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(exhaustive.REQUESTED, "1")
         assert exhaustive.chosen(self.CASES, lambda _: frozenset()) == self.CASES

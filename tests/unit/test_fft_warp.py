@@ -281,7 +281,7 @@ class TestTwiddles:
             if match := re.fullmatch(r"kTwiddles\[(.*)\]", text):
                 re_, im = table[value(match[1], **names(g, lane, 0))]
                 found[j] = complex(float(re_.rstrip("f")), float(im.rstrip("f")))
-            elif match := re.fullmatch(r"root_of\((.*)f \* (\w+)\)", text):
+            elif match := re.fullmatch(r"exp_pi_i\((.*)f \* (\w+)\)", text):
                 found[j] = np.exp(1j * np.pi * float(match[1]) * names(g, lane, 0)[match[2]])
             else:
                 factors = re.findall(r"twiddle\[(\d+)\]", text)

@@ -88,7 +88,7 @@ def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d)
     for config in sample(problem):
         passes = Geometry.of(problem, config).passes
         text = FAMILY.program(problem, config).source
-        body = re.search(r"int spectrum_place\(int y, int x\) \{\n(.*?)\n\}", text, re.DOTALL)
+        body = re.search(r"int spectrum_offset\(int y, int x\) \{\n(.*?)\n\}", text, re.DOTALL)
         assert body is not None
         lines = (
             re.sub(r"const int |;", "", body[1]).replace("/", "//").replace("kGroupRows", str(passes.shape.group_rows))

@@ -34,14 +34,14 @@ def cut(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def rounding_up(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def with_tf32_rounding(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """What is cut to the nearest number of 11 bits, as by the kernel's function of that name."""
     return (values.view(np.uint32) + np.uint32(0x1000)).view(np.float32)
 
 
 def to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """To the nearest."""
-    return cut(rounding_up(values))
+    return cut(with_tf32_rounding(values))
 
 
 def factors(g: Geometry, weights: NDArray[np.float32], channels: int) -> tuple[NDArray[np.float32], ...]:
@@ -85,7 +85,7 @@ def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32],
     """A warp's 128 products with each row of weights, as store() lays them out."""
     high, low = factors(g, weights, channels)
     pixels = segments(g, row)
-    upper, lower = rounding_up(pixels), pixels - to_tf32(pixels)
+    upper, lower = with_tf32_rounding(pixels), pixels - to_tf32(pixels)
     step = 8 * 8 * len(weights)
     total = np.zeros((16, 8 * len(weights)))
     for n in range(g.depth // 8):

@@ -82,9 +82,8 @@ class Fake(Family):
 def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """The fake with the fault of the test's parameter, as the first family of image filters."""
     made = Fake(request.param)
-    operation = Operation(Filter2d, (made, PLAIN), simplest=PLAIN)
+    operation = Operation(Filter2d, {each.name: lambda each=each: each for each in (made, PLAIN)}, PLAIN.name)
     monkeypatch.setattr(registry, "OPERATIONS", {**registry.OPERATIONS, "filter2d": operation})
-    monkeypatch.setattr(registry, "FAMILIES", (made, PLAIN))
     return made
 
 

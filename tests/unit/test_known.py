@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain import Filter2dPlain
 from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for, likely
@@ -23,7 +25,16 @@ from warpsmith.store.location import open_beside
 from warpsmith.store.record import Record
 from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
-from warpsmith.tuner.search.known import CARRIED, PROPOSED, Key, have_times, known_first, present_answer, samples_of
+from warpsmith.tuner.search.known import (
+    CARRIED,
+    PROPOSED,
+    Key,
+    Known,
+    have_times,
+    known_first,
+    present_answer,
+    samples_of,
+)
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
@@ -44,7 +55,12 @@ def first_of(
             store.put_winner(record)
         with open_beside(store) as stores:
             answer = present_answer(PROBLEM, device, stores, families)
-            return known_first(answer, PROBLEM, device, stores, families, samples_of(store, stores, "filter2d"))
+            return _first(answer, Gate(PROBLEM, device), stores, families, samples_of(store, stores, "filter2d"))
+
+
+def _first(*given: Any) -> tuple[Key, ...]:
+    """All that `known_first` yields, each once."""
+    return tuple(Known(known_first(*given)))
 
 
 @pytest.fixture
@@ -111,7 +127,7 @@ class TestKnownFirst:
         families = {family.name: family for family in families_for(problem, h100)}
         with Store.open(str(tmp_path / "store.db"), write=True) as store, open_beside(store) as stores:
             answer = present_answer(problem, h100, stores, families)
-            first = known_first(answer, problem, h100, stores, families, samples_of(store, stores, "filter2d"))
+            first = _first(answer, Gate(problem, h100), stores, families, samples_of(store, stores, "filter2d"))
         default = next(iter(families.values())).default(problem, h100)
         assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
 
@@ -123,7 +139,7 @@ class TestKnownFirst:
         families = {family.name: family for family in families_for(problem, h100)}
         with Store.open(str(tmp_path / "store.db"), write=True) as store, open_beside(store) as stores:
             answer = present_answer(problem, h100, stores, families)
-            first = known_first(answer, problem, h100, stores, families, samples_of(store, stores, "filter2d"))
+            first = _first(answer, Gate(problem, h100), stores, families, samples_of(store, stores, "filter2d"))
         proposed = first[1 : 1 + PROPOSED]
         defaults = {(name, family.default(problem, h100)) for name, family in families.items()}
         assert len(first) > PROPOSED
@@ -142,7 +158,7 @@ def test_defaults_of_likely_families_come_before_others(path: Path) -> None:
     assert next(iter(families)) not in promising
     with Store.open(str(path), write=True) as store, open_beside(store) as stores:
         answer = present_answer(layer, H200, stores, families)
-        first = known_first(answer, layer, H200, stores, families, ())
+        first = _first(answer, Gate(layer, H200), stores, families, ())
     assert [name for name, _ in first][: len(promising)] == promising
     assert {name for name, _ in first} == set(families)
 
@@ -165,7 +181,7 @@ def test_a_search_of_pipelines_does_not_wait_for_a_prior(path: Path, monkeypatch
             has_pipelines = any(isinstance(family, Pipeline) for family in families.values())
             assert has_pipelines is (problem is layer)
             with contextlib.nullcontext() if has_pipelines else pytest.raises(Asked):
-                first = known_first(answer, problem, GPU, stores, families, samples_of(store, stores, "conv2d"))
+                first = _first(answer, Gate(problem, GPU), stores, families, samples_of(store, stores, "conv2d"))
                 assert {name for name, _ in first} == set(families)
 
 

@@ -130,6 +130,11 @@ class Module:
                     raise AssertionError(f"{self.path}:{node.lineno}: relative import; write the whole name")
                 case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
                     yield name, node.lineno
+                case ast.Call(
+                    func=ast.Name(id="families_in"), args=[ast.Constant(value=package), ast.Dict(values=places)]
+                ):
+                    for place in places:
+                        yield f"{package}.{ast.literal_eval(place).partition(':')[0]}", place.lineno
 
 
 def part_of(module: str) -> str:

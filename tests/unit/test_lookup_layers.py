@@ -19,7 +19,7 @@ from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
-from warpsmith.store.winners_in_memory import WinnersInMemory
+from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.
 GPU = dataclasses.replace(H200, name="Test GPU")

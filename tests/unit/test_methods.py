@@ -33,8 +33,8 @@ from warpsmith.store.location import StoreChain, shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import StoreReader
-from warpsmith.store.winners_in_memory import WinnersInMemory
 from warpsmith.tuner.search.shipped_samples import shipped_samples
+from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.
 GPU = dataclasses.replace(H200, name="Test GPU")

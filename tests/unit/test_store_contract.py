@@ -138,6 +138,13 @@ class TestWinners:
         assert store.records("filter2d") == expected
         assert store.records("fft") == ()
 
+    def test_a_problem_s_winners_are_those_of_one_device_or_of_all(self, store: Store) -> None:
+        found = [record(), dataclasses.replace(record(), device=H200)]
+        for each in (*found, record(LITERAL)):
+            store.put_winner(each)
+        assert store.winners(SMALL.key(), H200.key()) == (found[1],)
+        assert store.winners(SMALL.key()) == tuple(sorted(found, key=lambda each: each.device.key()))
+
     def test_a_failure_cannot_win(self, store: Store) -> None:
         with pytest.raises(ValueError, match="needs a measurement"):
             store.put_winner(dataclasses.replace(record(), trial=failed()))

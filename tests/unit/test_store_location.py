@@ -11,10 +11,8 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.store import location
-from warpsmith.store.record import Record
 from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
-from warpsmith.store.store_reader import StoreReader
 
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
 """In the order of their keys."""
@@ -171,24 +169,10 @@ def test_no_password_is_told(named: str, told: str) -> None:
     assert shown(named) == told
 
 
-def test_a_chain_that_is_read_answers_as_before_and_asks_each_store_once(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_answers_for_one_problem_are_its_own_of_all_answers(home: Path) -> None:
     put(home / "named.db", PROBLEMS[2], 10.0)
-    asked: list[str] = []
-    records = StoreReader.records
-
-    def counted(self: StoreReader, operation: str | None = None) -> tuple[Record, ...]:
-        asked.append(self.location)
-        return records(self, operation)
-
-    monkeypatch.setattr(StoreReader, "records", counted)
     with location.open_for_look_up(str(home / "named.db")) as chain:
-        expected = chain.answers("filter2d"), [list(chain.winners(each.key(), H200.key())) for each in PROBLEMS]
-        asked.clear()
-        read = chain.read("filter2d")
-    for _ in range(2):  # the stores are closed
-        got = read.answers("filter2d"), [list(read.winners(each.key(), H200.key())) for each in PROBLEMS]
-        assert got == expected
-    assert asked == [str(home / "named.db"), str(location.shipped_store())]
-    assert read.records("fft") == ()
+        everything = chain.answers()
+        assert {each.problem for each in everything} >= {PROBLEMS[2]}
+        for problem in PROBLEMS:
+            assert chain.answers_for(problem) == tuple(each for each in everything if each.problem == problem)

@@ -247,10 +247,6 @@ class TestReader:
             assert len(reader.beaten("b")) == 4
             assert sorted(reader.family_times("filter2d")) == sorted(store.family_times("filter2d"))
             assert reader.family_times("fft") == ()
-            read = StoreChain((reader,)).read("filter2d").stores[0]
-            assert read.runners_up(SMALL.key(), H200.key()) == reader.runners_up(SMALL.key(), H200.key())
-            assert read.beaten("c") == reader.beaten("c")
-            assert sorted(read.family_times("filter2d")) == sorted(reader.family_times("filter2d"))
 
     def test_the_first_store_comes_first(self, file: Path, tmp_path: Path) -> None:
         with Store.open(str(tmp_path / "b.db"), write=True) as second:

@@ -46,7 +46,7 @@ from warpsmith.plans.training.step import ChosenBy
 from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners
-from warpsmith.store.winners_in_memory import WinnersInMemory
+from winners_in_memory import WinnersInMemory
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 L3 = Conv2d((128, 128, 32, 32), (128, 128, 9, 9), padding=((4, 3), (4, 4)))

@@ -227,8 +227,8 @@ class TestAxis:
 
 
 CUDA: dict[str, Callable[..., complex]] = {
-    "turned_left": lambda value: 1j * value,
-    "turned_right": lambda value: -1j * value,
+    "times_i": lambda value: 1j * value,
+    "times_minus_i": lambda value: -1j * value,
     "times": lambda value, re, im: value * complex(re, im),
 }
 """The functions of `shared/fft.cu.jinja` on Python's complex numbers."""
@@ -301,9 +301,9 @@ class TestTwiddled:
             (0, 8, None),
             (8, 8, None),
             (-16, 8, None),
-            (2, 8, "turned_left(x)"),
-            (-2, 8, "turned_right(x)"),
-            (6, 8, "turned_right(x)"),
+            (2, 8, "times_i(x)"),
+            (-2, 8, "times_minus_i(x)"),
+            (6, 8, "times_minus_i(x)"),
             (4, 8, "-1.0f * x"),
             (-4, 8, "-1.0f * x"),
             (1, 2, "-1.0f * x"),

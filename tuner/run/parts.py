@@ -76,11 +76,11 @@ def known_stages(family: Family, problem: Problem, device: Device, store: Store)
     """Knowledge from the store's trials about the stages of a pipeline; empty for any other family."""
     if not isinstance(family, Pipeline):
         return KnownStages()
+    timed = {stage.name: _timed(stage, device, store) for stage in family.stages(problem)}
+    if not all(timed.values()):
+        return KnownStages()
     spaces = family.spaces(problem, device)
-    trials = {
-        stage.name: [each for each in _timed(stage, device, store) if spaces[stage.name].contains(each[1])]
-        for stage in family.stages(problem)
-    }
+    trials = {name: [each for each in found if spaces[name].contains(each[1])] for name, found in timed.items()}
     fewest = min(map(len, trials.values()))
     best_ns = sum(trials[run.stage.name][0][0] for run in family.runs(problem)) if fewest else None
     firsts = tuple(

@@ -18,7 +18,7 @@ def publish(loop: SearchLoop, store: Store) -> None:
     try:
         studies = StudyStore(store.address)
         for name, family in loop.search.families.items():
-            mine = [each for each in loop.finished if each.trial.family == name]
-            studies.add(family.study_name, family.space, mine)
+            if mine := [each for each in loop.finished if each.trial.family == name]:
+                studies.add(family.made.study_name, family.made.space, mine)
     except StoreError as error:
         warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store

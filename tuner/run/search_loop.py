@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import functools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from warpsmith.errors import DeviceError, MissingExtra
 from warpsmith.generator.family import Family
@@ -34,7 +36,8 @@ from warpsmith.tuner.run.time_limit import TimeLimit
 from warpsmith.tuner.search.competition import POLISH_SHARE, Competition
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.finished import Finished
-from warpsmith.tuner.search.known import Key, have_times
+from warpsmith.tuner.search.known import Key, Known, have_times
+from warpsmith.tuner.search.late_search import LateSearch, NoSearch
 from warpsmith.tuner.search.prospects import Prospect
 
 POLL_S = 0.2
@@ -53,11 +56,8 @@ class SearchLoop:
         start: time.monotonic() at the start of the run.
         sharing: this tuner's connection to others on the same store; None if there are none.
         companions: tuners on this machine's other devices; None if there are none.
-        known: candidates to try first, likeliest first; see `known_first`.
+        known: candidates to try first, likeliest first; see `known_first`. Each is asked for at its turn.
         faults: collects the parts that fail; None for a new list, `faults`.
-
-    Raises:
-        TuningFailed: no family can be searched.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SearchLoop:
         start: float,
         sharing: Sharing | None,
         companions: Companions | None = None,
-        known: tuple[Key, ...] = (),
+        known: Iterable[Key] = (),
         faults: Faults | None = None,
     ) -> None:
         self.faults = Faults() if faults is None else faults
@@ -81,6 +81,7 @@ class SearchLoop:
         self.trials: dict[Key, Trial] = {}
         self.failures: collections.Counter[FailureKind] = collections.Counter()
         self.best: Trial | None = None
+        self._known = Known(known)
         stages = {name: self._stages_of(each) for name, each in evaluator.families.items()}
         self._screen = Screen(
             problem,
@@ -88,12 +89,11 @@ class SearchLoop:
             evaluator.families,
             store.poisoned(device),
             drops=options.drops,
-            spared=known,
+            spared=self._known.made,
             expected_ns=min((each.best_ns for each in stages.values() if each.best_ns), default=math.inf),
             likely_ns=min(filter(None, map(evaluator.gate.likely_ns, evaluator.families.values())), default=math.inf),
             faults=self.faults,
         )
-        self._known = known  # until the search, which starts with stored trials, knows which families it has
         for trial in stored:
             if self._counts(trial) and evaluator.still_holds(trial):
                 self._note(trial)
@@ -103,8 +103,7 @@ class SearchLoop:
         self.others = 0
         """Number of trials of other tuners that arrived meanwhile."""
         self.ledger = Ledger()
-        self.search = self._new_search(stages, known)
-        self._known = tuple(key for key in known if key[0] in self.search.families)
+        self.search = self._new_search(stages)
         self._proposals = Proposals(self.search, evaluator, self.ledger, sharing, self._answers, self.faults)
 
     def _stages_of(self, family: Family) -> KnownStages:
@@ -117,37 +116,47 @@ class SearchLoop:
             self.faults.add(Part.FAMILY, family.name, error)
             return KnownStages()
 
-    def _new_search(self, stages: Mapping[str, KnownStages], known: tuple[Key, ...]) -> Competition:
-        problem, device = self._evaluator.problem, self._evaluator.device
-        subject = problem.key(), device.key()
+    def _new_search(self, stages: Mapping[str, KnownStages]) -> Competition:
+        subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
         earlier = (*self._store.winners(*subject)[:1], *self._store.runners_up(*subject))
         searches, prospects = {}, {}
         for name, family in self._evaluator.families.items():
             # A winner under another compiler or other conditions is no valid trial today, but its config is worth
             # trying.
             won = [each.trial.config for each in earlier if each.trial.family == name]
-            try:
-                searches[name] = self._new_family_search(family, won, stages[name])
-                prospects[name] = Prospect(stages[name].best_ns, self._evaluator.gate.likely_ns(family) is not None)
-            except MissingExtra:  # a package that the user's options need is not installed, whatever the family
-                raise
-            except Exception as error:
-                searches.pop(name, None)
-                self.faults.add(Part.FAMILY, name, error)
-        for name, failure in self._evaluator.gate.failures.items():
+            mine = [trial for trial in self.trials.values() if trial.family == name]
+            prospects[name] = Prospect(stages[name].best_ns, gate.likely_ns(family) is not None)
+            searches[name] = LateSearch(functools.partial(self._family_search, family, won, stages[name], mine))
+            if mine:
+                with contextlib.suppress(NoSearch):  # the first turn meets it again
+                    _ = searches[name].made
+        for name, failure in gate.failures.items():
             self.faults.add(Part.FAMILY, name, failure)
-        if not searches:
-            told = "; ".join(each.told for each in self.faults.all)
-            raise TuningFailed(f"no family of {problem.key()} can be searched: {told}")
-        budget, seed = self._options.trials - self.reused, self._seed
-        mine = tuple(key for key in known if key[0] in searches)
-        return Competition(searches, seed, budget, lambda: self._limit.is_late(POLISH_SHARE), mine, prospects)
+        budget, is_late = self._options.trials - self.reused, lambda: self._limit.is_late(POLISH_SHARE)
+        return Competition(searches, self._seed, budget, is_late, self._known, prospects)
 
     @property
     def _seed(self) -> int:
         return self._options.seed if self._sharing is None else self._sharing.seed(self._options.seed)
 
-    def _new_family_search(self, family: Family, won: list[Config], stages: KnownStages) -> FamilySearch:
+    def _family_search(
+        self, family: Family, won: list[Config], stages: KnownStages, stored: list[Trial]
+    ) -> FamilySearch:
+        """The search of one family. Raises NoSearch, and notes the fault, if it cannot be searched."""
+        try:
+            return self._new_family_search(family, won, stages, stored)
+        except MissingExtra:  # a package that the user's options need is not installed, whatever the family
+            raise
+        except Exception as error:
+            self.faults.add(Part.FAMILY, family.name, error)
+            raise NoSearch(family.name) from error
+        finally:
+            if (failure := self._evaluator.gate.failures.get(family.name)) is not None:
+                self.faults.add(Part.FAMILY, family.name, failure)
+
+    def _new_family_search(
+        self, family: Family, won: list[Config], stages: KnownStages, stored: list[Trial]
+    ) -> FamilySearch:
         """The search of one family. Raises IllegalConfig if it has no legal config to try first."""
         subject, gate = (self._evaluator.problem.key(), self._evaluator.device.key()), self._evaluator.gate
         firsts = [*won, *stages.firsts, *gate.starts(family)]
@@ -163,7 +172,7 @@ class SearchLoop:
             gate.space(family),
             firsts,
             self._seed,
-            [(trial.config, trial.median_ns) for trial in self.trials.values() if trial.family == family.name],
+            [(trial.config, trial.median_ns) for trial in stored],
             self._options.sampler,
             stages.expected,
         )
@@ -178,7 +187,10 @@ class SearchLoop:
         return self._limit.ends is not None and time.monotonic() >= self._limit.ends
 
     def run(self) -> bool:
-        """Searches until it is done; False if Ctrl-C ended it. All trials are stored in any case."""
+        """Searches until it is done; False if Ctrl-C ended it. All trials are stored in any case.
+
+        Raises TuningFailed if no family can be searched.
+        """
         gather_s = GATHER_S if self._sharing is None else SHARED_GATHER_S
         journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
         try:
@@ -243,7 +255,11 @@ class SearchLoop:
         # Requests have no limit of their own: trials count once they are done, and what is in progress then is given
         # up. Known configs must not be given up, so until they have times no more are requested than the trials wanted.
         asked_for = len(self.trials) if self._known_have_times else self.search.tried
-        return self._proposals.next() if asked_for < self._options.trials else None
+        program = self._proposals.next() if asked_for < self._options.trials else None
+        if not self.search.families:
+            told = "; ".join(each.told for each in self.faults.all)
+            raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {told}")
+        return program
 
     def _is_done(self) -> bool:
         deadline = self._deadline()
@@ -252,8 +268,9 @@ class SearchLoop:
     @property
     def _known_have_times(self) -> bool:
         """True if the search may end; see `have_times`."""
-        tried = {key: self.trials[key] for key in self._known if key in self.trials}
-        return have_times(self._known, {key: trial.median_ns is not None for key, trial in tried.items()})
+        tried = {key: self.trials[key] for key in self._known.made if key in self.trials}
+        known = (key for key in self._known if key[0] in self.search.families)
+        return have_times(known, {key: trial.median_ns is not None for key, trial in tried.items()})
 
     def _learn(self) -> None:
         """Takes in the trials of other tuners."""
@@ -298,9 +315,9 @@ class SearchLoop:
 
     def _snapshot(self) -> Snapshot:
         elapsed = time.monotonic() - self._start
-        done, size = len(self.trials), self.search.size
+        done = len(self.trials)
         # Other tuners may bring in more trials than wanted.
-        total = max(done, self._options.trials if size is None else min(self._options.trials, size))
+        total = max(done, self.search.size_up_to(self._options.trials))
         return Snapshot(
             done=done,
             total=total,

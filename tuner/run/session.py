@@ -40,6 +40,9 @@ from warpsmith.tuner.run.search_loop import SearchLoop
 from warpsmith.tuner.run.sharing import Sharing, new_tuner
 from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
 
+_ANSWERING = "that answers before the search"
+"""Name of the family in a fault of the candidates to try first."""
+
 
 def tune_into(
     location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
@@ -231,21 +234,30 @@ def _evaluator(
     )
 
 
-def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, tuple[Key, ...]]:
+def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, Iterable[Key]]:
     """The program that a look-up returns now, if there is one, and the candidates to try first."""
-    problem, device, families = evaluator.problem, evaluator.device, evaluator.families
+    problem, gate, families = evaluator.problem, evaluator.gate, evaluator.families
     with open_beside(store) as stores:
-        read = stores.read(problem.operation)
-    answer = None
+        answer = None
+        try:
+            answer = present_answer(problem, evaluator.device, stores, families, method)
+            samples = samples_of(store, stores, problem.operation)
+            return answer, _contained(known_first(answer, gate, stores, families, samples, method), faults)
+        except NEVER_CONTAINED:
+            raise
+        except Exception as error:
+            faults.add(Part.FAMILY, _ANSWERING, error)
+            return answer, () if answer is None else ((answer.family, answer.config),)
+
+
+def _contained(known: Iterator[Key], faults: Faults) -> Iterator[Key]:
+    """Yields `known` up to the first error, which becomes a fault."""
     try:
-        answer = present_answer(problem, device, read, families, method)
-        samples = samples_of(store, read, problem.operation)
-        return answer, known_first(answer, problem, device, read, families, samples, method)
+        yield from known
     except NEVER_CONTAINED:
         raise
     except Exception as error:
-        faults.add(Part.FAMILY, "that answers before the search", error)
-        return answer, () if answer is None else ((answer.family, answer.config),)
+        faults.add(Part.FAMILY, _ANSWERING, error)
 
 
 def _choose(

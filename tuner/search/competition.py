@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from warpsmith.generator.space import Config
 from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.late_search import LateSearch, NoSearch
 from warpsmith.tuner.search.prospects import RARE, Prospect, Prospects
 
 FIRST_RUNG_SHARE = 8
@@ -73,8 +73,8 @@ class Competition:
     next rung go to the families that would stay by the results so far. Not thread-safe.
 
     Args:
-        families: searches by family name. Stored trials count as trials of the rungs, so that a resumed search
-            continues where it stopped.
+        families: searches by family name; a LateSearch is made at its first turn, and leaves if it cannot be made.
+            Stored trials count as trials of the rungs, so that a resumed search continues where it stopped.
         seed: seed of the order among families of equal standing, so that none is favoured by its place in the registry.
         budget: number of trials to come. If there are few, the rungs are short.
         is_late: true once the last part of a time limit has come.
@@ -87,23 +87,25 @@ class Competition:
 
     def __init__(
         self,
-        families: Mapping[str, FamilySearch],
+        families: Mapping[str, FamilySearch | LateSearch],
         seed: int,
         budget: int,
         is_late: Callable[[], bool] = lambda: False,
         known: Iterable[tuple[str, Config]] = (),
         prospects: Mapping[str, Prospect] | None = None,
     ) -> None:
-        self.families = dict(families)
+        self.families = {
+            name: LateSearch.of(each) if isinstance(each, FamilySearch) else each for name, each in families.items()
+        }
         self._prospects = Prospects(prospects or {})
-        self._known = collections.deque(known)
+        self._known = iter(known)
         self._is_late = is_late
         self._in = list(families)
         random.Random(seed).shuffle(self._in)
         self._left: dict[str, tuple[int, str]] = {}
         self._abandoned: set[str] = set()
         """Families that were given up for good."""
-        total = max(0, budget) + sum(family.tried for family in families.values())
+        total = max(0, budget) + self.tried
         self._total = total
         """Trials of the whole run, including those stored before."""
         share = total // (FIRST_RUNG_SHARE * max(1, len(families)))
@@ -113,14 +115,23 @@ class Competition:
     @property
     def size(self) -> int | None:
         """Number of feasible configs of all families; None if there are too many to list."""
-        return _sum(family.size for family in self.families.values())
+        return _sum(family.size for family in self._all_made())
+
+    def size_up_to(self, most: int) -> int:
+        """Number of feasible configs of all families, or `most` if there are more."""
+        total = 0
+        for family in self._all_made():
+            total = most if family.size is None else min(most, total + family.size)
+            if total == most:
+                break
+        return total
 
     @property
     def remaining(self) -> int | None:
         """Number of feasible configs of all families that are neither stored nor handed out; None if there are too
         many.
         """
-        return _sum(family.remaining for family in self.families.values())
+        return _sum(family.remaining for family in self._all_made())
 
     @property
     def tried(self) -> int:
@@ -138,10 +149,20 @@ class Competition:
 
     def ask(self) -> tuple[str, Config] | None:
         """The next family, by name, and its config; None once every space is exhausted."""
-        while self._known:
-            name, config = self._known.popleft()
-            if name not in self._abandoned and self.families[name].take(config):
+        while self.families:
+            try:
+                return self._ask_known() or self._ask_in_turn()
+            except NoSearch as error:
+                self._drop(error.family)
+        return None
+
+    def _ask_known(self) -> tuple[str, Config] | None:
+        for name, config in self._known:
+            if name in self.families and name not in self._abandoned and self.families[name].made.take(config):
                 return name, config
+        return None
+
+    def _ask_in_turn(self) -> tuple[str, Config] | None:
         turn = self._first_turn()
         if turn is None:
             self._dismiss_failing()
@@ -150,7 +171,7 @@ class Competition:
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
             turn = self._next_turn()
-        asked = self.families[turn].ask() if turn is not None else None
+        asked = self.families[turn].made.ask() if turn is not None else None
         return None if turn is None or asked is None else (turn, asked)
 
     def tell(self, family: str, config: Config, time_ns: float | None) -> None:
@@ -159,11 +180,14 @@ class Competition:
         Raises:
             ValueError: `config` was not asked of `family`, or was told before.
         """
-        self.families[family].tell(config, time_ns)
+        self.families[family].made.tell(config, time_ns)
 
     def learn(self, family: str, config: Config, time_ns: float | None) -> None:
         """Takes in a trial of another tuner; see `FamilySearch.learn`."""
-        self.families[family].learn(config, time_ns)
+        try:
+            self.families[family].made.learn(config, time_ns)
+        except NoSearch:
+            self._drop(family)
 
     def abandon(self, family: str, why: str) -> None:
         """Gives a family up for good, for example because it generates no programs."""
@@ -173,11 +197,27 @@ class Competition:
 
     def forgo(self, family: str, config: Config) -> None:
         """Marks an asked config as claimed by another tuner."""
-        self.families[family].forgo(config)
+        self.families[family].made.forgo(config)
 
     def offer(self, family: str, config: Config) -> None:
         """Makes a forgone config available again."""
-        self.families[family].offer(config)
+        self.families[family].made.offer(config)
+
+    def _all_made(self) -> Iterator[FamilySearch]:
+        """Yields the search of every family. Those that are made come first, since making one takes long. Of these the
+        ones with the most parameters come first: their spaces are soon found to be too large to list.
+        """
+        for name in sorted(self.families, key=lambda name: -self.families[name].parameters):
+            try:
+                yield self.families[name].made
+            except NoSearch:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Removes a family that cannot be searched, as if it had never been there."""
+        del self.families[name]
+        if name in self._in:
+            self._in.remove(name)
 
     @property
     def _is_ending(self) -> bool:
@@ -193,7 +233,7 @@ class Competition:
             return None
         beside = {name: family.beside_ns(most_ns) for name, family in staying.items()}
         name = min(beside, key=lambda name: _or_never(beside[name]))
-        config = self.families[name].ask_beside(most_ns)
+        config = self.families[name].made.ask_beside(most_ns)
         return None if config is None else (name, config)
 
     def _first_turn(self) -> str | None:
@@ -210,7 +250,7 @@ class Competition:
         return _or_never(self.families[name].best_ns)
 
     def _has_more(self, name: str) -> bool:
-        return name not in self._abandoned and self.families[name].remaining != 0
+        return name not in self._abandoned and not self.families[name].is_exhausted
 
     def _dismiss_failing(self) -> None:
         if any(self._best(name) < math.inf for name in self._in):
@@ -220,7 +260,7 @@ class Competition:
     def _rung_is_told(self) -> bool:
         """True if all results of the rung have arrived and there is something to decide."""
         told = all(
-            family.settled >= self._quota or (family.remaining == 0 and family.settled == family.tried)
+            family.settled >= self._quota or (family.is_exhausted and family.settled == family.tried)
             for family in map(self.families.__getitem__, self._in)
         )
         return told and len(self._in) > 1 and any(map(self._has_more, self._in))
@@ -263,5 +303,9 @@ def _or_never(time_ns: float | None) -> float:
 
 def _sum(counts: Iterable[int | None]) -> int | None:
     """The sum of the counts; None if one of them is unknown."""
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None)
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

@@ -111,7 +111,8 @@ class FamilySearch:
 
     def ask(self) -> Config | None:
         """The next config to try, feasible and new; None once the space is exhausted. Asks may run ahead of tells."""
-        return self._handed_out(None if self.remaining == 0 else self._next())
+        due = self._due()
+        return self._handed_out(due if due is not None or self.remaining == 0 else self._study.ask())
 
     def beside_ns(self, most_ns: float) -> float | None:
         """Time in ns of the config that `ask_beside` would change; None if it would return None."""
@@ -175,10 +176,9 @@ class FamilySearch:
         self._neighbours.learn(config, time_ns)
         self._failures += time_ns is None
 
-    def _next(self) -> Config | None:
+    def _due(self) -> Config | None:
+        """The next config that was offered again, or that is to be tried first; None if there is none."""
         while self._offered:
             if (offered := self._offered.popleft()) not in self._tried:
                 return offered
-        if (due := next((config for config in self._firsts if config not in self._tried), None)) is not None:
-            return due
-        return self._study.ask()
+        return next((config for config in self._firsts if config not in self._tried), None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.gate import Gate, IllegalConfig
+from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import defaults, likely_first
@@ -38,6 +40,29 @@ Key = tuple[str, Config]
 """Family name and config, which identify a candidate of one problem."""
 
 
+class Known:
+    """Candidates to try first, likeliest first and each once. Each is made when an iteration first reaches it, since a
+    family's default takes milliseconds. Not thread-safe, except that other threads may read `made`.
+
+    Args:
+        candidates: makes the candidates, which may repeat.
+    """
+
+    def __init__(self, candidates: Iterable[Key] = ()) -> None:
+        self._coming = iter(candidates)
+        self.made: list[Key] = []
+        """Candidates that an iteration has reached."""
+
+    def __iter__(self) -> Iterator[Key]:
+        for place in itertools.count():
+            while place == len(self.made):
+                if (new := next(self._coming, None)) is None:
+                    return
+                if new not in self.made:
+                    self.made.append(new)
+            yield self.made[place]
+
+
 def present_answer(
     problem: Problem,
     device: Device,
@@ -64,40 +89,44 @@ def present_answer(
 
 def known_first(
     answer: Program,
-    problem: Problem,
-    device: Device,
+    gate: Gate,
     stores: StoreChain[Winners],
     families: Mapping[str, Family],
     samples: Iterable[Sample],
     method: str = AUTO,
-) -> tuple[Key, ...]:
-    """Candidates that a search tries first, likeliest first and each once.
+) -> Iterator[Key]:
+    """Candidates that a search tries first, likeliest first. The stores are read at once.
 
     The order is: the present `answer`; the winner of the nearest stored problem; the proposals of a prior fitted to
     `samples` of other problems; the default of every family, likely families first; the winners of the next nearest
     problems. Winners are adapted to this problem. A default that would take seconds to compile is left to the search.
     """
-    stored = [key for key in known_configs(problem, device, stores, 1 + CARRIED, method) if key[0] in families]
-    carried = [key for key in stored if key != (answer.family, answer.config)]
-    in_order = likely_first(families.values(), problem, device)
-    legal = defaults(Gate(problem, device), [], tuple(in_order))
-    quick = [(each.name, config) for each, config in legal if each.unrolled(problem, config) <= MAX_UNROLLED]
-    proposed = _proposed(problem, device, families, samples)
-    return tuple(dict.fromkeys([(answer.family, answer.config), *carried[:1], *proposed, *quick, *carried[1:]]))
+    stored = known_configs(gate.problem, gate.device, stores, 1 + CARRIED, method)
+    carried = [key for key in stored if key[0] in families and key != (answer.family, answer.config)]
+    later = _not_stored(gate, families, samples)
+    return itertools.chain([(answer.family, answer.config)], carried[:1], later, carried[1:])
 
 
-def _proposed(
-    problem: Problem, device: Device, families: Mapping[str, Family], samples: Iterable[Sample]
-) -> tuple[Key, ...]:
+def _not_stored(gate: Gate, families: Mapping[str, Family], samples: Iterable[Sample]) -> Iterator[Key]:
+    """Yields the proposals of a prior, then the default of every family, likely families first."""
+    yield from _proposed(gate, families, samples)
+    in_order = likely_first(families.values(), gate.problem, gate.device)
+    for family, config in defaults(gate, [], tuple(in_order)):
+        if family.unrolled(gate.problem, config) <= MAX_UNROLLED:
+            yield family.name, config
+
+
+def _proposed(gate: Gate, families: Mapping[str, Family], samples: Iterable[Sample]) -> tuple[Key, ...]:
     """Proposals of a prior that passes its cross-check; none if a family has more than MOST_PARAMETERS parameters."""
-    gate = Gate(problem, device)
-    spaces = [space for family in families.values() if (space := gate.space_if_able(family)) is not None]
+    # Pipelines first: they have the most parameters, and one such space is enough.
+    in_order = sorted(families.values(), key=lambda family: not isinstance(family, Pipeline))
+    spaces = (space for family in in_order if (space := gate.space_if_able(family)) is not None)
     if any(len(space.parameters) > MOST_PARAMETERS for space in spaces):
         return ()
     # A cross-check on GPUs is not valid for host samples.
-    prior = Prior.fit(each for each in samples if each.device.kind is device.kind)
+    prior = Prior.fit(each for each in samples if each.device.kind is gate.device.kind)
     is_trusted = prior is not None and prior.cross_check().is_passed
-    return prior.first(problem, device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
+    return prior.first(gate.problem, gate.device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
 
 
 def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tuple[Sample, ...]:
@@ -108,7 +137,7 @@ def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tup
     return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
 
 
-def have_times(known: tuple[Key, ...], outcomes: Mapping[Key, bool]) -> bool:
+def have_times(known: Iterable[Key], outcomes: Mapping[Key, bool]) -> bool:
     """True if the first TIMED_AT_LEAST correct entries of `known` have a time, or all of `known` were tried.
 
     Args:

@@ -27,9 +27,10 @@ class RandomOrder:
     def __init__(self, space: Space, tried: set[Config], rng: random.Random) -> None:
         self.space, self.tried = space, tried
         self._rng = rng
-        self._listing: tuple[Config, ...] | None = None
+        self._is_listed = False
+        """True once a listing was tried; it takes thousands of configs, so only when it is first needed."""
+        self._found: tuple[Config, ...] | None = None
         self._order: Iterator[Config] = iter(())
-        self._list(LISTED)
 
     @property
     def size(self) -> int | None:
@@ -50,7 +51,15 @@ class RandomOrder:
             self._list(LISTED_LATE)
         return next((config for config in self._order if config not in self.tried), None)
 
+    @property
+    def _listing(self) -> tuple[Config, ...] | None:
+        """All feasible configs; None if there are too many to list."""
+        if not self._is_listed:
+            self._list(LISTED)
+        return self._found
+
     def _list(self, most: int) -> None:
-        self._listing = self.space.listed(most)
-        if self._listing is not None:
-            self._order = iter(self._rng.sample(self._listing, len(self._listing)))
+        self._is_listed = True
+        self._found = self.space.listed(most)
+        if self._found is not None:
+            self._order = iter(self._rng.sample(self._found, len(self._found)))

@@ -34,14 +34,14 @@ rows of X and DY and filters as rows of W.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProductRate:
-    """How fast a family's products of spectra are, as it was measured on the reference GPU (an H200)."""
+    """Rate of a family's products of spectra, measured on the reference GPU (an H200)."""
 
     flops_per_ns: float
     instruction: TensorInstruction | None = None
-    """What multiplies; None for float32 multiply-adds."""
+    """Tensor-core instruction of the products; None for float32 multiply-adds."""
 
     def ns(self, flops: float, rates: Rates) -> float:
-        """The time of products of so many operations: they reach the same share of a data sheet everywhere."""
+        """Nanoseconds of products with `flops` operations, at the same share of the data-sheet rate on all GPUs."""
         share = self.flops_per_ns / self._multiply_adds_per_ns(REFERENCE)
         return flops / (share * self._multiply_adds_per_ns(rates))
 
@@ -162,7 +162,7 @@ class FourierParts:
         return Fold.of(self.layer, "fold", self.images) if folds(self.layer) else None
 
     def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:
-        """The time of all steps on a device of these rates, each as long as its bytes or its sums take."""
+        """Nanoseconds of all steps on a device with these rates; each step is bound by its bytes or its arithmetic."""
         first, second, result = (transform_ns(each, rates) for each in (*self.forward, self.inverse))
         product = step_ns(self.product.bytes, rates, products.ns(self.product.flops, rates))
         if not self.is_sum:
@@ -171,7 +171,7 @@ class FourierParts:
         return self.count * (first + second + product) + added + result
 
     def fold_ns(self, rates: Rates) -> float:
-        """The time of folding a part; 0 where none is folded."""
+        """Nanoseconds of the fold of a part; 0 if there is no fold."""
         return 0.0 if self.fold is None else step_ns(self.fold.nbytes, rates)
 
     @property
@@ -237,17 +237,17 @@ forward transforms in the passes of L1 take 1.45 times as long as the inverse on
 
 
 def memory_ns(nbytes: float, rates: Rates) -> float:
-    """The time in which a step moves so many bytes."""
+    """Nanoseconds in which a step moves `nbytes` bytes."""
     return nbytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
 
 
 def step_ns(nbytes: float, rates: Rates, computed_ns: float = 0.0) -> float:
-    """The time of a launch that moves so many bytes while it computes."""
+    """Nanoseconds of a launch that moves `nbytes` bytes while it computes for `computed_ns`."""
     return max(memory_ns(nbytes, rates), computed_ns) + rates.launch_ns
 
 
 def transform_ns(transform: Fft, rates: Rates) -> float:
-    """The time of the transforms of a layer's planes."""
+    """Nanoseconds of the transforms of a layer's planes."""
     (spectrum,) = (operand for operand in transform.operands if operand.name == "spectrum")
     unused = spectrum.nbytes * (sector_share(transform.size) - 1)
     if not transform.inverse:

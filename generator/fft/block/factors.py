@@ -31,13 +31,13 @@ def tables_of(problem: Fft, choice: Choice, tile: Tile) -> tuple[Table, ...]:
         tables[name] = Table.of(name, turned, meaning)
     if choice.shares == 2:
         roots = [root(y if problem.inverse else -y, problem.size[0]) for y in range(tile.shape.y)]
-        tables["share"] = Table.of("kShareRoots", roots, "What share_root(y) returns.")
+        tables["share"] = Table.of("kDifTwiddles", roots, "Values of dif_twiddle(y).")
     if choice.packing is Packing.HALF:
         points = problem.size[-1]
         columns = tile.shape.x if choice.spectrum is Access.SEQUENTIAL else tile.shape.x // 2
         roots = [root(x, points) for x in range(columns + 1)]
         turned = [each * 1j if problem.inverse else (each * 1j).conjugate() for each in roots]
-        tables["half"] = Table.of("kHalfRoots", turned, "What half_root(x) returns.")
+        tables["half"] = Table.of("kPackingTwiddles", turned, "Values of packing_twiddle(x).")
     return tuple(tables.values())
 
 

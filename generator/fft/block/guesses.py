@@ -1,8 +1,8 @@
 """Configs of `fft_block` that a search tries first.
 
-Of 70 real transforms of 8 to 256 points the winners of long searches were alike: the fewest passes, of radices near
-each other, over tiles of 1000 to 4000 numbers, with a thread for each transform of the largest radix. Rows of an odd
-number of points, whose neighbours in memory are not in one sector, are copied in bulk.
+Long searches for 70 real transforms of 8 to 256 points had winners that were alike. They took the fewest passes, with
+radices near each other, over tiles of 1000 to 4000 complex numbers, with one thread per transform of the largest
+radix. They copied rows of an odd number of points in bulk, since neighbours in memory are then not in one sector.
 """
 
 from __future__ import annotations
@@ -33,53 +33,54 @@ from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, comp
 from warpsmith.generator.space import Value
 
 FEW, USUAL, MANY = 1280, 2048, 4096
-"""Complex numbers of a tile, about."""
+"""Approximate complex numbers of a tile."""
 LARGE = 8192
-"""Complex numbers of a tile that has a multiprocessor for itself: more threads, then."""
+"""Complex numbers of a tile beyond which it has an SM to itself, and more threads."""
 LARGEST_RADIX = 28
-"""Of a guess: beyond, registers run out."""
+"""Largest radix of a guess: beyond it, registers run out."""
 SMALL = 1024
-"""Complex numbers of a transform of two dimensions that shares a tile with others."""
+"""Most complex numbers of a 2-D transform that shares a tile with others."""
 MOST_COPIED = 4096
-"""Complex numbers of one that leaves room for other tiles beside bulk copies of its own."""
+"""Most complex numbers of a 2-D transform whose bulk copies leave room for other tiles."""
 FLAT_PLANS, WARP_PLANS, SQUARE_PLANS = 3, 2, 3
-"""Factorizations that are tried: of a row, of a warp's own transform or of small sides, and of large sides."""
+"""Factorizations to try: of a row, of a single warp's transform or of small sides, and of large sides."""
 WARPS = 4
-"""Of a block whose warps have a tile each."""
+"""Warps of a block in which each warp has its own tile."""
 MOST = 28
 """Guesses: less than half of a short search."""
 NEIGHBOURS = 4
-"""Transforms of a tile at the least whose spectra lie frequency by frequency: as many numbers make a sector of memory.
-Of 64x64 points one transform a tile took 161 us, four 110; of 32x32 two took 77, eight 37 (H200, 2026-11-24)."""
+"""Least transforms of a tile whose spectra lie frequency by frequency: four complex numbers make a sector of memory.
+64x64 points took 161 us with one transform a tile and 110 with four. 32x32 points took 77 us with two and 37 with eight
+(H200, 2026-11-24)."""
 BESIDE = 8
-"""Transforms of a tile whose spectra lie frequency by frequency, and twice as many pairs, where these are MANY numbers
-at the most: 64 bytes that lie together, or 256. 24,576 transforms of 14x14 points back to 13x13 took 32.9 us as 20
-halves and 17.1 as 16 pairs, 73,728 filters 37.7 us in tens and 27.4 in sixteens; of 30x30 points, filters 48.1 in twos
-and 33.0 in fours, images 70.8 in fours and 67.0 in eights (H100, 2026-11-25)."""
+"""Transforms of a tile whose spectra lie frequency by frequency, as 64 contiguous bytes; twice as many in pairs. The
+tile has at most MANY complex numbers. 24,576 inverse transforms of 14x14 points to 13x13 took 32.9 us with 20 half
+transforms a tile and 17.1 with 16 pairs. 73,728 filters took 37.7 us with 10 a tile and 27.4 with 16. At 30x30 points,
+filters took 48.1 us with 2 and 33.0 with 4, images 70.8 with 4 and 67.0 with 8 (H100, 2026-11-25)."""
 SHORT = 256
-"""Points of a plane of which a thread transforms each row at once: it is copied in bulk, pairs of it in tiles of which
-a multiprocessor has room for three."""
+"""Most points of a plane whose rows a thread transforms in one pass. It is copied in bulk, and pairs are in tiles of
+which an SM holds three."""
 PAIRS_BY_SETS = (8, 4, 2)
-"""Of a tile whose pass reaches spectra 16 bytes at once: 128 bytes that lie together, 64, or one sector. Of 24x24
-points eight pairs took 27.1 us back to 5x5 and 51.9 forward, four 38.8 and 56.7 (H100, 2026-11-25). Forward tiles leave
-room for three of them on a multiprocessor: of 64x64 points two pairs took 89 us, four more than 98. Back, where a
-thread has all of a step on its way, four took 97 us and two more than 120; of filters four 29 and two 31 (H200).
-Forward too a tile fills a sector where it fits: of 72x72 points one pair took 310 us, where a layer whose tiles are
-twice as large takes 136 us as a whole (H200, 2026-11-25)."""
+"""Pairs of a tile whose pass accesses spectra 16 bytes at a time: 128 contiguous bytes, 64, or one sector. At 24x24
+points eight pairs took 27.1 us for inverse transforms to 5x5 and 51.9 forward; four took 38.8 and 56.7 (H100,
+2026-11-25). Three forward tiles fit an SM: at 64x64 points two pairs took 89 us, and four more than 98. A thread of an
+inverse transform has all numbers of a step in flight: four pairs took 97 us, and two more than 120; for filters four
+took 29 us and two 31 (H200). A forward tile also fills a sector if it fits: at 72x72 points one pair took 310 us, where
+a layer with tiles twice as large takes 136 us as a whole (H200, 2026-11-25)."""
 EIGHT_PAIRS = 5000
-"""Complex numbers of eight pairs at the most: beyond, fewer tiles fit a multiprocessor."""
+"""Most complex numbers of eight pairs: beyond, fewer tiles fit an SM."""
 LONGEST_COLUMN = 32
-"""Points of a column that a thread transforms at once where half of it or more is zeros."""
+"""Most points of a column that a thread transforms in one pass if half of it or more is zeros."""
 RADIX_OF_SETS = 8
-"""Of a pass that has two sets of frequencies: twice as many numbers are in registers."""
+"""Preferred radix of a pass with two sets of frequencies, which keeps twice as many numbers in registers."""
 OF_A_MULTIPROCESSOR = 28000
-"""Complex numbers that fit into its shared memory, but for gaps."""
+"""Complex numbers that fit the shared memory of an SM, gaps not counted."""
 MOST_TOGETHER = 16384
-"""Complex numbers of a tile that has so many: 128 KB."""
+"""Most complex numbers of a tile with several transforms: 128 KB."""
 
 
 class Way(NamedTuple):
-    """How a tile reaches memory."""
+    """How a tile accesses signals and spectra in memory."""
 
     spectrum: Access = Access.STAGED
     loads: Loads = Loads.PLAIN
@@ -92,21 +93,21 @@ BY_SETS = Way(spectrum=Access.MIRRORED)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guess:
-    """What sets good configs apart; the rest of a config follows."""
+    """The choices in which good configs differ; the other parameters follow from them."""
 
     packing: Packing
     x_radices: tuple[int, ...]
     y_radices: tuple[int, ...] = ()
     shares: int = 1
     elements: int = USUAL
-    """Of a tile, about; 0 for one that keeps a single warp busy, without barriers."""
+    """Approximate complex numbers of a tile; 0 for a tile that keeps a single warp busy, without barriers."""
     first: str = "x"
     way: Way = ONE_BY_ONE
     min_blocks: int = 0
     rows: int = 1
 
     def values(self, batch: int, device: Device) -> dict[str, Value]:
-        """Of all parameters, for so many transforms."""
+        """Values of all parameters of the space, for `batch` transforms."""
         points, largest = prod((*self.x_radices, *self.y_radices)), max((*self.x_radices, *self.y_radices))
         number = ceil(batch / self.packing.transforms)
         # A small batch is spread over all multiprocessors, and each tile over many threads.
@@ -125,7 +126,7 @@ class Guess:
             "transforms": transforms,
             "threads": next(each for each in THREADS if threads <= each),
             "tiles": 1 if self.elements else WARPS,
-            # A thread with all of a transform would read far from its neighbours.
+            # A thread that has a whole transform would read far from its neighbours.
             "signal": (Access.DIRECT if passes > 1 else Access.STAGED).value,
             "spectrum": self.way.spectrum.value,
             "twiddles": Twiddles.POWERS.value,
@@ -140,7 +141,7 @@ class Guess:
 
 
 def together(problem: Fft, packing: Packing, points: int) -> int:
-    """Complex numbers of a tile of two-dimensional transforms, about, of which each has so many points."""
+    """Approximate complex numbers of a tile of 2-D transforms with `points` complex numbers each."""
     if problem.layout is not Layout.FREQUENCY:
         return USUAL
     return max(
@@ -151,7 +152,7 @@ def together(problem: Fft, packing: Packing, points: int) -> int:
 
 
 def way_of_planes(problem: Fft, packing: Packing) -> tuple[Way, int]:
-    """How tiles of two-dimensional transforms are likely to reach memory best, and blocks a multiprocessor."""
+    """The likeliest access to memory of tiles of 2-D transforms, and the least blocks per SM (0: any number)."""
     is_short = prod(problem.size) <= SHORT
     match packing, problem.layout, problem.inverse:
         case Packing.PAIR, Layout.FREQUENCY, True if is_short:
@@ -162,14 +163,14 @@ def way_of_planes(problem: Fft, packing: Packing) -> tuple[Way, int]:
 
 
 def packings_of_planes(problem: Fft) -> tuple[Packing, ...]:
-    """Those of two-dimensional transforms, the likeliest first: pairs for short ones that are read by frequencies."""
+    """Packings of 2-D transforms, likeliest first: pairs for short inverse transforms in frequency layout."""
     found = packings(problem)
     has_pairs_first = problem.inverse and problem.layout is Layout.FREQUENCY and prod(problem.size) <= SHORT
     return found[::-1] if has_pairs_first and problem.batch > 1 else found
 
 
 def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
-    """A few good ones, the best first."""
+    """At most MOST guesses, likeliest first."""
     return tuple(itertools.islice(_guesses(problem, device), MOST))
 
 
@@ -185,7 +186,7 @@ def _guesses(problem: Fft, device: Device) -> Iterator[Guess]:
 
 
 def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
-    """The likeliest ones of one dimension, the best first."""
+    """Likely accesses to memory of 1-D transforms, likeliest first."""
     match packing, problem.inverse:
         case Packing.PAIR, True:
             return (AT_ONCE._replace(spectrum=Access.DIRECT), AT_ONCE, ONE_BY_ONE)
@@ -197,7 +198,7 @@ def _ways(problem: Fft, packing: Packing) -> tuple[Way, ...]:
 
 
 def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
-    """Those whose spectra are reached by sets of frequencies that mirror each other; none where they cannot be."""
+    """Guesses that access spectra by sets of mirrored frequencies; none if the problem has no such sets."""
     if not may_mirror(problem):
         return
     (rows, columns), first = problem.size, "x" if problem.inverse else "y"
@@ -218,7 +219,7 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
         tile = max(1, elements // points) * points
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
-        # For so many blocks compilers give a thread registers to ask for several steps' numbers at once.
+        # With these bounds, compilers give a thread the registers to load the numbers of several steps at once.
         rows = _rows_of_tile(problem, tile // points)
         of_large = 1 if is_wide and has_room else 2
         for min_blocks in (min(of_large if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
@@ -226,7 +227,9 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
 
 
 def _rows_of_tile(problem: Fft, pairs: int) -> int:
-    """Of a product, of which a tile of so many pairs has results: those with the fewest sectors of both factors."""
+    """Rows of a fused product in a tile of `pairs` pairs of results: the number that reads the fewest sectors of both
+    factors; 1 without a product.
+    """
     product = problem.product
     if product is None:
         return 1
@@ -242,7 +245,7 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
     most = WARP_PLANS if is_small else SQUARE_PLANS
     for packing, first in itertools.product(packings_of_planes(problem), sides[:1] if is_small else sides):
         columns = complex_columns(problem, packing)
-        # Of small transforms a tile has several, in one way or another; of large ones one, and its passes matter more.
+        # A tile has several small transforms, of various numbers. It has one large one, whose passes matter more.
         usual = together(problem, packing, rows * columns)
         tiles: tuple[int, ...] = (usual, 0, FEW) if is_small else (usual,)
         if problem.layout is Layout.FREQUENCY:
@@ -254,14 +257,14 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
         shares = max(shares_of(problem)) if is_shared else 1
         for elements in tiles:
             if packing is Packing.PAIR and rows * columns > (elements or SMALL):
-                continue  # half the tile does, in twice as many blocks
+                continue  # half the tile suffices, in twice as many blocks
             plans = itertools.product(even_plans(columns, most), even_plans(rows // shares, most), ways)
             for x_radices, y_radices, (way, min_blocks) in plans:
                 yield Guess(packing, x_radices, y_radices, shares, elements, first, way, min_blocks)
 
 
 def even_plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """A few factorizations with the fewest passes, the most even ones first."""
+    """At most `most` factorizations with the fewest passes, the most even ones first."""
     found = factorizations(points)
     found = tuple(radices for radices in found if max(radices, default=1) <= LARGEST_RADIX) or found
     return tuple(radices for radices in found if len(radices) == len(found[0]))[:most]

@@ -51,7 +51,7 @@ class Sets:
     """Pairs of sets of one pass, numbered by t, y and `part`; digit 0 and the middle digit mirror themselves.
 
     For these two digits the rows come in pairs (y, -y). Rows 0 and Y / 2 have no partner and form one more pair, in
-    which `here` and `there` are two sets that mirror themselves.
+    which the first and the second set each mirror themselves.
     """
 
     transforms: int
@@ -86,10 +86,10 @@ class Sets:
         """CUDA definitions of both sets' rows and digits, from t, y and part."""
         half, middle = self.rows // 2, self.digits // 2
         return (
-            "const bool is_own = part == 0;  // columns whose mirror images are in the same set of them",
-            f"const int here_y = is_own ? {modulo('y', half) if half > 1 else '0'} : y;",
-            f"const int here = is_own ? (y < {half} ? 0 : {middle}) : part;",
-            "const bool is_alone = is_own && here_y == 0;  // and so is the row",
-            f"const int there_y = is_alone ? {half} : here_y == 0 ? 0 : {self.rows} - here_y;",
-            f"const int there = is_own ? here : {self.digits} - part;",
+            "const bool is_own_digit = part == 0;  // digits 0 and M / 2, which mirror themselves",
+            f"const int first_y = is_own_digit ? {modulo('y', half) if half > 1 else '0'} : y;",
+            f"const int first_digit = is_own_digit ? (y < {half} ? 0 : {middle}) : part;",
+            "const bool is_self_mirrored = is_own_digit && first_y == 0;  // in rows 0 and Y / 2, their own mirrors",
+            f"const int second_y = is_self_mirrored ? {half} : first_y == 0 ? 0 : {self.rows} - first_y;",
+            f"const int second_digit = is_own_digit ? first_digit : {self.digits} - part;",
         )

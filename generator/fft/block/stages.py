@@ -109,7 +109,12 @@ class Stages:
             yield self._copy(side, is_first=True)
         elif not self._has_y:
             pool = spectrum_pool(self.problem, self.tile.shape)
-            yield self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.SOME)
+            yield self._mirrored(
+                "merge",
+                "Merges the half spectra of the real signals into the spectrum of the complex signal.",
+                pool,
+                Mirror.SOME,
+            )
         else:
             yield from self._merges()
 
@@ -121,13 +126,18 @@ class Stages:
         shape, packing = self.tile.shape, self.choice.packing
         others = mirrored_columns(packing, shape.x)
         own = 2 if packing.pairs and shape.x % 2 == 0 else 1
-        summary = "Columns that are their own mirror image: asked for before the others, written behind them."
+        summary = "Columns that are their own mirror image: loaded before the others, written after them."
         alone = self._mirrored("merge", summary, columns_pool(self.problem, shape, own), Mirror.ALL)
         if not others:
             yield alone
             return
         pool = columns_pool(self.problem, shape, others)
-        rest = self._mirrored("merge", "The spectra of real signals as that of a complex one.", pool, Mirror.NONE)
+        rest = self._mirrored(
+            "merge",
+            "Merges the half spectra of the real signals into the spectrum of the complex signal.",
+            pool,
+            Mirror.NONE,
+        )
         if alone.steps == 1:
             yield dataclasses.replace(alone, within=(rest,))
         else:
@@ -141,7 +151,7 @@ class Stages:
         if self.choice.spectrum is Access.SEQUENTIAL:
             return self._sequence()
         pool = spectrum_pool(self.problem, self.tile.shape)
-        summary = "The spectrum of the complex signal as those of the real ones."
+        summary = "Splits the spectrum of the complex signal into the half spectra of the real signals."
         return self._mirrored("split", summary, pool, Mirror.SOME)
 
     @property
@@ -170,7 +180,9 @@ class Stages:
     def _copy(self, side: str, *, is_first: bool) -> Stage:
         shape, terms = self.tile.shape, self.tile.before if is_first else self.tile.after
         pool = signal_pool(shape) if side == "signal" else spectrum_pool(self.problem, shape)
-        summary = f"The {side} {'into' if is_first else 'from'} the tile."
+        summary = (
+            f"Copies the {side} from global memory to the tile." if is_first else f"Copies the tile to the {side}."
+        )
         return Stage(
             **self._stage("copy", summary, pool),
             address=Address(terms).text(pool),
@@ -205,7 +217,7 @@ class Stages:
     def _mirror_lines(self, column: str) -> Iterator[str]:
         """CUDA definitions of the frequency that mirrors (y, x), or (y, 0) where `column` is 0."""
         if self.choice.shares == 2:
-            yield f"const int mirrored_y = y + share == 0 ? 0 : {self.tile.shape.y} - share - y;"
+            yield f"const int mirrored_y = y + parity == 0 ? 0 : {self.tile.shape.y} - parity - y;"
         elif self._has_y:
             yield f"const int mirrored_y = y == 0 ? 0 : {self.tile.shape.y} - y;"
         yield f"const int mirrored_x = {column} == 0 ? 0 : {self.tile.shape.x} - x;"
@@ -223,7 +235,11 @@ class Stages:
         known = Pool.of(t=shape.transforms, y=shape.y, mirrored_y=shape.y, mirrored_x=shape.x, **{column: shape.x})
         here = tuple((column if name == "x" else name, place) for name, place in self.tile.after)
         there = tuple((f"mirrored_{name}" if name in "xy" else name, place) for name, place in self.tile.after)
-        stage = self._stage("sequence", "The spectra of the real signals, one element after the other.", pool)
+        stage = self._stage(
+            "sequence",
+            "Splits the spectrum and writes the half spectra of the real signals in the order of memory.",
+            pool,
+        )
         return Stage(
             **stage | {"variables": (*constants, *stage["variables"], *lines, *self._mirror_lines(column))},
             address=Address(here).text(known),
@@ -258,16 +274,20 @@ class Stages:
     def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
         """Pass from or to the spectra of two real signals, over two sets of frequencies that mirror each other."""
         sets = Sets.of_pass(self.tile.shape, work)
-        known = Pool.of(t=sets.transforms, here_y=sets.rows, here=sets.digits, there_y=sets.rows, there=sets.digits)
-        summary = f"Pass {place + 1}: {work.step.radix} points along x, twice, of rows that mirror each other."
+        known = Pool.of(
+            t=sets.transforms, first_y=sets.rows, first_digit=sets.digits, second_y=sets.rows, second_digit=sets.digits
+        )
+        summary = (
+            f"Pass {place + 1}: {work.step.radix} points along x, for two sets of frequencies that mirror each other."
+        )
         stage = self._stage("merge_pass" if reads == "spectrum" else "split_pass", summary, sets.pool)
         missing = [name for name in ("t", "part") if name not in dict(sets.pool.variables)]
         constants = tuple(f"constexpr int {name} = 0;" for name in missing)
         return Stage(
             **stage | {"variables": (*constants, *stage["variables"], *sets.lines())},
             **self._elements(work.step),
-            address=set_address(work, "here_y", "here").text(known),
-            mirrored_address=set_address(work, "there_y", "there").text(known),
+            address=set_address(work, "first_y", "first_digit").text(known),
+            mirrored_address=set_address(work, "second_y", "second_digit").text(known),
             reads=reads,
             writes=writes,
             distance=sets.digits,

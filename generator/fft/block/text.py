@@ -110,26 +110,26 @@ class FftBlockText:
 
     @property
     def half_root(self) -> str:
-        """Formula of `half_root(x)`."""
+        """Formula of `packing_twiddle(x)`."""
         return half_root(self.problem)
 
     @property
     def half_angle(self) -> str:
-        """Literal angle of the exponential in `half_root(1)`, in units of pi."""
+        """Literal angle of the exponential in `packing_twiddle(1)`, in units of pi."""
         return float_literal((2 if self.problem.inverse else -2) / self.problem.size[-1])
 
     @property
     def half_turn(self) -> str:
-        return "turned_left" if self.problem.inverse else "turned_right"
+        return "times_i" if self.problem.inverse else "times_minus_i"
 
     @property
     def share_root(self) -> str:
-        """Formula of `share_root(y)`."""
+        """Formula of `dif_twiddle(y)`."""
         return f"exp({'' if self.problem.inverse else '-'}2 pi i y / {self.problem.size[0]})"
 
     @property
     def share_angle(self) -> str:
-        """Literal angle of `share_root(1)`, in units of pi."""
+        """Literal angle of `dif_twiddle(1)`, in units of pi."""
         return float_literal((2 if self.problem.inverse else -2) / self.problem.size[0])
 
     @property
@@ -159,10 +159,10 @@ class FftBlockText:
     @property
     def element_meaning(self) -> str:
         return {
-            Packing.COMPLEX: "one of the signal's",
+            Packing.COMPLEX: "a complex number of the signal",
             Packing.HALF: "columns 2 x and 2 x + 1 of a real signal",
-            Packing.PAIR: "one of two real signals that follow each other",
-            Packing.ALONE: "one of a real signal, twice",
+            Packing.PAIR: "of two consecutive real signals, as real and imaginary part",
+            Packing.ALONE: "of a real signal, as both real and imaginary part",
         }[self.choice.packing]
 
     @property
@@ -227,12 +227,12 @@ class FftBlockText:
     @property
     def inside(self) -> str:
         """CUDA condition under which an element is read or written; empty if it always is."""
-        return self._conditions("2 * t >= done", inside_of(self.problem, self.choice, self._row)[0])
+        return self._conditions("2 * t >= overlap", inside_of(self.problem, self.choice, self._row)[0])
 
     @property
     def inside_second(self) -> str:
         """CUDA condition for the second real number of a packed one."""
-        return self._conditions("2 * t + 1 >= done", inside_of(self.problem, self.choice, self._row)[1])
+        return self._conditions("2 * t + 1 >= overlap", inside_of(self.problem, self.choice, self._row)[1])
 
     @property
     def place_type(self) -> str:
@@ -300,8 +300,11 @@ class FftBlockText:
 
 def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
     radices = " by ".join("x".join(map(str, each)) for each in (choice.y_radices, choice.x_radices) if each)
-    tile = f"{choice.transforms} in a tile" if choice.shares == 1 else "every other row of one in a tile"
+    tile = f"{choice.transforms} per tile" if choice.shares == 1 else "every other row of one per tile"
+    barrier = "__syncwarp()" if choice.threads == 32 else "__syncthreads()"
     return (
-        f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile} of",
-        f"shared memory: radices {radices}, each within a thread.{PACKED[choice.packing]}",
+        f"{'Inverse' if problem.inverse else 'Forward'} transforms of {dimensions(problem.size)} points, {tile}.",
+        f"Radices {radices}: each radix is an in-register DFT of a thread.",
+        *filter(None, (PACKED[choice.packing].strip(),)),
+        f"kThreads threads compute a tile. Stages work in place in shared memory, separated by {barrier}.",
     )

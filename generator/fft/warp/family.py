@@ -1,18 +1,18 @@
-"""Transforms within a warp, whose lanes exchange numbers by shuffles: no shared memory and no barrier.
+"""FFTs within a warp, whose lanes exchange numbers by shuffles: no shared memory and no barrier.
 
-A transform lies in the registers of 2 to 32 lanes, `points` complex numbers in each; the other lanes of the warp have
-transforms of their own. There are two parts, one over the registers of a lane and one across lanes, in steps of radix 2
-and 4 (decimation in frequency), and twiddles between them that each lane has from the start. Which part comes first is
-a parameter: it decides whether neighbouring lanes load neighbouring elements or store them (`First`). An inverse
-transform is the same flow with conjugate twiddles that starts from frequencies.
+A transform lies in the registers of 2 to 32 lanes, `points` complex numbers in each. The other lanes of the warp have
+other transforms. One part of the algorithm works on the registers of a lane, the other across lanes, in steps of
+radix 2 and 4 (decimation in frequency). Between them come twiddles, which each lane has from the start. A parameter
+chooses which part comes first: it decides whether neighbouring lanes load neighbouring elements or store them
+(`First`). An inverse transform has the same flow with conjugate twiddles, and starts from frequencies.
 
-Frequencies end in lanes with their bits turned round, so that the address of a store puts them in order. Two real
-signals make one complex one, or two columns do; a lane takes their spectra apart with the help of the lane that has the
-mirror images of its frequencies. Of two dimensions each lane has a column in its registers, and rows lie across lanes.
+Frequencies end in lanes in bit-reversed order, and the address of a store puts them in order. Two real signals, or two
+columns, make one complex signal. A lane separates their spectra with the help of the lane that has the mirrored
+frequencies. In 2-D each lane has a column in its registers, and rows lie across lanes.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", sections 5.2 and 5.3. There a lane has n / 32
-numbers and all steps are of radix 2; twiddles are exchanged by shuffles, where a lane here reads or computes the two at
-the most that it needs across lanes; and bits are turned round, and 2-D transforms transposed, in shared memory.
+numbers and all steps have radix 2. Lanes there exchange twiddles by shuffles, where a lane here reads or computes the
+two, at most, that it needs across lanes. There bits are reversed and 2-D transforms transposed in shared memory.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 LARGEST = {1: 512, 2: 32}
-"""Points along an axis by the number of axes: the paper's limit of registers, and the lanes of a warp."""
+"""Most points along an axis, by the number of axes: the paper's limit of registers, and the lanes of a warp."""
 LIKELY_POINTS = 128
-"""Of a row, up to which the shipped winners are mostly of this family."""
+"""Most points of a row for which shipped winners are mostly of this family."""
 MOST_KEPT = 16
-"""Points to a lane whose twiddles can stay in registers: those of 32 take 62 beside 64, and ptxas spills a few."""
+"""Most points per lane whose twiddles can stay in registers: for 32 points they take 62 beside 64, and ptxas spills a
+few."""
 LEAST_OTHERS = 16
-"""Registers of a thread for all else: ptxas takes 32, 48 and 80 at the least for 8, 16 and 32 points (sm_90)."""
+"""Registers of a thread besides: ptxas takes at least 32, 48 and 80 in all for 8, 16 and 32 points (sm_90)."""
 _STORES = tuple(each.value for each in (Stores.PLAIN, Stores.STREAMING))
 
 
 class FftWarp(Family):
-    """`fft` of small powers of two."""
+    """`fft` of small power-of-two sizes."""
 
     name = "fft_warp"
 
@@ -64,7 +65,7 @@ class FftWarp(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """It won 39 of 49 times up to 128 points in a row, and of squares once (H200)."""
+        """True on a GPU for 1-D transforms of up to 128 points: it won 39 of 49 there, and one 2-D transform (H200)."""
         size = require_fft(problem).size
         return device.kind is DeviceKind.CUDA and len(size) == 1 and size[0] <= LIKELY_POINTS
 
@@ -108,15 +109,16 @@ def _packings(problem: Fft) -> tuple[Packing, ...]:
 
 
 def _usual_points(points: int) -> int:
-    """8 to a lane, with fewer lanes for a small transform and more points for a large one."""
+    """Points per lane: 8, fewer for a small transform, and more for one that fills all 32 lanes."""
     return max(1, points // 32, min(8, points // 4))
 
 
 def _usual_first(problem: Fft) -> First:
-    """What lets neighbouring lanes store neighbouring elements: those that they load can stay in the L1 cache.
+    """The part that comes first so that neighbouring lanes store neighbouring elements; loads can stay in the L1 cache.
 
-    In reversed order it is the frequencies of registers that lie apart. A half spectrum is read 8 bytes at a time
-    (its columns are odd in number) and twice; so neighbours read it, and a signal is stored 16 bytes at a time.
+    In reversed order the frequencies of a lane's registers lie apart. A half spectrum has an odd number of columns, so
+    it is read 8 bytes at a time, and twice. Neighbouring lanes therefore read neighbours of it, and a signal is stored
+    16 bytes at a time.
     """
     is_natural = problem.order is Order.NATURAL
     if problem.inverse:
@@ -185,7 +187,7 @@ def _room(device: Device, *, is_flat: bool) -> tuple[Constraint, ...]:
     registers, threads = device.registers_per_multiprocessor, device.threads_per_multiprocessor
 
     def taken(points: int, repeats: int) -> int:
-        """Registers of a thread: numbers, and twiddles that stay."""
+        """Registers of a thread: its numbers, twiddles kept between transforms, and LEAST_OTHERS."""
         kept = 2 * (points - 1) if is_flat and repeats > 1 else 0
         return 2 * points + kept + LEAST_OTHERS
 

@@ -153,7 +153,7 @@ class FftWarpText:
         kind = "spectra" if self.problem.is_real else "complex"
         place = spread.text("j") if self.is_flat else f"j, {spread.text('j')}"
         if self.problem.is_real or self.spectrum_place:
-            return Side(kind, f"spectrum_place({place})")
+            return Side(kind, f"spectrum_offset({place})")
         return Side(kind, place, width=gcd(self.choice.points, 2) if spread.lane_weight > 1 else 1)
 
 

@@ -44,7 +44,7 @@ class Factors:
             if power.row >= 0:
                 factor = f"kTwiddles[{f'{power.row} * kLanes + ' if power.row else ''}lane]"
             elif power.angle:
-                factor = f"root_of({power.angle} * {self._root_lane})"
+                factor = f"exp_pi_i({power.angle} * {self._root_lane})"
             else:
                 factor = f"times(twiddle[{power.factors[0]}], twiddle[{power.factors[1]}])"
             found.append((power.exponent, factor))
@@ -59,13 +59,13 @@ class Factors:
         spread = spreads(self.problem, self.choice)[0 if inverse else 1]
         # Forward, a register's frequencies and their mirror images have one factor.
         count = self.choice.points if inverse else self.choice.points // 2 + (spread.register_weight <= 1)
-        first = f"{'turned_left' if inverse else 'turned_right'}(root_of({self.angle(size)} * {spread.text('0')}))"
+        first = f"{'times_i' if inverse else 'times_minus_i'}(exp_pi_i({self.angle(size)} * {spread.text('0')}))"
         found = []
         for j in range(count if len(self.problem.size) == 1 else 1):
             factor = root((j if inverse else -j) * spread.register_weight, size)
-            product = f"times(half_root[0], {float_literal(factor.real)}, {float_literal(factor.imag)})"
+            product = f"times(packing_twiddle[0], {float_literal(factor.real)}, {float_literal(factor.imag)})"
             is_computed = self.choice.twiddles is Twiddles.COMPUTED
-            found.append((product if j else first) if is_computed else f"kHalfRoots[{spread.text(str(j))}]")
+            found.append((product if j else first) if is_computed else f"kPackingTwiddles[{spread.text(str(j))}]")
         return tuple(found)
 
     @property
@@ -92,7 +92,7 @@ class Factors:
             tables.append(Table.of(f"kRoots{step.span}", values, meaning))
         if self.half_roots:
             values = [self._turned(root(x, self.problem.size[-1]) * 1j) for x in range(self._columns)]
-            tables.append(Table.of("kHalfRoots", values, f"{self.half_meaning}."))
+            tables.append(Table.of("kPackingTwiddles", values, f"{self.half_meaning}."))
         return tuple(tables)
 
     def angle(self, order: int) -> str:

@@ -4,14 +4,14 @@ Source: Stockham 1966, "High-speed convolution and correlation" (overlap-save); 
 The row-column form of a two-dimensional transform: Cooley and Tukey 1965. The kernels are this repository's own.
 
 Two tiles of a plane are one complex tile. The first kernel transforms its rows and writes them to a workspace. The
-second one transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them back.
-The third one transforms rows back, and stores the results of both tiles. Tiles are taken in chunks so small that the
-workspace stays in the L2 cache: by launches for each, or by one launch whose blocks take the work of all kernels in
-turn (`flow.py`). Nothing is ever reordered: decimation in frequency leaves an order that decimation in time takes back,
-and the filter's spectrum, which the same passes make, lies in it too.
+second kernel transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them
+back. The third kernel transforms rows back, and stores the results of both tiles. Chunks of tiles are so small that the
+workspace stays in the L2 cache. Each chunk has its own launches, or one launch does all chunks, and its blocks take the
+work of the three kernels in turn (`flow.py`). No pass reorders elements: decimation in frequency leaves an order that
+decimation in time undoes. The same passes make the filter's spectrum, so it has that order too.
 
-An FFT's error is relative to the whole tile, so a problem must ask for `accuracy="imagewise"`. A NaN or an infinity
-spreads over both tiles: a problem must allow that, with `nonfinite="any"`, or have pixels that are none.
+An FFT's error is relative to the whole tile, so a problem must allow `accuracy="imagewise"`. A NaN or an infinity
+spreads over both tiles, so a problem must allow that with `nonfinite="any"`, or have a pixel type without them.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49
-"""Fewer cost less one by one than a transform does."""
+"""Least taps of a filter: fewer cost less tap by tap than by transforms."""
 _SHARED_TILES = 0.7
-"""Of what tiles in shared memory are expected to take: 717 us were measured where 982 are counted (H200, 65x65 taps on
-9216x9216)."""
+"""Factor on the modelled time of tiles in shared memory (`overlap/model.py`): 717 us were measured where the model has
+982 (H200, 65x65 taps on 9216x9216)."""
 START_SIZES = 4
-"""Sizes of tiles that a search begins with, the default's among them."""
+"""Sizes of tiles that a search begins with, including the default's."""
 _CHANGES: tuple[dict[str, Value], ...] = (
     {"twiddles": Twiddles.POWERS.value},
     {"twiddles": Twiddles.TABLE.value},
@@ -74,11 +74,11 @@ _CHANGES: tuple[dict[str, Value], ...] = (
     {"buffers": 1},
     {"buffers": 2},
 )
-"""To the default, that are worth a try."""
+"""Changes to the default config that are worth a try."""
 
 
 class Filter2dFft(Family):
-    """`filter2d` by transforms of tiles in global memory."""
+    """`filter2d` by FFTs of tiles in global memory."""
 
     name = "filter2d_fft"
 
@@ -99,7 +99,7 @@ class Filter2dFft(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """Where tiles in shared memory are too small for the filter, or are expected to take longer."""
+        """True on a GPU if tiles in shared memory cannot take the filter, or are expected to take longer."""
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
@@ -131,7 +131,7 @@ class Filter2dFft(Family):
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
-        """Rows three times, one of them in two forms, and columns three times."""
+        """The text has transforms of rows three times, once in two forms, and of columns three times."""
         x, y = (sum(INSTRUCTIONS[n] + 4 * n for n in radices_of(config.text(f"{axis}_radices"))) for axis in "xy")
         return 4 * x + 3 * y
 
@@ -167,7 +167,11 @@ def _changed(config: Config, change: dict[str, Value]) -> Config:
 
 
 def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights) -> Iterator[Launch]:
-    """The filter's spectrum, then one for all chunks of tiles, or three for each, or two and one more."""
+    """Yields two launches for the filters' spectra, then those of the tiles.
+
+    One launch does all chunks, after one that resets its counters. Otherwise each chunk takes three launches, or two
+    plus one more for all chunks if the workspace has two buffers.
+    """
     rows, columns = geometry.rows, geometry.columns
 
     def by_rows(entry: str, blocks: int, *arguments: Pointer) -> Launch:

@@ -109,8 +109,9 @@ class Geometry(PairedTiles):
         y, x = self.columns.points, self.rows.points
         return (
             f"Overlap-save: tiles of {y} x {x} pixels, {self.tile_rows_valid} x {self.tile_columns_valid} results.",
-            f"Two are one complex tile in global memory, {self.chunk} of them at a time: their rows are transformed,",
-            "then columns, times the filter's spectrum, and columns backward, then rows backward. All keeps its place.",
+            f"Two tiles are one complex tile in the workspace, {self.chunk} of them per chunk. A block transforms",
+            "rows or columns in shared memory, a barrier between passes: rows first, then columns, the product with",
+            "the filter's spectrum, the inverse of the columns, and the inverse of the rows. All passes are in place.",
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Likely configs of `filter2d_fft` for tiles of a size."""
+"""Likely configs of `filter2d_fft` for tiles of one size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from warpsmith.generator.tiles.radices import resident
 
 
 def most_blocks(config: Config, space: Space, device: Device) -> Config:
-    """With as many blocks on a multiprocessor as find room there."""
+    """`config` with the most blocks per SM that are legal."""
     flows = config.integer("buffers") == FLOWING
     choices = (
         Config.of({**config.values(), "min_blocks": blocks, "blocks": blocks * device.multiprocessors if flows else 0})
@@ -39,7 +39,7 @@ def most_blocks(config: Config, space: Space, device: Device) -> Config:
 
 
 def configs(problem: Filter2d, choice: Choice, space: Space, device: Device) -> Iterator[Config]:
-    """Legal ones of tiles of a size, the likeliest way to do them first."""
+    """Yields legal configs with the tiles of `choice`, likeliest first."""
     for values in _usual(problem, choice, device):
         config = Config.of(values)
         made = flowing(config, space, device) if choice.buffers == FLOWING else most_blocks(config, space, device)
@@ -48,9 +48,10 @@ def configs(problem: Filter2d, choice: Choice, space: Space, device: Device) -> 
 
 
 def flowing(config: Config, space: Space, device: Device) -> Config | None:
-    """The same tiles in one launch: as many rows as fill the threads that columns have, and, where `config` has several
-    launches, chunks so large that what a job waits for was taken before as many jobs as there are blocks. None where no
-    such config is legal.
+    """`config` with the same tiles in one launch; None if no such config is legal.
+
+    A block has as many rows as fill the threads of its columns. If `config` has several launches, chunks become so
+    large that at least as many jobs as there are blocks lie between a job and the jobs that depend on it.
     """
     values = config.values()
     x_points, y_points = points_of(config.text("x_radices")), points_of(config.text("y_radices"))
@@ -66,7 +67,7 @@ def flowing(config: Config, space: Space, device: Device) -> Config | None:
         if config.integer("buffers") == FLOWING:
             return found
         parts = (ceil(y_points / rows), x_points // side, ceil(y_points / rows))
-        jobs = sum(parts) - max(parts)  # of an item, between one that is waited for and what waits for it
+        jobs = sum(parts) - max(parts)  # per item, between a job and the jobs that depend on it
         pairs = next((each for each in PAIRS if each * jobs >= found.integer("blocks")), PAIRS[-1])
         enough = Config.of({**found.values(), "pairs": pairs})
         return enough if space.contains(enough) else found
@@ -74,8 +75,10 @@ def flowing(config: Config, space: Space, device: Device) -> Config | None:
 
 
 def _likely_rows(problem: Filter2d, choice: Choice, device: Device) -> int:
-    """Of a block: with which a multiprocessor does the fewest, where its waves of blocks are all full, and the most of
-    those. With 2 rows, 576 blocks of 1152 rows were 1.09 times what an H200 held at a time, two waves, and took 16 us.
+    """Rows per block with which an SM computes the fewest rows if all its waves of blocks are full; the most on a tie.
+
+    With 2 rows, 576 blocks of 1152 rows were 1.09 times the blocks that an H200 held at once. They took two waves and
+    16 us.
     """
     rows_points, columns_points = prod(choice.y), prod(choice.x)
     height, taps = problem.output_shape[0], problem.filter[0]
@@ -93,7 +96,7 @@ def _likely_rows(problem: Filter2d, choice: Choice, device: Device) -> int:
 
 
 def _usual(problem: Filter2d, choice: Choice, device: Device) -> Iterator[dict[str, Value]]:
-    """Tiles of a size, but for what depends on the space; not all are legal."""
+    """Yields the usual values for the tiles of `choice`, which are not all legal; the blocks are set later."""
     y, x = text_of(choice.y), text_of(choice.x)
     rows = _likely_rows(problem, choice, device)
     column_threads = likely_threads(choice.y, choice.side, 512 if choice.side * prod(choice.y) > 8192 else 256)

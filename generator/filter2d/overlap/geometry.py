@@ -88,8 +88,9 @@ class Geometry(PairedTiles):
         y, x = self.passes.y, self.passes.x
         return (
             f"Overlap-save: tiles of {y.points} x {x.points} pixels, {self.valid_rows} x {self.valid_columns} results.",
-            "A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:",
-            f"columns as {y.text}, rows as {x.text}, then backwards, in three passes each. All keeps its place.",
+            "A block computes two tiles as one complex tile in shared memory: forward FFT, product with the filter's",
+            f"spectrum, inverse FFT, in three passes each way and in place. Radices: columns {y.text}, rows {x.text}.",
+            "Threads of the block share the first and the last pass; a warp does the others on a group of rows.",
         )
 
     @property

@@ -1,19 +1,18 @@
-"""A row of the image times all rows of the filter at once, by products of a warpgroup on Hopper's tensor cores.
+"""A row of the image times all rows of the filter at once, by wgmma products on Hopper's tensor cores.
 
-Source: convolution as products with banded Toeplitz matrices; float32 from three products of tf32 numbers, which hold
-11 bits each, and sums that leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota
-2022, "Recovering single precision accuracy from Tensor Cores", sections 3 and 4). Halves and bytes are tf32 numbers
-already and take two products. A product sums over pixels that are not in every window, with weights of zero: where a
-pixel is not a number or is infinite (as within 2^-12 of the largest float32), sums of its windows and up to 63 elements
-beside them are not numbers. Unless a problem allows that, a warp that has had such sums computes them again, pixel by
-pixel, after its strip.
+Source: convolution as products with banded Toeplitz matrices. float32 takes three products of tf32 numbers, which hold
+11 bits each. Its sums leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota 2022,
+"Recovering single precision accuracy from Tensor Cores", sections 3 and 4). float16 and uint8 pixels are exact as tf32
+and take two products. A product also sums over pixels outside a window, with weights of zero. A NaN or infinite pixel
+(or one within 2^-12 of the largest float32) therefore makes NaN of the sums of its windows and of up to 63 elements
+beside them. Unless a problem allows that, a warp with such sums computes them again, pixel by pixel, after its strip.
 
-The products and sums of many rows do not fit the registers of a thread. Then the rows are split into parts, and a
-warpgroup walks down its strip once for each: the sums of the parts before lie in the result, as float32. Where that is
-of a lesser type, products are made in batches, one after the other for each row of the image.
+The products and sums of many rows do not fit the registers of a thread. The rows are then split into parts, and a
+warpgroup walks down its strip once per part. The result holds the sums of earlier parts, as float32. If the result has
+a narrower type, products are made in batches instead, one after the other for each row of the image.
 
-Outputs whose windows reach outside the image are computed by blocks of their own, or by the same warps as all others,
-which then load rows as the border continues them (`Frame`); those of a filter in parts always by blocks of their own.
+Separate blocks compute the outputs whose windows reach outside the image. Alternatively the warps of all other outputs
+compute them too, and load rows as the border continues them (`Frame`); a filter in parts always has separate blocks.
 """
 
 from __future__ import annotations
@@ -79,13 +78,14 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 MAX_DEPTH = 64
-"""Pixels that the products of a row sum over, at most: filters of 57 columns."""
+"""Most pixels that the products of a row sum over: filters of 57 columns."""
 LIKELY_WALK = 1.5
-"""Rows of results in a strip, for each row of the filter, from which on the winners of 33 searches are warpgroups."""
+"""Least rows of a strip, per row of the filter, from which on this family won (33 searches)."""
 ALWAYS_LIKELY = 12
-"""Rows of a filter from which on they are so on images of any size: 13x13 on 1080x1920 takes 20 us, the window 31."""
+"""Least rows of a filter for which this family wins on images of any size: 13x13 on 1080x1920 takes 20 us,
+`filter2d_window` 31."""
 LIKELY_ROWS = 7
-"""Of the smallest filter that the shipped winners leave to this family (H200, 9216x9216 float32)."""
+"""Rows of the smallest filter whose shipped winner is of this family (H200, 9216x9216 float32)."""
 
 LITERALS_ARE_WHOLE = Constraint(
     "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
@@ -123,11 +123,11 @@ class Filter2dWarpgroup(Family):
         return None
 
     def is_likely(self, problem: Problem, device: Device) -> bool:
-        """It won from 7x7 on: on the CPU, where its products are loops, nothing is known.
+        """True from LIKELY_ROWS on, on images large enough. It is False on the CPU, where the products are loops.
 
-        Filters of fewer rows than ALWAYS_LIKELY are so on images that fill the device with strips of LIKELY_WALK times
-        as many rows: of a small one more rows are read twice than once, and 9x9 on 777x1555 takes 14 us where the
-        window takes 9, 11x11 on 1080x1920 20 and 16 (H200).
+        Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
+        many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
+        `filter2d_window` takes 9, and 11x11 on 1080x1920 takes 20 and 16 (H200).
         """
         filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
@@ -171,8 +171,8 @@ class Filter2dWarpgroup(Family):
     def default(self, problem: Problem, device: Device) -> Config:
         """The likeliest walk, with as many rows read ahead as shared memory has room for.
 
-        A filter has as few parts as fit the registers and shared memory. Two warpgroups that share a multiprocessor
-        make one block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
+        A filter has the fewest parts that fit the registers and shared memory. Two warpgroups that share an SM make one
+        block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
         """
         filter2d = require_filter2d(problem)
         choices = weights_choices(filter2d, device)
@@ -206,13 +206,13 @@ class Filter2dWarpgroup(Family):
         )
 
     def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
-        """Strips of a single wave stay such."""
+        """`config` with rows that keep strips of a single wave in a single wave."""
         rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
         if rows in STRIPS:
             return config
         fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
-        # A frame that is no choice here is left out; where there was no choice, the default is taken.
+        # A problem without a choice of frame drops it; a config from a problem without one gets the default.
         is_told = "frame" in config.values() and frame_parameters(here)
         frame = frame_of(config) if is_told else likely_frame(here)
         return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
@@ -243,6 +243,8 @@ class Filter2dWarpgroup(Family):
 
 
 def _parts_parameter(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
-    """None for a filter that is never split, so that its configs are those of the versions that knew no parts."""
+    """The parameter of the number of parts; none for a filter that is never split, so that its configs equal those of
+    versions before parts.
+    """
     choices = parts_choices(problem, device)
     return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)

@@ -1,4 +1,6 @@
-"""What computes the frame in `filter2d_warpgroup`: which is possible, which is likely, and how tall strips are then."""
+"""Frame of `filter2d_warpgroup`, the outputs at the image's border: the ways to compute it, the likely one, and the
+height of strips if loads make the border.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +22,32 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint, Parameter
 
 LEAST_DEPTH = 8
-"""Elements that products sum over, at the least."""
+"""Least elements that products sum over: those of a filter of one column, whose border loads cannot make."""
 EDGE_DEPTH = 32
-"""Elements that products sum over, at most, where borders are made by loads: a thread then copies two single elements
-of a row at the most."""
+"""Most elements that products sum over if loads make the border: a thread then copies at most two single elements of a
+row."""
 LOADS_COST = 1.08
-"""Of an output where borders are made by loads: 471 us where blocks apart take 440 (H200, 15x15 on 9216x9216)."""
+"""Relative cost of an output if loads make the border: 471 us, where separate blocks take 440 (H200, 15x15 on
+9216x9216)."""
 FRAME_TAP_COST = 0.9
-"""Of one tap of an output of the frame, beside a filter row of an output of the products: 59 us for 31x31 on 4096x4096,
-10 us for 15x15 on 9216x9216 (H200)."""
+"""Cost of one tap of an output of the frame, relative to a filter row of an output of the products. The frame takes
+59 us for 31x31 on 4096x4096, and 10 us for 15x15 on 9216x9216 (H200)."""
 FRAME_START = 5_000_000
-"""And of blocks for the frame at all, in the same unit: 1.3 us. With them 7x7 on 2000x3000 takes 24 us, by loads 19;
-9x9 on 4096x4096 takes 50 us with them, the best that was found (H200)."""
+"""Fixed cost of separate blocks for the frame, in the same unit: 1.3 us. With them 7x7 on 2000x3000 takes 24 us, by
+loads 19; 9x9 on 4096x4096 takes 50 us with them, the best that was found (H200)."""
 START_ROWS = 16
-"""That a warpgroup could walk in the time that it takes to split the weights and to wait for its first rows."""
+"""Rows that a warpgroup could walk while it splits the weights and waits for its first rows."""
 MAX_WAVES = 8
-"""Of blocks, for images of which even whole columns of planes make more than one."""
+"""Most waves of blocks, for images whose strips of full height already make more than one."""
 LEAST_WALK = 8
-"""Rows of a strip; a filter of 9 rows then loads twice what it computes."""
+"""Least rows of a strip; a filter of 9 rows then loads twice what it computes."""
 
 
 def frames(problem: Filter2d) -> tuple[Frame, ...]:
-    """The ways to compute the frame. Valid results, which have none, are loaded beyond a row only where they are too
-    narrow for a warpgroup."""
+    """The ways to compute the frame; empty if the result is too narrow for all of them.
+
+    Valid results have no frame. Loads go beyond a row of them only if the result is too narrow for a warpgroup.
+    """
     apart = (Frame.APART,) if Alignment.of(problem).has_interior(problem) else ()
     if apart and problem.border is Border.VALID:
         return apart
@@ -51,25 +56,25 @@ def frames(problem: Filter2d) -> tuple[Frame, ...]:
 
 
 def has_loads(problem: Filter2d) -> bool:
-    """Whether loads can make the border of a result of any width.
+    """True if loads can make the border of a result of any width.
 
-    An asynchronous copy has 4 bytes at the least, so that elements of 2 and 1 could not be copied one by one. Strips
-    that overlap would add the sums of parts twice, so that a filter that may have some has its frame apart. Rows of one
-    column have no elements beside a warp's own, and the text of the loads has arrays of those.
+    An asynchronous copy has at least 4 bytes, so elements of 2 bytes and 1 byte cannot be copied one by one. Strips
+    that overlap would add the sums of parts twice, so separate blocks compute the frame of a filter that may have
+    parts. Filters of one column read no elements beside a warp's own, and the code of the loads has arrays of those.
     """
     has_edges = LEAST_DEPTH < depth(problem) <= EDGE_DEPTH
     return problem.dtype is DType.FLOAT32 and has_edges and problem.filter[0] <= WHOLE_ROWS
 
 
 def frame_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
-    """What computes the frame, where loads may: any other problem has no such parameter, and its configs name none."""
+    """The parameter of how to compute the frame; none for a problem without loads, whose configs do not name it."""
     choices = frames(problem)
     told = "whether blocks of their own compute the frame, or loads make the border"
     return (Parameter("frame", words(choices), told),) if Frame.LOADS in choices else ()
 
 
 def frame_rules(problem: Filter2d) -> tuple[Constraint, ...]:
-    """And what that asks of other parameters."""
+    """Constraints that the choice of the frame puts on other parameters."""
     rule = Constraint(
         "where loads make the border, warps lie by themselves, in strips that lie within the result",
         lambda frame, rows, block_strips: (
@@ -80,7 +85,7 @@ def frame_rules(problem: Filter2d) -> tuple[Constraint, ...]:
 
 
 def likely_frame(problem: Filter2d) -> Frame:
-    """The one that takes less time, by estimate."""
+    """The way to compute the frame that takes less time, by estimate."""
     choices = frames(problem)
     if len(choices) == 1:
         return choices[0]
@@ -95,8 +100,9 @@ def likely_frame(problem: Filter2d) -> Frame:
 
 
 def warps_wave(problem: Filter2d, device: Device, resident: int) -> int:
-    """Rows of a strip of WARP_COLUMNS with which warps of all planes, `resident` warpgroups a multiprocessor at once,
-    walk the fewest rows one after the other."""
+    """Rows of a strip of WARP_COLUMNS with which the warps of all planes walk the fewest rows one after the other, at
+    `resident` warpgroups per SM.
+    """
     rows, held = problem.output_shape[0], 4 * resident * device.multiprocessors
     across = ceil(problem.output_shape[1] * problem.channels / WARP_COLUMNS) * problem.planes
     most = max(1, rows // LEAST_WALK)

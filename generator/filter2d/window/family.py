@@ -1,8 +1,8 @@
-"""A window that slides down in registers: several outputs a thread, every pixel read once into registers.
+"""A window that slides down in registers: a thread computes several outputs and reads every pixel once.
 
 Source: "global to register", "texture to register" and "shared to register" of Iandola et al. 2013, sections 3 and
-4, extended from a prefetched region to a sliding window, so that registers grow with the filter's rows and not with
-the outputs of a thread.
+4. This family extends their prefetched region to a sliding window, so that registers grow with the filter's rows and
+not with the outputs of a thread.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LEAST: dict[str, tuple[Value, ...]] = {
     "load": (LoadHint.CACHED.value,),
     "store": (StoreHint.PLAIN.value,),
 }
-"""Values that no rule forbids where it allows any other: without a legal config of these there is none."""
+"""Values that a constraint allows whenever it allows any others: if no config with these is legal, none is."""
 
 
 class Filter2dWindow(Family):
@@ -99,7 +99,7 @@ class Filter2dWindow(Family):
         return unrolled(require_filter2d(problem), config)
 
     def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
-        """Walks of a single wave stay such."""
+        """`config` with rows that keep walks of a single wave in a single wave."""
         columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
         there, here = require_filter2d(home.problem), require_filter2d(problem)
         same = carried_walk(rows, columns, unroll, (there, home.device), (here, device))
@@ -168,7 +168,7 @@ def _space(problem: Filter2d, device: Device) -> Space:
 
 @functools.lru_cache(maxsize=256)
 def _default(problem: Filter2d, device: Device) -> Config | None:
-    """The likeliest legal config; None where there is none."""
+    """The likeliest legal config that compiles fast; None if no config is legal."""
     space = _space(problem, device)
     slow: dict[Config, int] = {}
     for config in _likely_configs(problem, device):
@@ -176,12 +176,14 @@ def _default(problem: Filter2d, device: Device) -> Config | None:
         if length <= MAX_UNROLLED and space.contains(config):
             return config
         slow[config] = length
-    # The compiler takes long for all of them, as for banks of large filters: the shortest text is the default.
+    # The compiler takes long for all of them, as for banks of large filters: the cheapest to compile is the default.
     return next(filter(space.contains, sorted(slow, key=slow.__getitem__)), None)
 
 
 def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
-    """Those that a default may be, the likeliest first, legal or not. Literals of many taps compile slowly."""
+    """Yields candidates for the default, likeliest first, legal or not. Many literal taps compile slowly, so the same
+    walks follow with weights as an argument.
+    """
     parts = (1, 2, 4, 8)
     ways = dict.fromkeys(
         product((likely_method(problem), Method.DIRECT), (default_weights(problem), Weights.ARGUMENT.value))
@@ -204,7 +206,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
                         "tail": Tail.WHOLE.value,
                         "prefetch": walk.prefetch,
                         "block_columns": 64,
-                        "block_strips": 1 if walk.is_long else 2,  # two would not fit in one wave
+                        "block_strips": 1 if walk.is_long else 2,  # two long strips would not fit in one wave
                         # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
                         "min_blocks": 2 if walk.is_long else walk.least_blocks,
                         "load": LoadHint.CACHED.value,
@@ -215,15 +217,15 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pairs:
-    """What the template needs to filter two outputs at a time."""
+    """Values for the template of Winograd's method, which filters two outputs at a time."""
 
     groups: tuple[Group, ...]
     products: int
-    """Of a row of taps and two outputs."""
+    """Products per row of taps and two outputs."""
     factors: tuple[tuple[tuple[str, ...], ...], ...]
-    """For each filter and row, the products' factors as literals; empty where they come at each call."""
+    """Factors of the products as literals, for each filter and row; empty if they are an argument."""
     arguments: tuple[Transformed, ...]
-    """The kernel's argument that brings them then."""
+    """The kernel argument with the factors; empty if they are literals."""
 
     @classmethod
     def of(cls, problem: Filter2d, weights: Weights) -> Pairs:

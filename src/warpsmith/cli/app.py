@@ -8,20 +8,31 @@ import importlib.metadata
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated
 
 import typer
 
 from warpsmith.cli.ordered import ordered_group
-from warpsmith.cli.output import print_error, print_json
 from warpsmith.cli.streams import OutputLost, give_up_output, guarded_streams
 from warpsmith.errors import WarpsmithError, one_line
 from warpsmith.extras import Extra, missing, require
 from warpsmith.tuner.run.interrupt import ending_in_order
 
-COMMANDS = ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")
-"""Commands in the order of the help text. Each is a module of this package with a `register`."""
+COMMANDS = {
+    "tune": "Search for the fastest correct kernel and store it.",
+    "query": "Show the stored answer for a problem; exit 3 where there is none.",
+    "export": "Write tuned kernels as a bundle.",
+    "bench": "Compare stored winners with the other libraries that are installed, in one run.",
+    "verify": "Verify a stored kernel against a float64 reference; exit 1 if its result is wrong.",
+    "explain": "Show how the kernel for a problem is found and which configurations were tried.",
+    "report": "Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it "
+    "was.",
+    "db": "Inspect, check, prune, merge, import and export stores.",
+    "doctor": "Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.",
+}
+"""Commands in the order of the help text, each with its line there. Each is a module of this package with a `register`.
+"""
 
 NEEDING_TUNE = ("tune", "explain", "db")
 """Commands that search, or that read more of a store than its winners."""
@@ -33,36 +44,42 @@ NO_COMMAND = "name one of the commands above"
 """Error for a group without a command. typer has printed its help text, but gives no message."""
 
 
-def build(arguments: list[str]) -> typer.Typer:
-    """The command line for `arguments`: one command's module, or all of them for the help text.
+def build(wanted: Collection[str]) -> typer.Typer:
+    """The command line, in which the `wanted` commands can be called; the others have only a line in the help text.
 
-    Importing Optuna alone takes a second, and `query` does not need it.
+    All modules take a second to import, Optuna alone half of it, and neither `query` nor the help text needs it.
     """
     app = typer.Typer(
         name="warpsmith",
-        cls=ordered_group(COMMANDS),
+        cls=ordered_group(tuple(COMMANDS)),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    known = [name for name in arguments[:1] if name in COMMANDS]
-    for name in known or COMMANDS:
+    for name, line in COMMANDS.items():
         if name in NEEDING_TUNE and missing(Extra.TUNE):
-            _register_refusal(app, name)
-        else:
+            _register_line(app, name, f"Not installed: needs the extra {Extra.TUNE}.")
+        elif name in wanted:
             importlib.import_module(f"warpsmith.cli.{name}").register(app)
+        else:
+            _register_line(app, name, line)
     return app
 
 
-def _register_refusal(app: typer.Typer, name: str) -> None:
-    """Registers a command that refuses every call, because the packages that its module imports are not installed."""
+def _register_line(app: typer.Typer, name: str, line: str) -> None:
+    """Registers a command that has a line in the help text, and refuses every call if its packages are missing."""
 
     def refuse() -> None:
         require(Extra.TUNE, f"warpsmith {name}")
 
     takes_anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(name, help=f"Not installed: needs the extra {Extra.TUNE}.", context_settings=takes_anything)(refuse)
+    app.command(name, help=line, context_settings=takes_anything)(refuse)
+
+
+def _wanted(arguments: list[str]) -> Collection[str]:
+    """Commands that the arguments may call: the first argument, or any one after the program's own options."""
+    return arguments[:1] if arguments and arguments[0] in COMMANDS else arguments
 
 
 def _print_version(wanted: bool) -> None:
@@ -90,8 +107,7 @@ def run(arguments: list[str]) -> int:
         except OutputLost as error:
             give_up_output()
             if code == 0:
-                code = error.exit_code
-                print_error(str(error))
+                code = _fail(str(error), error.exit_code, [])
         return code
 
 
@@ -122,7 +138,7 @@ def _run(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     """Invokes the command. Calling it instead would turn Ctrl-C and a closed pipe into exit codes without a message."""
-    command = typer.main.get_command(build(arguments))
+    command = typer.main.get_command(build(_wanted(arguments)))
     with command.make_context("warpsmith", list(arguments)) as context:
         code: int = command.invoke(context)
     return code
@@ -140,6 +156,9 @@ def _short_warnings() -> Iterator[None]:
 
 
 def _fail(message: str, code: int, arguments: list[str]) -> int:
+    # Commands import this module; the help text needs nothing of it, and it loads the records of stores.
+    from warpsmith.cli.output import print_error, print_json
+
     line = " ".join(message.split())
     print_error(line)
     if "--json" in arguments:

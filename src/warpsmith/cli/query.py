@@ -34,7 +34,7 @@ def _query(
         if match.record is None:
             of = problem.key() if method == AUTO else f"{method} of {problem.key()}"
             raise NothingStored(f"nothing is stored for {of}; run `warpsmith tune {problem.operation}` first")
-        families = standings(match.record, stores)
+        families = standings(match, match.record, stores)
     if json:
         document = {"problem": problem.spec(), "problem_key": problem.key(), **match_document(match)}
         print_json({**document, "families": [each.spec() for each in families]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from warpsmith.generator.registry import simplest_family
+from warpsmith.generator.registry import OPERATIONS
 from warpsmith.store.conditions import is_throttled
 from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, fastest_library
 from warpsmith.units import format_time
@@ -93,10 +93,10 @@ def _is_told(record: Record, verdict: BaselineVerdict) -> bool:
     """True if a baseline is worth printing. Earlier versions stored the last family as a baseline; only the simplest
     one is.
     """
-    simplest = simplest_family(record.problem.operation)
     if verdict.is_library or verdict.baseline.name == COPY:
         return True
-    return simplest is not None and verdict.baseline.name.startswith(simplest.name)
+    operation = OPERATIONS.get(record.problem.operation)
+    return operation is not None and verdict.baseline.name.startswith(operation.simplest_name)
 
 
 def _time(verdict: BaselineVerdict) -> float:

@@ -15,14 +15,13 @@ import platformdirs
 
 from warpsmith.errors import BadArgument, StoreError
 from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
 from warpsmith.store import sqlite
 from warpsmith.store.busy import BUSY_STORES, REST_S
-from warpsmith.store.conditions import USUAL_FIRST
 from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.record import Failure, Record
 from warpsmith.store.sqlite import StoreBusy
 from warpsmith.store.store_reader import Winners, file_of, open_winners
-from warpsmith.store.winners_in_memory import WinnersInMemory
 
 if TYPE_CHECKING:
     from warpsmith.store.store import Store
@@ -165,8 +164,9 @@ class StoreChain(Generic[Asked_co]):
         """True if every existing store was read. A store that was skipped may be readable the next time."""
         return not self._passed_over and not self._unopened
 
-    def winners(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Winners of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.winners`.
+    def winners(self, problem_key: str, device_key: str | None = None) -> Iterator[Record]:
+        """Winners of `Problem.key()` on `Device.key()`, or on all devices, store by store, each in the order of
+        `Store.winners`.
 
         A store is read only when its turn comes.
         """
@@ -188,6 +188,13 @@ class StoreChain(Generic[Asked_co]):
         found: dict[tuple[str, str], Record] = {}
         for record in self.records(operation):
             found.setdefault((record.problem.key(), record.device.key()), record)
+        return tuple(found.values())
+
+    def answers_for(self, problem: Problem) -> tuple[Record, ...]:
+        """Those of `answers` that are winners of one problem, of which alone the records are read."""
+        found: dict[str, Record] = {}
+        for record in self.winners(problem.key()):
+            found.setdefault(record.device.key(), record)
         return tuple(found.values())
 
     def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
@@ -217,21 +224,6 @@ class StoreChain(Generic[Asked_co]):
         for store in self.stores:
             found |= self._answer(store, lambda each: each.poisoned(device)) or {}
         return found
-
-    def read(self, operation: str) -> StoreChain[Winners]:
-        """Reads the winners and runners-up of one operation into memory, each store once, for callers with several
-        queries.
-        """
-        return StoreChain(
-            tuple(
-                WinnersInMemory(
-                    store.location,
-                    self._answer(store, lambda each: each.records(operation)) or (),
-                    self._answer(store, lambda each: _all_beaten(each, operation)) or (),
-                )
-                for store in self.stores
-            )
-        )
 
     def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
         """A store's answer. None for an optional store that turns out to be damaged or locked; it is skipped from now
@@ -305,12 +297,6 @@ def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
     """
     with _opened(_unnamed_places(), _winners_at_once, passes_over=True) as others:
         yield StoreChain((store, *others.stores), others.stores)
-
-
-def _all_beaten(store: Winners, operation: str) -> tuple[Record, ...]:
-    families = sorted({each.family for each in store.family_times(operation)})
-    found = (record for family in families for record in store.beaten(family))
-    return tuple(sorted(found, key=lambda record: USUAL_FIRST.index(record.conditions)))
 
 
 def _winners_at_once(location: str, immutable: bool) -> Winners:

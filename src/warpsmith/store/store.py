@@ -166,9 +166,13 @@ class Store(Fleet):
         kept = self.winners(problem_key, device_key)
         return next((record for record in kept if conditions in (None, record.conditions)), None)
 
-    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
-        return self._winners((winners.c.problem_key == problem_key) & (winners.c.device_key == device_key))
+    def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
+
+        Without a device, those on all devices, by device key.
+        """
+        of_problem = winners.c.problem_key == problem_key
+        return self._winners(of_problem if device_key is None else of_problem & (winners.c.device_key == device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""

@@ -36,8 +36,11 @@ class Winners(Protocol):
     location: str
     """The store's name in messages: its path, or its URL without the password."""
 
-    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+    def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
+
+        Without a device, those on all devices, by device key.
+        """
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
@@ -89,10 +92,16 @@ class StoreReader:
             schema = sqlite.check_begun(sqlite.schema_number(connection, str(path)), str(path))
         return cls(path, access, schema, wait_s)
 
-    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
-        mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ? AND device_key = ?"
-        return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, (problem_key, device_key))))
+    def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
+
+        Without a device, those on all devices, by device key.
+        """
+        mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ?"
+        values: tuple[str, ...] = (problem_key,)
+        if device_key is not None:
+            mine, values = f"{mine} AND device_key = ?", (problem_key, device_key)
+        return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, or those of one operation, by problem key, then device key, then as `winners`."""

@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema. Loads alembic, so import it only where there is something to migrate."""
+"""Migrates a database to the newest schema. It loads alembic, so import it only if there is something to migrate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 def config(connection: Connection | None = None) -> Config:
     """Alembic's settings without an alembic.ini; `env.py` takes the connection from them."""
     settings = Config()
-    # Alembic interpolates "%" in its options, and a path may hold one.
+    # Alembic interpolates "%" in its options, and a path may contain one.
     settings.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     settings.set_main_option("path_separator", "os")
     settings.attributes["connection"] = connection

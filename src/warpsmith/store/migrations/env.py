@@ -1,4 +1,4 @@
-"""Run by alembic for each command; `warpsmith.store.migrations` hands it an open connection."""
+"""Alembic runs this module for each command; `warpsmith.store.migrations` passes it an open connection."""
 
 from __future__ import annotations
 

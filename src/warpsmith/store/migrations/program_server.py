@@ -1,8 +1,8 @@
-"""Generates programs with an earlier generator: run as a script, with the folder of that version's package.
+"""Generates programs with an earlier generator. The script's argument is the folder of that version's package.
 
 Each line of standard input names a program as JSON: `operation`, `problem`, `family`, `config`. Each line of standard
-output is what that version generates: `fingerprint`, `spec` and `sources` by the names of units; `null` where it
-generates nothing. Nothing of today's package is imported.
+output has the program of that version as JSON: `fingerprint`, `spec` and `sources` by the names of units. It is `null`
+if that version generates none. The script imports nothing of today's package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems, devices, trials and winners."""
+"""Schema revision 0001: tables of problems, devices, trials and winners."""
 
 from __future__ import annotations
 

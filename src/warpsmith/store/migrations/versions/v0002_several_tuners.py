@@ -1,4 +1,4 @@
-"""What kills a tuner, the runs, and which tuner tries what."""
+"""Schema revision 0002: tables of programs that kill a tuner, of runs, of tuners, and of their claims on candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Winners under other conditions are other winners."""
+"""Schema revision 0003: a problem and device have one winner for each timing conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ down_revision = "0002"
 LAUNCHED = ("queued first", "eager", "CUDA graph")
 CACHED = ("cold L2", "warm caches")
 USUAL_FIRST = tuple(f"{launched}, {cached}" for launched in LAUNCHED for cached in CACHED)
-"""As they were told when this revision was written; anything else is `unknown`."""
+"""Conditions in the words of the time of this revision, preferred ones first; all others are `unknown`."""
 
 
 def _columns(*, by_conditions: bool) -> list[sa.Column[str] | sa.Column[float]]:
@@ -26,7 +26,7 @@ def _columns(*, by_conditions: bool) -> list[sa.Column[str] | sa.Column[float]]:
 
 
 def _made_anew(*, by_conditions: bool) -> sa.Table:
-    """The table, empty: SQLite cannot change a primary key in place."""
+    """Replaces the winners' table with an empty one: SQLite cannot change a primary key in place."""
     op.drop_table("warpsmith_winners")
     identity = ("problem_key", "device_key", *(("conditions",) if by_conditions else ()))
     return op.create_table(
@@ -47,7 +47,7 @@ def _kept(*, by_conditions: bool) -> list[dict[str, object]]:
 
 
 def _conditions(spec: object) -> str:
-    """Those of the winner whose JSON this is; a damaged one is kept too, for `db check` to name."""
+    """Timing conditions in a winner's JSON; `unknown` for damaged JSON, whose row stays for `db check` to report."""
     try:
         policy = json.loads(str(spec))["trial"]["measurement"]["timing"]["policy"].split(", ")
     except (ValueError, LookupError, TypeError, AttributeError):
@@ -65,7 +65,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Keeps one winner of each problem and device: that under the usual conditions, where there is one."""
+    """Keeps one winner per problem and device: the first one in the order of USUAL_FIRST."""
     order = {conditions: place for place, conditions in enumerate(USUAL_FIRST)}
     kept = sorted(_kept(by_conditions=True), key=lambda row: order.get(str(row["conditions"]), len(order)))
     first: dict[tuple[object, object], dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""Trials under other conditions are other trials."""
+"""Schema revision 0004: a program has one trial for each timing conditions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ down_revision = "0003"
 LAUNCHED = ("queued first", "eager", "CUDA graph")
 CACHED = ("cold L2", "warm caches")
 USUAL_FIRST = (*(f"{launched}, {cached}" for launched in LAUNCHED for cached in CACHED), "unknown")
-"""As they were told when this revision was written; a failure holds under `any`."""
+"""Conditions in the words of the time of this revision, preferred ones first. A failure has `any`."""
 PROGRAM = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")
 IDENTITY = "uq_warpsmith_trials_identity"
 BATCH = 1000
-"""Trials that are held in memory at once."""
+"""Trials in memory at once."""
 
 trials = sa.table(
     "warpsmith_trials",
@@ -27,7 +27,9 @@ trials = sa.table(
 
 
 def _conditions(failure_kind: object, spec: object) -> str:
-    """Those that a trial's JSON tells of; a damaged one is kept too, for `db check` to name."""
+    """Timing conditions in a trial's JSON: `any` for a failure, and `unknown` for damaged JSON, whose row stays for
+    `db check` to report.
+    """
     if failure_kind is not None:
         return "any"
     try:
@@ -40,7 +42,7 @@ def _conditions(failure_kind: object, spec: object) -> str:
 
 
 def _batches() -> Iterator[list[dict[str, object]]]:
-    """The ids of all trials, with their conditions."""
+    """Yields the ids of all trials with their conditions, BATCH at a time."""
     last = 0
     query = sa.select(trials.c.id, trials.c.failure_kind, trials.c.spec).order_by(trials.c.id).limit(BATCH)
     while listed := op.get_bind().execute(query.where(trials.c.id > last)).all():
@@ -60,7 +62,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Keeps one trial of each program: that under the usual conditions, where there is one."""
+    """Keeps one trial per program: the first one in the order of USUAL_FIRST, and then by id."""
     usual = sa.case({text: place for place, text in enumerate(USUAL_FIRST)}, value=trials.c.conditions, else_=99)
     of_program = [trials.c[name] for name in PROGRAM]
     place = sa.func.row_number().over(partition_by=of_program, order_by=(usual, trials.c.id)).label("place")

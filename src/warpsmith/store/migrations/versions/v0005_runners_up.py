@@ -1,4 +1,7 @@
-"""Beside a winner, the fastest of each family that it beat. Trials tell of those that were tried before."""
+"""Schema revision 0005: a table of runners-up, the fastest trial of each family that a winner beat.
+
+The upgrade fills it from stored trials.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _created() -> sa.Table:
 
 
 def _fastest() -> sa.Select[Any]:
-    """Of each problem, device and conditions that have a winner, the fastest trial of each family but the winner's."""
+    """The query of runners-up: the fastest trial of each family but the winner's, for each winner."""
     of_family = [trials.c[name] for name in (*SUBJECT, "family")]
     place = sa.func.row_number().over(partition_by=of_family, order_by=(trials.c.median_ns, trials.c.id)).label("place")
     ranked = sa.select(trials.c.id, place).where(trials.c.median_ns.is_not(None)).subquery()
@@ -62,7 +65,7 @@ def _fastest() -> sa.Select[Any]:
 
 
 def _records() -> Iterator[dict[str, Any]]:
-    """Their rows. One whose JSON is damaged is left out: `db check` names the trial."""
+    """Yields the rows of runners-up. Trials with damaged JSON are left out: `db check` reports them."""
     for row in op.get_bind().execute(_fastest()).mappings():
         try:
             spec = {

@@ -1,4 +1,7 @@
-"""The tables stay. `warpsmith.store.rekeying` gives the rows their new fingerprints, which takes a generator."""
+"""Schema revision 0006: the tables stay as they are.
+
+`warpsmith.store.rekeying` gives the rows their new fingerprints, since that takes a generator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot, in memory, of the winners and runners-up of one operation of a store."""
+"""Winners and runners-up that look-ups find without a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsmith.store.record import Failure, Record
 
 
 class WinnersInMemory:
-    """Answers look-ups from records that were read from a store; it implements `store_reader.Winners`.
+    """Answers look-ups from given records; it implements `store_reader.Winners`.
 
     Args:
         location: the store's name in messages.
@@ -21,8 +21,11 @@ class WinnersInMemory:
         self._read = read
         self._beaten = beaten
 
-    def winners(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST."""
+    def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
+        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
+
+        Without a device, those on all devices, by device key.
+        """
         return _of(self._read, problem_key, device_key)
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
@@ -49,6 +52,6 @@ class WinnersInMemory:
         """Does nothing."""
 
 
-def _of(records: tuple[Record, ...], problem_key: str, device_key: str) -> tuple[Record, ...]:
-    wanted = problem_key, device_key
-    return tuple(each for each in records if (each.problem.key(), each.device.key()) == wanted)
+def _of(records: tuple[Record, ...], problem_key: str, device_key: str | None) -> tuple[Record, ...]:
+    of_problem = (each for each in records if each.problem.key() == problem_key)
+    return tuple(each for each in of_problem if device_key in (None, each.device.key()))
