@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.device import H200
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for

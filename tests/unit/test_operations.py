@@ -10,6 +10,7 @@ import warpsmith as ws
 from warpsmith.cli.bench import BENCHES
 from warpsmith.cli.operations.registry import OPERATIONS as WORDS
 from warpsmith.generator.operation import Operation
+from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES, OPERATIONS, family_named, simplest_family
 from warpsmith.tuner.operations.registry import JUDGES
 
