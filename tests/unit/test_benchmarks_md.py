@@ -170,7 +170,7 @@ def image_filters(records: tuple[Record, ...]) -> Iterator[Row]:
 
 
 def number(cell: str) -> float:
-    """Of a cell, times in us."""
+    """Number in a cell; times are in us."""
     value = float(re.sub(r"[^0-9.]", "", cell))
     return 1000 * value if cell.endswith("ms") else value
 

@@ -30,7 +30,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as code hosts and the site make them."""
+    """Anchors of the headings, as code hosts and the site make them."""
     headings = re.findall(r"^#+ (.*)$", without_code(text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
