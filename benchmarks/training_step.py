@@ -27,7 +27,7 @@ from warpsmith.cli.output import print_table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
-from warpsmith.plans.training.step import TrainingStep
+from warpsmith.plans.conv2d.training import TrainingStep
 from warpsmith.tuner.operations.conv2d.peers import torch_peer
 
 LAYERS = {

@@ -170,8 +170,8 @@ class Workspace:
     lifetime: Lifetime = Lifetime.CALL
     holds: tuple[str, ...] = ()
     """Inputs that alone determine the contents. The steps that write it read nothing else, and other steps only read
-    it. A plan with these inputs bound fills it once (`generator.holding`). Empty if the contents depend on other inputs
-    too."""
+    it. A plan with these inputs bound fills it once (`generator.prepacking`). Empty if the contents depend on other
+    inputs too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def plan_of(host: Runtime, quick: HostCompiler, problem: Problem, program: Progr
     """By the joined program."""
     whole = joined(program)
     binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
-    return Plan(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)
+    return Plan.load(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)
 
 
 def _in_namespace(unit: Unit, space: str, launches: list[Launch]) -> str:

@@ -6,7 +6,7 @@ from math import prod
 
 from warpsmith.generator.filter2d.border import Border
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.first_use.reference import Outside, Reference, Scale, packed, reference_program
+from warpsmith.generator.first_use.reference import Outside, Planes, Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy
 
 _OUTSIDE = {
@@ -55,4 +55,14 @@ def filter2d_reference(problem: Filter2d, threads: int) -> Reference:
         term_cost=1,
         scale=_SCALES[problem.accuracy],
         groups=problem.planes if problem.accuracy is Accuracy.IMAGEWISE else 1,
+        from_host=frozenset({weights.name}),
+        planes=Planes(
+            rows=problem.image[0],
+            row_elements=problem.image[1] * problem.channels,
+            row_bytes=row_bytes,
+            outside=abs(problem.cval) if problem.border is Border.CONSTANT else 0.0,
+            filters=problem.filters,
+            filter=problem.filter,
+            results=result.size // (problem.planes * problem.filters),
+        ),
     )

@@ -72,6 +72,22 @@ class Mirrored:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Planes:
+    """Planes of the first input, each of which filters of the second input turn into results, for `Scale.PLANE`."""
+
+    rows: int
+    row_elements: int
+    row_bytes: int
+    outside: float
+    """Largest |value| that stands for elements outside of a plane."""
+    filters: int
+    filter: tuple[int, int]
+    """Rows and columns of a filter."""
+    results: int
+    """Results of one filter on one plane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
     """Kernels that check results of a problem, and the scale of the errors."""
 
@@ -90,6 +106,10 @@ class Reference:
     is_rectified: bool = False
     """True if negative sums give zero as their result."""
     mirrored: tuple[Mirrored, ...] = ()
+    from_host: frozenset[str] = frozenset()
+    """Inputs whose random values are drawn in host memory, because a scale needs them."""
+    planes: Planes | None = None
+    """Given if `scale` is PLANE."""
 
 
 def reference_program(

@@ -13,9 +13,9 @@ from warpsmith.generator.problem import AUTO, Problem, check_method, checked_pro
 
 if TYPE_CHECKING:
     from warpsmith.plans.bundle import Bundle
+    from warpsmith.plans.conv2d.training import TrainingStep
     from warpsmith.plans.match import Match
     from warpsmith.plans.plan import Plan
-    from warpsmith.plans.training.step import TrainingStep
     from warpsmith.store.location import StoreChain
     from warpsmith.store.record import Record
     from warpsmith.store.store_reader import Winners
@@ -174,7 +174,7 @@ def training_step(
     Warns:
         WrongProgram: the programs that keep spectra gave wrong results; three plans take their place. Or as for `plan`.
     """
-    from warpsmith.plans.training.make import training_step as make
+    from warpsmith.plans.conv2d.training import training_step as make
 
     return make(layer, device, store, reuse, verify)
 

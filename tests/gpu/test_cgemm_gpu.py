@@ -172,7 +172,7 @@ class TestCublas:
 
     def plan(self, runtime: CudaRuntime, config: Config) -> Plan:
         program = CUBLAS.program(self.PROBLEM, config)
-        return Plan(self.PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {}, runtime)
+        return Plan.load(self.PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {}, runtime)
 
     def test_on_several_streams_and_in_a_graph_without_a_call_before(self) -> None:
         torch = pytest.importorskip("torch")

@@ -58,7 +58,7 @@ def test_what_a_sample_did_not_tell_is_transformed_again(spike: float) -> None:
     operands["x"][30, 3, 2, 2] = -spike / 7
     expected, _ = reference(problem, operands)
     binaries = device.compiler().compile_program(program)
-    plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, device.open())
+    plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, device.open())
     result = plan(*(torch.from_numpy(each).cuda() for each in operands.values())).cpu().numpy()
     assert np.linalg.norm(result - expected) <= 1e-6 * np.linalg.norm(expected)
 

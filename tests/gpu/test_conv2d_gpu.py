@@ -297,7 +297,7 @@ def test_a_plan_that_holds_its_weights_gives_the_same_on_every_stream() -> None:
     program = Conv2dFft().program(problem, Conv2dFft().default(problem, device))
     binaries = NvrtcCompiler(device.arch).compile_program(program)
     with contextlib.closing(CudaRuntime(0)) as runtime:
-        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
+        plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
         operands = random_operands(problem, 1)
         x, w, b = (torch.from_numpy(operands[name]).cuda() for name in ("x", "w", "b"))
         expected = plan(x, w, b)

@@ -68,7 +68,7 @@ def computed(family: Family, problem: Conv2d, config: Config, operands: dict[str
     program = family.program(problem, config)
     binaries = NvrtcCompiler(cuda_device(0).arch).compile_program(program)
     with contextlib.closing(CudaRuntime(0)) as runtime:
-        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
+        plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
         given = [torch.from_numpy(operands[each.name]).cuda() for each in problem.inputs]
         first, again = (plan(*given).cpu().numpy() for _ in range(2))
     assert np.array_equal(first.view(np.uint32), again.view(np.uint32))

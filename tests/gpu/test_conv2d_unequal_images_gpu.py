@@ -55,7 +55,7 @@ def test_no_image_reaches_another(family: str, layer: str, pass_: Pass) -> None:
     program = solver.program(problem, solver.default(problem, device.device()))
     binaries = device.compiler().compile_program(program)
     with contextlib.closing(device.open()) as runtime:
-        plan = Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
+        plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)
         check_apart(problem, lambda given: _computed(torch, plan, problem, given))
 
 

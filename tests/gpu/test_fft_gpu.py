@@ -138,7 +138,7 @@ def plans(problem: Fft) -> list[Plan]:
     for family in families_for(problem, CUDA.device()):
         program = family.program(problem, family.default(problem, CUDA.device()))
         match = Match(MatchKind.DEFAULT, program, None, ())
-        made.append(Plan(problem, match, CUDA.compiler().compile_program(program), open_runtime(CUDA)))
+        made.append(Plan.load(problem, match, CUDA.compiler().compile_program(program), open_runtime(CUDA)))
     return made
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
-from warpsmith.devices import quick_calls
+from warpsmith.devices import fast_calls
+from warpsmith.devices.cuda import runtime as cuda_runtime
 from warpsmith.devices.cuda.available import cuda_device_count
-from warpsmith.devices.cuda.prepared import PreparedLaunches
+from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
+from warpsmith.devices.launches import BoundLaunches
 from warpsmith.devices.native import native
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
@@ -44,7 +46,7 @@ def plan_with(**wanted: str) -> Plan:
     assert {name: config.values()[name] for name in wanted} == wanted
     program = family.program(PROBLEM, config)
     binaries = CUDA.compiler().compile_program(program)
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, open_runtime(CUDA))
+    return Plan.load(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, open_runtime(CUDA))
 
 
 def drawn(seed: int) -> tuple[Any, Any]:
@@ -166,10 +168,10 @@ def test_an_array_on_another_gpu_is_refused(library: str) -> None:
         plan_with(weights="argument")(x, weights)
 
 
-def test_quick_calls_are_prepared_and_leave_refusals_as_they_are(torch: Any) -> None:
-    """The first call is read with care, the next ones quickly: on any stream, with any weights, into any result."""
+def test_fast_calls_are_compiled_and_leave_refusals_as_they_are(torch: Any) -> None:
+    """The first call makes every check, the next ones are fast: on any stream, with any weights, into any result."""
     plan = plan_with(weights="argument")
-    assert isinstance(plan._launches, PreparedLaunches)
+    assert isinstance(plan.loaded.launches, CompiledLaunches)
     given = [drawn(seed) for seed in range(4)]
     images = [torch.from_numpy(image).cuda() for image, _ in given]
     streams = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(3))]
@@ -183,7 +185,7 @@ def test_quick_calls_are_prepared_and_leave_refusals_as_they_are(torch: Any) -> 
     torch.cuda.synchronize()
     for out, each in zip(outs, given, strict=True):
         assert float((out.cpu() - torch.from_numpy(reference(*each))).abs().max()) < 1e-4
-    assert torch.Tensor in plan._quick
+    assert torch.Tensor in plan._fast
     weights = given[0][1].copy()
     weights[0, 0] += 1
     changed = plan(images[0], weights)
@@ -199,13 +201,25 @@ def test_quick_calls_are_prepared_and_leave_refusals_as_they_are(torch: Any) -> 
             plan(image, weights, out=out)
 
 
-@pytest.mark.parametrize("way", ["python", "compiled"])
 @pytest.mark.parametrize("library", ["torch", "cupy"])
-def test_calls_after_the_first_are_quick(library: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quick call that always gave up would be right, and slow."""
+def test_a_package_without_compiled_code_binds_each_call(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (fast_calls, cuda_runtime):
+        monkeypatch.setattr(module, "native", lambda: None)
+    arrays, given = pytest.importorskip(library), [drawn(seed) for seed in range(2)]
+    plan = plan_with(weights="argument")
+    assert isinstance(plan.loaded.launches, BoundLaunches)
+    for image, weights in (*given, *given):
+        x = arrays.from_numpy(image).cuda() if library == "torch" else arrays.asarray(image)
+        made = plan(x, weights)
+        result = made.cpu().numpy() if library == "torch" else arrays.asnumpy(made)
+        assert abs(result - reference(image, weights)).max() < 1e-4
+    assert not any(plan._fast.values())
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_calls_after_the_first_are_fast(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fast call that always gave up would be right, and slow."""
     assert native() is not None
-    if way == "python":
-        monkeypatch.setattr(quick_calls, "native", lambda: None)
     image, weights = drawn(1)
     arrays = pytest.importorskip(library)
     x = arrays.from_numpy(image).cuda() if library == "torch" else arrays.asarray(image)
@@ -215,7 +229,7 @@ def test_calls_after_the_first_are_quick(library: str, way: str, monkeypatch: py
     def with_care(*_: object) -> None:
         raise AssertionError("read with care")
 
-    monkeypatch.setattr(plan._any, "read", with_care)
+    monkeypatch.setattr(plan.loaded.calls, "read", with_care)
     for made in (plan(x, weights), plan(x, weights, out=arrays.empty_like(x))):
         assert (made.dtype, tuple(made.shape), made.device) == (x.dtype, tuple(x.shape), x.device)
         assert bool((made == expected).all())
@@ -226,7 +240,7 @@ def test_calls_after_the_first_are_quick(library: str, way: str, monkeypatch: py
         assert (made.is_inference(), made.requires_grad, made._version) == (False, False, 0)
 
 
-def test_quick_calls_with_arrays_of_cupy() -> None:
+def test_fast_calls_with_arrays_of_cupy() -> None:
     cupy = pytest.importorskip("cupy")
     plan = plan_with(weights="argument")
     image, weights = drawn(1)
@@ -240,7 +254,7 @@ def test_quick_calls_with_arrays_of_cupy() -> None:
             stream.synchronize()
             assert abs(cupy.asnumpy(made) - right).max() < 1e-4
             assert abs(cupy.asnumpy(out) - right).max() < 1e-4
-    assert plan._quick[cupy.ndarray] is not None
+    assert plan._fast[cupy.ndarray] is not None
 
 
 def test_a_plan_is_remembered() -> None:

@@ -10,7 +10,7 @@ import pytest
 import warpsmith as ws
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
-from warpsmith.plans.training.step import TrainingStep
+from warpsmith.plans.conv2d.training import TrainingStep
 from warpsmith.store import location
 
 pytestmark = pytest.mark.gpu

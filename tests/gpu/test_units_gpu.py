@@ -156,7 +156,7 @@ def cases(runtime: CudaRuntime) -> Iterator[list[Case]]:
 
 
 def call(executable: Executable, workspaces: Workspaces, case: Case, stream: int | None) -> None:
-    with workspaces.lent(stream) as scratch:
+    with workspaces.borrow(stream) as scratch:
         executable.bind(case.addresses, {}, scratch)(stream)
 
 
@@ -347,7 +347,7 @@ class TestCufft:
         data = [self.data(runtime, seed) for seed in range(4)]
         for _ in range(20):
             for (addresses, _), stream in zip(data, (None, *streams.all[1:]), strict=True):
-                with workspaces.lent(stream) as scratch:
+                with workspaces.borrow(stream) as scratch:
                     loaded.bind(addresses, {}, scratch)(stream)
         for addresses, right in data:
             self.check(runtime, addresses, right)
@@ -355,7 +355,7 @@ class TestCufft:
     def test_in_a_graph_without_a_call_before(self, runtime: CudaRuntime, loaded: Executable, streams: Streams) -> None:
         workspaces, graphs = Workspaces(runtime, loaded.workspaces), list[Any]()
         addresses, right = self.data(runtime, 7)
-        with streams.captured(streams.all[0], graphs), workspaces.lent(streams.all[0]) as scratch:
+        with streams.captured(streams.all[0], graphs), workspaces.borrow(streams.all[0]) as scratch:
             loaded.bind(addresses, {}, scratch)(streams.all[0])
         for _ in range(3):
             runtime.fill(addresses["spectrum"], 0xFF, self.PROBLEM.output.nbytes)
@@ -367,7 +367,7 @@ class TestCufft:
         from cuda.bindings import driver
 
         workspaces, (addresses, right) = Workspaces(runtime, loaded.workspaces), self.data(runtime, 3)
-        with workspaces.lent(None) as scratch:
+        with workspaces.borrow(None) as scratch:
             bound = loaded.bind(addresses, {}, scratch)
             bound(None)
             runtime.synchronize()

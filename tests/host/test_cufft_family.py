@@ -91,7 +91,7 @@ def expected(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
 def plan_of(problem: Fft, config: Config) -> Plan:
     program = CUFFT.program(problem, config)
     binaries = host_compiler().compile_program(program)
-    return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, HostRuntime())
+    return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, HostRuntime())
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ class TestResults:
         assert program.workspaces == ()
         executable = Executable.load(host, program, {})
         assert executable.workspace_bytes == stand_in.SCRATCH_BYTES
-        with Workspaces(host, executable.workspaces).lent(None) as scratch:
+        with Workspaces(host, executable.workspaces).borrow(None) as scratch:
             assert len(scratch) == 1
 
 

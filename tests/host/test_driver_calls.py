@@ -27,10 +27,13 @@ import ctypes, threading
 import numpy as np
 import torch
 from warpsmith.devices.base import Allocation, Binary, BinaryKind
-from warpsmith.devices.cuda.prepared import PreparedLaunches
+from warpsmith.devices.cuda import runtime as cuda_runtime
+from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
 from warpsmith.devices.cuda.runtime import CudaRuntime
-from warpsmith.devices.quick_calls import calls_of
-from warpsmith.devices.torch_library import torch_library
+from warpsmith.devices.fast_calls import calls_of
+from warpsmith.devices.launches import BoundLaunches
+from warpsmith.devices.native import native
+from warpsmith.devices.torch_access import torch_access
 from warpsmith.errors import BadArgument, DeviceError, LaunchError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
@@ -64,15 +67,15 @@ def plan_of(*launches):
 def plan_from(program):
     binaries = {unit.name: Binary(BinaryKind.CUBIN, bytes([number]), "sm_90", "-")
                 for number, unit in enumerate(program.units)}
-    made = Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, CudaRuntime(0))
-    signature, launches, calls = made._signature, made._launches, []
-    library = torch_library(torch, signature, torch.device("cpu"), COMPILED, lambda: stream)
-    def quick(*given):
+    made = Plan.load(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), binaries, CudaRuntime(0))
+    signature, launches, calls = made.loaded.signature, made.loaded.launches, []
+    access = torch_access(torch, signature, torch.device("cpu"), native(), lambda: stream)
+    def fast(*given):
         if not calls:
             values = tuple(bytes(each.operand.nbytes) for each in signature.by_value)
-            calls.append(calls_of(library, signature, launches, values, COMPILED))
+            calls.append(calls_of(access, signature, launches, values, native()))
         return calls[0](*given)
-    made._quick[torch.Tensor] = quick
+    made._fast[torch.Tensor] = fast
     return made
 
 def two_units(*launches):
@@ -104,7 +107,7 @@ CASES = {
     "each_call_brings_its_own_arguments": """
 takes(8, 8, 8)
 plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
-assert isinstance(plan._launches, PreparedLaunches)
+assert isinstance(plan.loaded.launches, LAUNCHES)
 other = torch.ones(6, 8)
 for image, weights, at in ((x, w, 0x70), (x, w, 0x70), (other, w, 0x80), (other, 2 * w, 0), (x, 3 * w, 0x70)):
     stream, before = at, note.count
@@ -118,7 +121,6 @@ plan(x, w, out=out)
 assert note.floats(2, 2) == [1, 9]
 made = plan(x, torch.tensor([[4.0, 5.0]]))
 assert (tuple(made.shape), note.pointer(1), note.floats(2, 2)) == ((6, 7), made.data_ptr(), [4, 5])
-assert len(plan._launches._free) == (0 if COMPILED else 1)  # which says that compiled calls do launch
 """,
     "several_launches_and_transformed_weights_stand_where_the_kernel_reads_them": """
 takes(8, 8, 12)
@@ -135,7 +137,7 @@ for weights in (w, 2 * w):
 takes(8, 8)
 halves, partial = Pointer("halves", 16), Pointer("partial", 4)
 plan = plan_from(two_units(launch(IMAGE, halves, unit="one"), launch(partial, RESULT, unit="two")))
-assert isinstance(plan._launches, PreparedLaunches)
+assert isinstance(plan.loaded.launches, LAUNCHES)
 assert plan.workspace_bytes == 1536
 block = torch.empty(4096, dtype=torch.uint8)
 given = block.data_ptr() + -block.data_ptr() % 256
@@ -156,7 +158,7 @@ for scratch in (None, Allocation(given, 1536), None, Allocation(given + 256, 204
 takes(128, 128, 8)
 def map_of(buffer): return TensorMap(buffer, DType.FLOAT16, (1, 6, 4, 64), (0, 0), (6, 4), (1, 1), 64, 8)
 plan = plan_of(launch(map_of("image"), map_of("result"), RESULT))
-assert isinstance(plan._launches, PreparedLaunches)
+assert isinstance(plan.loaded.launches, LAUNCHES)
 for image in (x, torch.ones(6, 8), x):
     before = note.count
     y = plan(image, w)
@@ -166,8 +168,8 @@ for image in (x, torch.ones(6, 8), x):
 """,
     "what_was_made_once_is_read_by_each_call": """
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launching import BoundLaunches, launches_of
-from warpsmith.devices.workspaces import Kept
+from warpsmith.devices.base import CallArguments
+from warpsmith.devices.launches import launches_of
 takes(8, 8, 128)
 kept_map = TensorMap("state", DType.FLOAT16, (1, 6, 4, 64), (0, 0), (6, 4), (1, 1), 64, 8)
 first = launch(IMAGE, Pointer("state", 32), kept_map, unit="one")
@@ -176,10 +178,10 @@ workspaces = (Workspace("state", 4096, Lifetime.KEPT), Workspace("halves", 256))
 program = Program("test", Config.of({}), (Unit("one", ""), Unit("two", "")), steps, workspaces)
 runtime, binaries = CudaRuntime(0), {name: Binary(BinaryKind.CUBIN, b"", "sm_90", "-") for name in ("one", "two")}
 executable = Executable.load(runtime, program, binaries)
-names = ("image", "result"), ()
-assert isinstance(launches_of(executable, runtime, *names), BoundLaunches)  # each bound call has a state of its own
-launches = launches_of(executable, runtime, *names, Kept({"state": 0x5000}, None))
-assert isinstance(launches, PreparedLaunches)
+own = CallArguments(("image", "result"), ())
+assert isinstance(launches_of(executable, runtime, own), BoundLaunches)  # each bound call has a state of its own
+launches = launches_of(executable, runtime, CallArguments(("image", "result"), (), {"state": 0x5000}))
+assert isinstance(launches, LAUNCHES)
 for image, result in ((0x1000, 0x2000), (0x3000, 0x2000)):
     launches.launch((image, result), (), 0x70, Allocation(0x8000, 256))
     assert [note_before.pointer(place) for place in range(3)] == [image, 0x5020, 0x5000]
@@ -225,22 +227,21 @@ DRIVER.warpsmith_answer(0)
 plan(x, w, out=out)
 assert note.floats(2, 2) == [1, 2]
 """,
-    "more_streams_than_are_remembered": """
+    "many_streams": """
 takes(8, 8, 8)
 plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
 for at in [*range(200), *range(200)]:
     stream = at
     plan(x, w, out=out)
     assert note.stream == at
-assert COMPILED or len(plan._launches._free[0].on_stream) <= 64
 """,
-    "threads_take_blocks_of_their_own": """
+    "threads_have_arguments_of_their_own": """
 # Each thread has weights of its own, and looks at what the driver was given before another thread may run.
 import sys
 takes(8, 8, 8)
 plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
-prepared, failed, local = plan._launches, [], threading.local()
-real = prepared._launch_kernel
+launches, failed, local = plan.loaded.launches, [], threading.local()
+if LAUNCHES is CompiledLaunches: real = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(launches._launch_kernel)
 
 @ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 def launching(configuration, function, arguments, null):
@@ -250,7 +251,7 @@ def launching(configuration, function, arguments, null):
         if content.tolist() != local.expected: failed.append((content, local.expected))
     return real(*map(ctypes.c_void_p, (configuration, function, arguments, null)))
 
-prepared._launch_kernel = launching
+if LAUNCHES is CompiledLaunches: launches._launch_kernel = ctypes.cast(launching, ctypes.c_void_p).value
 sys.setswitchinterval(1e-6)
 
 def work(index):
@@ -265,22 +266,41 @@ threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert not failed, failed[0]
-assert COMPILED or 1 <= len(prepared._free) <= 6
+""",
+    "a_call_that_is_checked_launches_the_same_way": """
+takes(8, 8, 8)
+plan = plan_of(launch(IMAGE, RESULT, WEIGHTS))
+for image, weights in ((0x1000, w), (0x2000, 3 * w)):
+    plan.loaded.launches.launch((image, 0x3000), (weights.astype(np.float32).tobytes(),), 0x80)
+    assert (note.pointer(0), note.pointer(1), note.stream) == (image, 0x3000, 0x80)
+    assert note.floats(2, 2) == weights[0].tolist()
+""",
+    "only_refused_kernels_are_launched_again": """
+takes(8, 8)
+first, last = launch(IMAGE, RESULT, unit="one"), Launch("last", (2, 3, 4), (5, 6, 7), (IMAGE, RESULT), 8, unit="two")
+plan = plan_from(two_units(first, last))
+plan(x, w, out=out)
+if LAUNCHES is CompiledLaunches:
+    launcher, before = plan.loaded.launches.launcher(()), note.count
+    assert launcher.queue((1, 2, 0x4000), (), 0, 1) is None
+    assert note.count == before + 1
+    DRIVER.warpsmith_answer(700)
+    assert launcher.queue((1, 2, 0x4000), (), 0, 1) == (700, 1)
+    DRIVER.warpsmith_answer(0)
 """,
     "what_needs_more_than_code_is_bound": """
-from warpsmith.devices.launching import BoundLaunches
 takes(8, 8)
 plan = plan_of(launch(IMAGE, RESULT, constants=(Constant("taps", "weights"),)))
-assert isinstance(plan._launches, BoundLaunches)
+assert isinstance(plan.loaded.launches, BoundLaunches)
 """,
 }
 
 TAIL = """
 import json, sys, traceback
-from warpsmith.devices.native import native
 failures = {}
 for name, text in json.load(sys.stdin).items():
-    for way, COMPILED in {"python": None, "compiled": native()}.items():
+    for way, LAUNCHES in {"bound": BoundLaunches, "compiled": CompiledLaunches}.items():
+        cuda_runtime.native = native if way == "compiled" else lambda: None
         stream, x, out, w = 0x70, torch.zeros(6, 8), torch.zeros(6, 7), np.array([[1, 2]], np.float32)
         try: exec(text, globals())
         except BaseException: failures[f"{name} {way}"] = traceback.format_exc()
@@ -300,7 +320,7 @@ def failures(driver_folder: Path) -> dict[str, str]:
     return told
 
 
-@pytest.mark.parametrize("way", ["python", "compiled"])
+@pytest.mark.parametrize("way", ["bound", "compiled"])
 @pytest.mark.parametrize("case", CASES)
 def test_calls(failures: dict[str, str], case: str, way: str) -> None:
     assert native() is not None

@@ -30,7 +30,7 @@ def plan(problem: Fft) -> Plan:
     """The default config of the family that is preferred."""
     family = families_for(problem, HOST.device())[0]
     program = family.program(problem, family.default(problem, HOST.device()))
-    return Plan(
+    return Plan.load(
         problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile_program(program), HostRuntime()
     )
 

@@ -312,7 +312,7 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
     assert program.by_value == frozenset()
     image = np.zeros(problem.image, np.float32)
     image[10, 20] = np.inf
-    plan = Plan(
+    plan = Plan.load(
         problem, Match(MatchKind.DEFAULT, program, None, ()), HOST.compiler().compile_program(program), HostRuntime()
     )
     result = plan(image)

@@ -166,7 +166,7 @@ class Bench:
     ) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
         """What the program makes of an image, with `weights_of` the problem."""
         match = Match(MatchKind.DEFAULT, program, None, ())
-        plan = Plan(problem, match, binaries or self.compiler.compile_program(program), self.runtime)
+        plan = Plan.load(problem, match, binaries or self.compiler.compile_program(program), self.runtime)
 
         def filtered(pixels: NDArray[np.generic]) -> NDArray[np.generic]:
             image = problem.operands[0]

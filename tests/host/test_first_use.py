@@ -111,7 +111,7 @@ def plan_of(host: Runtime, quickest: HostCompiler, problem: Problem, of: Problem
     """A plan whose program is the answer for another problem."""
     family, config = answering(of or problem, DEVICE)
     program = family.program(of or problem, config)
-    return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
+    return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
 
 
 @exhaustive.one_in(2)
@@ -286,6 +286,21 @@ def test_a_first_call_is_checked_where_random_data_do_not_fit(monkeypatch: pytes
     out = np.empty(SMALL.output.shape, np.float32)
     operands = random_operands(SMALL, 6)
     assert plan(operands["image"], operands["weights"], out=out) is out
+
+
+@pytest.mark.usefixtures("wrong_family", "first")
+def test_a_call_with_bound_inputs_is_checked_for_the_whole_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostRuntime, "free_bytes", lambda _: 1000)
+    plan, operands = ws.plan(SMALL, "host"), random_operands(SMALL, 6)
+    bound = plan.hold(weights=operands["weights"])
+    assert (bound.verified.by, bound.match.program.family) == (Verified.PENDING, "filter2d_wrong")
+    with pytest.warns(WrongProgram):
+        result = bound(operands["image"])
+    assert np.array_equal(result, plan(operands["image"], operands["weights"]))
+    assert is_right(plan)
+    assert plan.match.program.family != "filter2d_wrong"
+    assert (bound.match, bound.verified) == (plan.match, plan.verified)
+    assert plan.verified.by is Verified.CHECKED
 
 
 @pytest.mark.usefixtures("first")

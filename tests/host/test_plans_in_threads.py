@@ -49,7 +49,7 @@ def plan_of(host: HostRuntime, compile_once: Any) -> PlanOf:
         assert config is not None
         assert {name: config.values()[name] for name in wanted} == wanted
         program = family.program(PROBLEM, config)
-        return Plan(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": compile_once(program)}, runtime)
+        return Plan.load(PROBLEM, Match(MatchKind.DEFAULT, program, None, ()), {"": compile_once(program)}, runtime)
 
     return make
 
@@ -96,7 +96,7 @@ def test_every_thread_gets_its_own_result(plan_of: PlanOf, choice: str) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed[0]
-    assert len(plan._launches._bound) <= 16  # type: ignore[attr-defined]
+    assert len(plan.loaded.launches._bound) <= 16  # type: ignore[attr-defined]
 
 
 def in_a_fork(work: Callable[[], None]) -> str:
@@ -137,7 +137,7 @@ def test_a_lock_that_another_thread_holds_is_open_in_a_forked_child(plan_of: Pla
 
     def hold() -> None:
         (module,) = plan.loaded.executable._modules.values()
-        with plan._launches._binding, module._in_turn:  # type: ignore[attr-defined]
+        with plan.loaded.launches._binding, module._in_turn:  # type: ignore[attr-defined]
             held.set()
             over.wait(PATIENCE_S)
 

@@ -171,7 +171,7 @@ class TestVerified:
 
 def plan_of(host: HostRuntime, quick: HostCompiler, made: Program) -> Plan:
     binaries = {"": quick.compile(made.compilation())}
-    return Plan(Differences(), Match(MatchKind.DEFAULT, made, None, ()), binaries, host)
+    return Plan.load(Differences(), Match(MatchKind.DEFAULT, made, None, ()), binaries, host)
 
 
 class TestPlans:

@@ -196,7 +196,7 @@ def test_a_call_on_given_memory_uses_that_and_is_quick(
     layer, family = ws.Conv2d(input=(2, 3, 9, 9), weight=(4, 3, 3, 3)), Conv2dWarpgroup()
     program = family.program(layer, family.default(layer, host.device))
     match = Match(MatchKind.DEFAULT, program, None, ())
-    plan = Plan(layer, match, quickest.compile_program(program), host)
+    plan = Plan.load(layer, match, quickest.compile_program(program), host)
     x, w = torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3)
     expected = plan(x, w)
     memory = np.full(plan.workspace_bytes + 256, 0x55, np.uint8)

@@ -30,16 +30,16 @@ from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, S
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.plans import make as make_plans
+from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import training as make_step
+from warpsmith.plans.conv2d.separate_step import SeparateStep
+from warpsmith.plans.conv2d.shared_step import SharedStep
+from warpsmith.plans.conv2d.spectra_choice import SharedKernels
+from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
 from warpsmith.plans.first_use import verdicts
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.training import first_use
-from warpsmith.plans.training import make as make_step
-from warpsmith.plans.training.kernels import SharedKernels
-from warpsmith.plans.training.shared import SharedStep
-from warpsmith.plans.training.step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
-from warpsmith.plans.training.usual import UsualStep
 from warpsmith.plans.verified import Verified, Verify
 
 FAMILY, TENSOR = Conv2dFft(), Conv2dFftTensor()
@@ -87,13 +87,13 @@ def shared_step(
 def plans(runtime: HostRuntime, compiler: Compiler, layer: Conv2d, families: Families = ALL_ONE) -> dict[Pass, Plan]:
     problems, found = passes_of(layer), matches(layer, families)
     return {
-        pass_: Plan(problems[pass_], match, compiler.compile_program(match.program), runtime)
+        pass_: Plan.load(problems[pass_], match, compiler.compile_program(match.program), runtime)
         for pass_, match in found.items()
     }
 
 
-def usual_step(runtime: HostRuntime, compiler: Compiler, layer: Conv2d) -> UsualStep:
-    return UsualStep(passes_of(layer), plans(runtime, compiler, layer), dataclasses.replace(CHOICE, reuse=False))
+def usual_step(runtime: HostRuntime, compiler: Compiler, layer: Conv2d) -> SeparateStep:
+    return SeparateStep(passes_of(layer), plans(runtime, compiler, layer), dataclasses.replace(CHOICE, reuse=False))
 
 
 def arrays(layer: Conv2d, seed: int = 0) -> Arrays:
@@ -530,11 +530,11 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.training import first_use
-from warpsmith.plans.training import make as make_step
-from warpsmith.plans.training.kernels import SharedKernels
-from warpsmith.plans.training.shared import SharedStep
-from warpsmith.plans.training.step import Choice, ChosenBy
+from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import training as make_step
+from warpsmith.plans.conv2d.spectra_choice import SharedKernels
+from warpsmith.plans.conv2d.shared_step import SharedStep
+from warpsmith.plans.conv2d.training_step import Choice, ChosenBy
 
 layer, programs, texts, some = pickle.loads(Path(sys.argv[1]).read_bytes())
 

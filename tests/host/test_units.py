@@ -213,7 +213,7 @@ def expected(image: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArra
 
 def plan_of(candidate: Program, runtime: HostRuntime) -> Plan:
     match = Match(MatchKind.DEFAULT, candidate, None, ())
-    return Plan(PROBLEM, match, host_compiler().compile_program(candidate), runtime)
+    return Plan.load(PROBLEM, match, host_compiler().compile_program(candidate), runtime)
 
 
 class TestPlans:
@@ -276,7 +276,7 @@ def test_bound_programs_have_kept_workspaces_of_their_own(host: HostRuntime) -> 
     try:
         calls = []
         for start in (0, 100):
-            kept = workspaces.kept()
+            kept = workspaces.allocate_kept()
             host.fill(kept.addresses["kept"], 0, 4)
             values = {"start": np.int32(start).tobytes()}
             calls.append(executable.bind({"result": memory.address}, values, kept.addresses))

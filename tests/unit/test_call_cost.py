@@ -1,7 +1,7 @@
 """What a call costs, in bytecodes and calls of C functions: counted, since times depend on the machine and its load.
 
-The path is that of a GPU: PyTorch's tensors, a prepared launch and its blocks of arguments. Only the driver's function
-and the handle of the current stream are others, and the tensors are on the CPU.
+The path is that of a GPU: PyTorch's tensors and compiled launches. Only the driver's function and the handle of the
+current stream are others, and the tensors are on the CPU.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from builders import binary as made_binary
 from warpsmith.devices import native_calls
-from warpsmith.devices.base import Binary, BoundLaunch, Module
-from warpsmith.devices.cuda.prepared import PreparedLaunches
+from warpsmith.devices.base import Binary, BoundLaunch, CallArguments, Launches, Module
+from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
+from warpsmith.devices.fast_calls import calls_of
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.launches import Brought, Launches
-from warpsmith.devices.quick_calls import calls_of
-from warpsmith.devices.torch_library import torch_library
+from warpsmith.devices.torch_access import torch_access
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
@@ -29,6 +28,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import ByValue, Launch, Program
 from warpsmith.generator.registry import answering
+from warpsmith.generator.steps import Workspace
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
@@ -37,14 +37,10 @@ torch = pytest.importorskip("torch")
 FILTER = Filter2d(image=(256, 256), filter=(3, 3))
 TRANSFORM = Fft(size=(64, 64), batch=2)
 
-WAYS: dict[str, ModuleType | None] = {"python": None, "compiled": native_calls}
-
-MOST_BYTECODES = {("python", "out"): 450, ("python", "new"): 405, ("compiled", "out"): 60, ("compiled", "new"): 80}
-"""A third more than the 330, 279, 43 and 57 of today on Python 3.11; other versions have other bytecodes."""
-MOST_C_CALLS = {"python": 22, "compiled": 4}
-"""A third more than the 17 and 3 of today. Getters of attributes, such as a tensor's shape, are no calls here, and
-neither is what compiled code calls.
-"""
+MOST_BYTECODES = {"out": 60, "new": 80}
+"""A third more than the 43 and 57 of today on Python 3.11; other versions have other bytecodes."""
+MOST_C_CALLS = 4
+"""A third more than the 3 of today. Neither getters of attributes nor what compiled code calls is counted."""
 
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 """Of `cuLaunchKernelEx`: configuration, function, table of arguments, null."""
@@ -74,24 +70,26 @@ class Gpu(HostRuntime):
     def load(self, binary: Binary) -> Any:  # noqa: ARG002
         return OnPaper()
 
-    def prepared(
+    def compiled_launches(
         self,
         program: Program,
         modules: Mapping[str, Module],  # noqa: ARG002
-        brought: Brought,
-        memory: Workspaces,
+        arguments: CallArguments,
+        workspaces: tuple[Workspace, ...],
     ) -> Launches:
         context: Any = None
-        return PreparedLaunches(context, program, brought, memory, lambda *_: 1, self._launch_kernel)
+        address, memory = ctypes.cast(self._launch_kernel, ctypes.c_void_p).value or 0, Workspaces(self, workspaces)
+        return CompiledLaunches(context, program, arguments, memory, lambda *_: 1, native_calls, address)
 
 
-def plan_of(problem: Problem, compiled: ModuleType | None, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
+def plan_of(problem: Problem, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
     family, config = answering(problem, H200)
     match = Match(MatchKind.DEFAULT, family.program(problem, config), None, ())
-    plan = Plan(problem, match, {"": made_binary()}, Gpu(launch_kernel))
-    library = torch_library(torch, plan._signature, torch.device("cpu"), compiled, lambda: 0)
+    plan = Plan.load(problem, match, {"": made_binary()}, Gpu(launch_kernel))
+    signature, launches = plan.loaded.signature, plan.loaded.launches
+    access = torch_access(torch, signature, torch.device("cpu"), native_calls, lambda: 0)
     values = tuple(each.tobytes() for each in given(problem)[1:])
-    plan._quick[torch.Tensor] = calls_of(library, plan._signature, plan._launches, values, compiled)
+    plan._fast[torch.Tensor] = calls_of(access, signature, launches, values, native_calls)
     return plan
 
 
@@ -129,26 +127,25 @@ def given(problem: Problem) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("problem", [FILTER, TRANSFORM], ids=["filter2d", "fft"])
-@pytest.mark.parametrize(("way", "kind"), MOST_BYTECODES)
-def test_a_call_with_tensors(problem: Problem, way: str, kind: str) -> None:
-    plan, arrays = plan_of(problem, WAYS[way]), given(problem)
+@pytest.mark.parametrize("kind", MOST_BYTECODES)
+def test_a_call_with_tensors(problem: Problem, kind: str) -> None:
+    plan, arrays = plan_of(problem), given(problem)
     out = torch.empty(problem.output.shape, dtype=getattr(torch, problem.output.dtype.value)) if kind == "out" else None
     bytecodes, calls = cost(lambda: plan(*arrays, out=out))
-    assert bytecodes <= MOST_BYTECODES[way, kind]
-    assert calls <= MOST_C_CALLS[way]
+    assert bytecodes <= MOST_BYTECODES[kind]
+    assert calls <= MOST_C_CALLS
 
 
-def test_a_call_with_care_would_be_seen() -> None:
-    """Which shows that the test above can fail."""
-    plan, arrays = plan_of(FILTER, None), given(FILTER)
-    plan._quick.clear()
-    plan._any._on_host = True  # for tensors on the CPU
-    bytecodes, _ = cost(lambda: (plan(*arrays), plan._quick.clear()))
-    assert bytecodes > 4 * MOST_BYTECODES["python", "new"]
+def test_a_call_that_makes_every_check_would_be_seen() -> None:
+    """The limits above are not met by chance."""
+    plan, arrays = plan_of(FILTER), given(FILTER)
+    plan._fast.clear()
+    plan.loaded.calls._on_host = True  # for tensors on the CPU
+    bytecodes, _ = cost(lambda: (plan(*arrays), plan._fast.clear()))
+    assert bytecodes > 16 * MOST_BYTECODES["new"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_weights_that_are_changed_in_place_are_seen(way: str) -> None:
+def test_weights_that_are_changed_in_place_are_seen() -> None:
     seen: list[list[float]] = []
 
     @LaunchFunction
@@ -158,7 +155,7 @@ def test_weights_that_are_changed_in_place_are_seen(way: str) -> None:
         seen.append(list((ctypes.c_float * 9).from_address(places[argument] or 0)))
         return 0
 
-    plan, (image, weights) = plan_of(FILTER, WAYS[way], launch_kernel), given(FILTER)
+    plan, (image, weights) = plan_of(FILTER, launch_kernel), given(FILTER)
     (launch,) = plan.match.program.launches
     for changed in (7, 8):
         weights[1, 1] = changed

@@ -22,7 +22,7 @@ from warpsmith.generator.conv2d.fourier.halves.transform import (
 from warpsmith.generator.conv2d.fourier.sharing import spectra_of
 from warpsmith.generator.fft.block.halves import RUN, HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.holding import held
+from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 
@@ -125,7 +125,7 @@ class TestLayers:
 
     def test_halves_of_weights_are_made_once_where_a_plan_holds_them(self) -> None:
         problem = Conv2d(**L5)
-        parts = held(FAMILY.program(problem, FAMILY.default(problem, H200)), ("w",))
+        parts = split_program(FAMILY.program(problem, FAMILY.default(problem, H200)), ("w",))
         assert parts is not None
         assert [step.unit for step in parts.first.launches] == ["second_largest", "second"]
         assert {each.name for each in parts.workspaces} == {"spectra_b", "second_power"}

@@ -11,6 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+FOLDERS = (
+    "src",
+    "generator",
+    "templates",
+    "tuner",
+    "tests",
+    "docs",
+    "benchmarks",
+    "cli",
+    "devices",
+    "plans",
+    "store",
+    "torch",
+)
+"""Folders of source files, as pages name them."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FIGURE = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
 
@@ -45,6 +60,13 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
         target = (ROOT / page).parent / path if path else ROOT / page
         assert target.is_file(), link
         assert not anchor or anchor in anchors(target.read_text()), link
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/design/", "docs/guide/"))])
+def test_files_named_in_a_page_are_there(page: str) -> None:
+    """Files are named from the repository's root, or from the folder of the package."""
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", without_code((ROOT / page).read_text()))
+    assert [each for each in named if not any((home / each).exists() for home in (ROOT, ROOT / "src/warpsmith"))] == []
 
 
 def test_navigation_has_every_page(hooks: ModuleType) -> None:

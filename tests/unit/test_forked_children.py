@@ -110,12 +110,12 @@ def test_a_plan_in_a_forked_child_asks_the_driver_for_nothing(
         return launched.append
 
     monkeypatch.setattr(CudaRuntime, "load", lambda *_: SimpleNamespace(bind=bind, close=lambda: None))
-    monkeypatch.setattr(CudaRuntime, "prepared", lambda *_: None)
-    plan = Plan(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
+    monkeypatch.setattr(CudaRuntime, "compiled_launches", lambda *_: None)
+    plan = Plan.load(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
     image, weights = np.zeros((4, 8), np.float32), np.ones((1, 1), np.float32)
-    plan._quick[np.ndarray] = lambda *_: "a quick call"
+    plan._fast[np.ndarray] = lambda *_: "a fast call"
     assert in_a_fork(lambda: plan(image, weights)) == f"DeviceError: cuda:0 {REMEDY}"
-    assert plan(image, weights) == "a quick call"
+    assert plan(image, weights) == "a fast call"
     array = {"shape": (4, 8), "typestr": "<f4", "strides": None, "version": 3}
     x, out = (SimpleNamespace(__cuda_array_interface__={**array, "data": (at, False)}) for at in (0x10000, 0x20000))
     assert plan(x, weights, out=out) is out

@@ -216,6 +216,24 @@ def test_no_room_of_the_tuner_imports_from_a_floor_above() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+LAYERS_PLANS, DOOR = "warpsmith.plans.conv2d", "warpsmith.plans.conv2d.training"
+"""The one package of plans that knows an operation, and the module of it that others import."""
+
+
+def test_plans_know_no_operation_but_behind_one_door() -> None:
+    operations = [f"warpsmith.generator.{name}" for name in ("cgemm", "conv2d", "fft", "filter2d")]
+    assert set(operations) <= set(modules_by_name())
+    offenders = [
+        f"{where(module.path, line)}: {module.name} may not import {name}"
+        for module in modules()
+        if not lies_in(module.name, LAYERS_PLANS)
+        for name, line in module.imports()
+        if (lies_in(name, LAYERS_PLANS) and not lies_in(name, DOOR))
+        or (module.part == "plans" and any(lies_in(name, operation) for operation in operations))
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_every_part_imports_only_what_it_may() -> None:
     offenders = [
         f"{where(module.path, line)}: {module.part or 'warpsmith'} may not import {name}"

@@ -74,7 +74,7 @@ class OnGpu:
 def plan_of(*arguments: Argument, constants: tuple[Constant, ...] = ()) -> tuple[Plan, Recorder]:
     made = program("", launch(*arguments, Pointer("result"), constants=constants))
     runtime = OnPaper()
-    return Plan(PROBLEM, Match(MatchKind.DEFAULT, made, None, ()), BINARIES, runtime), runtime.module
+    return Plan.load(PROBLEM, Match(MatchKind.DEFAULT, made, None, ()), BINARIES, runtime), runtime.module
 
 
 def one(weight: float = 1.0) -> np.ndarray[Any, Any]:

@@ -39,10 +39,9 @@ from warpsmith.generator.pipeline import Pipeline, Run
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.steps import Lifetime, Pointer
+from warpsmith.plans.conv2d.spectra_choice import SharedKernels, choose, shared_kernels
+from warpsmith.plans.conv2d.training_step import ChosenBy
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.training.choice import choose
-from warpsmith.plans.training.kernels import SharedKernels, shared_kernels
-from warpsmith.plans.training.step import ChosenBy
 from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
 from warpsmith.store.store_reader import Winners

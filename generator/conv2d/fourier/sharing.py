@@ -22,8 +22,8 @@ from warpsmith.generator.conv2d.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.gate import Gate
-from warpsmith.generator.holding import Held, KeptAs, held, keeping
 from warpsmith.generator.pipeline import Pipeline, Stage
+from warpsmith.generator.prepacking import SharedWorkspace, SplitProgram, split_program, with_shared_workspaces
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
@@ -160,12 +160,14 @@ class Kernel:
         The spectra of y are as many as those of dy, and use their memory.
         """
         transforms, stages = _transforms(self.family, self.problem), self.family.stages(self.problem)
-        kept = {stage.memory["spectrum"]: KeptAs(kept_name(name), (name,)) for name, stage in transforms.items()}
+        shared = {
+            stage.memory["spectrum"]: SharedWorkspace(kept_name(name), (name,)) for name, stage in transforms.items()
+        }
         if self.problem.pass_ is Pass.FPROP:
             last = next(stage for stage in stages if stage.memory.get("signal") == self.problem.output.name)
-            kept[last.memory["spectrum"]] = KeptAs(kept_name(DY))
+            shared[last.memory["spectrum"]] = SharedWorkspace(kept_name(DY))
         gate = Gate(self.problem, device)
-        return keeping(gate.program(self.family, self.config), kept)
+        return with_shared_workspaces(gate.program(self.family, self.config), shared)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -228,8 +230,8 @@ def _transforms(family: Pipeline, problem: Conv2d) -> dict[str, Stage]:
     return {stage.memory["signal"]: stage for stage in stages if stage.memory.get("signal") in inputs}
 
 
-def _parts(program: Program, *names: str) -> Held:
-    parts = held(program, names)
+def _parts(program: Program, *names: str) -> SplitProgram:
+    parts = split_program(program, names)
     if parts is None:
         raise ValueError(f"{program.family} makes nothing of {', '.join(names)} alone")
     return parts

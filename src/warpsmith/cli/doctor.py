@@ -97,7 +97,9 @@ def _look(name: str, look: Callable[[], str]) -> _Finding:
 def _calls() -> str:
     """How calls of plans run."""
     if native() is None:
-        raise DeviceError("in Python, 2 us slower each: install warpsmith where there is a C compiler")
+        raise DeviceError(
+            "checked and bound in Python, several times slower: install warpsmith where there is a C compiler"
+        )
     return "compiled"
 
 

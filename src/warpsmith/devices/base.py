@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary import Binary as Binary
@@ -26,18 +26,17 @@ from warpsmith.generator.program import (
     Texture,
     Transformed,
 )
-from warpsmith.generator.steps import Compilation
+from warpsmith.generator.steps import Compilation, Workspace
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
+    from warpsmith.devices.native_calls import KernelLauncher
     from warpsmith.devices.work import Work
-    from warpsmith.devices.workspaces import Workspaces
 
-Given = TypeVar("Given")
+Value = TypeVar("Value")
 
 
 class Compiler(abc.ABC):
@@ -90,6 +89,50 @@ not wait.
 """
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class CallArguments:
+    """Arguments of a program's call, and buffers whose addresses are the same for all calls."""
+
+    buffers: tuple[str, ...]
+    """Names of the operands whose addresses a call passes, in order."""
+    values: tuple[str, ...]
+    """Names of the operands whose bytes a call passes, in order."""
+    kept: Mapping[str, int] | None = None
+    """Addresses of the KEPT workspaces that all calls share, because none writes to them; None if each bound call has
+    its own.
+    """
+
+
+class Launches(Protocol):
+    """All launches of one program, in order, with the arguments of each call."""
+
+    def launch(
+        self,
+        addresses: tuple[int, ...],
+        values: tuple[bytes, ...],
+        stream: int | None,
+        workspace: Allocation | None = None,
+    ) -> None:
+        """Queues the launches and does not wait. Threads may call it at the same time.
+
+        Args:
+            addresses: addresses of the operands, in the order of `CallArguments.buffers`.
+            values: bytes of the operands that are taken by value, in the order of `CallArguments.values`.
+            stream: handle; None for the default stream.
+            workspace: the caller's own workspace for this call; None for the one that is cached for its stream.
+
+        Raises:
+            BadArgument: the workspace is too small, or not aligned.
+            LaunchError: as `Module.bind`, if the arguments or the geometry do not fit.
+            DeviceError: the device failed.
+        """
+
+    def launcher(self, values: tuple[bytes, ...]) -> KernelLauncher | None:
+        """The compiled code that queues these launches, given the values of any call; None if there is none. Raises as
+        `launch`.
+        """
+
+
 class Module(abc.ABC):
     """A binary loaded on a device."""
 
@@ -124,7 +167,7 @@ class Graph(abc.ABC):
         """Destroys the graph."""
 
 
-def given(launch: Launch, name: str, among: Mapping[str, Given]) -> Given:
+def required(launch: Launch, name: str, among: Mapping[str, Value]) -> Value:
     """The address or bytes under `name`. Raises LaunchError if there are none."""
     try:
         return among[name]
@@ -140,7 +183,7 @@ def argument_bytes(
     textures: Mapping[Texture, int],
     map_bytes: Callable[[TensorMap, int], bytes],
 ) -> bytes:
-    """Bytes of one kernel argument. Raises LaunchError as `given` does.
+    """Bytes of one kernel argument. Raises LaunchError as `required` does.
 
     Args:
         launch: kernel, for messages.
@@ -152,15 +195,15 @@ def argument_bytes(
     """
     match argument:
         case ByValue(operand):
-            return given(launch, operand, values)
+            return required(launch, operand, values)
         case Transformed(operand, matrix):
-            return _transformed(given(launch, operand, values), matrix)
+            return _transformed(required(launch, operand, values), matrix)
         case Texture():
             return textures[argument].to_bytes(8, "little")
         case TensorMap(buffer):
-            return map_bytes(argument, given(launch, buffer, addresses))
+            return map_bytes(argument, required(launch, buffer, addresses))
         case Pointer(buffer):
-            return (given(launch, buffer, addresses) + argument.offset).to_bytes(8, "little")
+            return (required(launch, buffer, addresses) + argument.offset).to_bytes(8, "little")
 
 
 def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
@@ -224,23 +267,23 @@ class Runtime(abc.ABC):
     def load(self, binary: Binary) -> Module:
         """Loads a binary. Raises LaunchError if it does not fit this device."""
 
-    def prepared(
+    def compiled_launches(
         self,
         program: Program,  # noqa: ARG002 - for devices with such launches
         modules: Mapping[str, Module],  # noqa: ARG002
-        brought: Brought,  # noqa: ARG002
-        memory: Workspaces,  # noqa: ARG002
+        arguments: CallArguments,  # noqa: ARG002
+        workspaces: tuple[Workspace, ...],  # noqa: ARG002
     ) -> Launches | None:
-        """Prepares a program's launches so that a call only writes its own addresses and values into them.
+        """Launches of a program by compiled code, which writes each call's own addresses and values.
 
         Args:
             program: a program without library calls.
             modules: its units by name, loaded on this device.
-            brought: operands that a call brings, and buffers with fixed addresses.
-            memory: the program's workspaces.
+            arguments: arguments of a call.
+            workspaces: the program's workspaces.
 
-        Returns: None if the device or the program does not allow it; each call then fixes its arguments with
-        `Module.bind`.
+        Returns: None if the device, the program or the installation does not allow it; `BoundLaunches` then fix the
+        arguments of each call with `Module.bind`.
         """
         return None
 
@@ -269,13 +312,13 @@ class Runtime(abc.ABC):
         """Bytes of memory that can be allocated now; None if the device does not tell."""
 
     @abc.abstractmethod
-    def work_beside(self) -> AbstractContextManager[Work]:
+    def independent_work(self) -> AbstractContextManager[Work]:
         """Work on a stream of its own, independent of all the caller's streams. Its memory is freed at the end of the
         context.
         """
 
     @abc.abstractmethod
-    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:
+    def ordered_work(self, stream: int | None) -> AbstractContextManager[Work]:
         """Work that runs after everything queued on a stream. The stream must not be captured."""
 
     @abc.abstractmethod

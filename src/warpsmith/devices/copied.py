@@ -12,7 +12,7 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.process import ForkLock
 from warpsmith.devices.tensors import torch_of
 from warpsmith.devices.weights import weights_bytes
-from warpsmith.devices.workspaces import Kept, Workspaces
+from warpsmith.devices.workspaces import KeptWorkspaces, Workspaces
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.steps import Lifetime, Workspace
@@ -57,7 +57,7 @@ class CopiedWeights:
         self._runtime, self._operand = runtime, operand
         self._memory = Workspaces(runtime, (Workspace(operand.name, operand.nbytes, Lifetime.KEPT),))
         self._lock = ForkLock()
-        self._copies: dict[bytes, Kept] = {}
+        self._copies: dict[bytes, KeptWorkspaces] = {}
         """Copies by content. The most recently used is last."""
         self._captured: set[bytes] = set()
         """Contents that a captured graph reads. The graph may run at any time."""
@@ -80,13 +80,13 @@ class CopiedWeights:
                 self._drop_oldest()
         return ArrayView(copy.addresses[self._operand.name], copy)
 
-    def _copied(self, content: bytes) -> Kept:
-        copy = self._memory.kept()
-        with self._runtime.work_beside() as work:
+    def _copied(self, content: bytes) -> KeptWorkspaces:
+        copy = self._memory.allocate_kept()
+        with self._runtime.independent_work() as work:
             work.upload(copy.addresses[self._operand.name], np.frombuffer(content, np.uint8))
         return copy
 
     def _drop_oldest(self) -> None:
         free = [content for content in self._copies if content not in self._captured]
         for content in free[:-_MOST_CONTENTS]:
-            self._memory.let_go(self._copies.pop(content))
+            self._memory.release(self._copies.pop(content))

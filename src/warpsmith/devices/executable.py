@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from warpsmith.devices.base import BoundLaunch, Module, Runtime
+from warpsmith.devices.base import BoundLaunch, CallArguments, Launches, Module, Runtime
 from warpsmith.devices.binary import Binaries
-from warpsmith.devices.launches import Brought, Launches
 from warpsmith.devices.library import LoadedCall
-from warpsmith.devices.workspaces import Block, Workspaces
+from warpsmith.devices.workspaces import Block
 from warpsmith.errors import LaunchError
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Launch, LibraryCall, Lifetime, Step, Workspace
@@ -101,15 +100,16 @@ class Executable:
         bound = [self._bound(place, step, memory, values) for place, step in enumerate(self.program.steps)]
         return bound[0] if len(bound) == 1 else _InOrder(tuple(bound))
 
-    def prepared(self, runtime: Runtime, brought: Brought) -> Launches | None:
-        """Prepares all launches so that a call only writes its own arguments; see `Runtime.prepared`.
+    def compiled_launches(self, runtime: Runtime, arguments: CallArguments) -> Launches | None:
+        """The launches by compiled code; see `Runtime.compiled_launches`.
 
         None for programs with library calls, or with KEPT workspaces of their own, which `bind` fixes for each call.
         """
-        own = [each for each in self.workspaces if each.lifetime is Lifetime.KEPT and each.name not in brought.kept]
+        shared = arguments.kept or {}
+        own = [each for each in self.workspaces if each.lifetime is Lifetime.KEPT and each.name not in shared]
         if own or self._calls:
             return None
-        return runtime.prepared(self.program, self._modules, brought, Workspaces(runtime, self.workspaces))
+        return runtime.compiled_launches(self.program, self._modules, arguments, self.workspaces)
 
     def _bound(self, place: int, step: Step, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         if isinstance(step, Launch):

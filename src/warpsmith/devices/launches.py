@@ -1,32 +1,48 @@
-"""Interface of a program's launches, and the description of the arguments that each call brings."""
+"""Selects how a loaded program is launched, and binds its steps for each call if no compiled code can launch it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from warpsmith.devices.base import Allocation
+from warpsmith.devices.base import Allocation, BoundLaunch, CallArguments, Launches, Runtime
+from warpsmith.devices.executable import Executable
+from warpsmith.devices.process import ForkLock
+from warpsmith.devices.workspaces import KeptWorkspaces, Workspaces
 
 if TYPE_CHECKING:
     from warpsmith.devices.native_calls import KernelLauncher
 
+MOST_BOUND = 16
+"""Calls whose bound steps are cached."""
+
+
+def launches_of(executable: Executable, runtime: Runtime, arguments: CallArguments) -> Launches:
+    """The launches of a loaded program: by compiled code if the device has it, else bound for each call."""
+    compiled = executable.compiled_launches(runtime, arguments)
+    return BoundLaunches(executable, runtime, arguments) if compiled is None else compiled
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Brought:
-    """Arguments of a program's call, and buffers whose addresses are the same for all calls."""
-
-    buffers: tuple[str, ...]
-    """Names of the operands whose addresses a call brings, in order."""
-    operands: tuple[str, ...]
-    """Names of the operands whose bytes a call brings, in order."""
-    kept: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Addresses of the KEPT workspaces that all calls share, because none writes to them."""
+class _BoundCall:
+    call: BoundLaunch
+    kept: KeptWorkspaces
 
 
-class Launches(Protocol):
-    """All launches of one program, in order, with the arguments of each call."""
+class BoundLaunches:
+    """Steps that are bound for each call, and cached for the latest calls. It keeps no array alive.
+
+    There is one set of workspaces for each stream, unless a call passes its own. The arguments are those of
+    `launches_of`.
+    """
+
+    def __init__(self, executable: Executable, runtime: Runtime, arguments: CallArguments) -> None:
+        self._executable = executable
+        self._arguments = arguments
+        self._workspaces = Workspaces(runtime, executable.workspaces)
+        self._bound: dict[tuple[tuple[int, ...], tuple[bytes, ...]], _BoundCall] = {}  # the most recently used is last
+        self._binding = ForkLock()
 
     def launch(
         self,
@@ -35,26 +51,31 @@ class Launches(Protocol):
         stream: int | None,
         workspace: Allocation | None = None,
     ) -> None:
-        """Queues the launches and does not wait. Threads may call it at the same time.
+        """See `Launches.launch`."""
+        with self._workspaces.borrow(stream, workspace) as scratch:
+            self._bound_to(addresses, values, scratch)(stream)
 
-        Args:
-            addresses: addresses of the operands, in the order of `Brought.buffers`.
-            values: bytes of the operands that are taken by value, in the order of `Brought.operands`.
-            stream: handle; None for the default stream.
-            workspace: the caller's own workspace for this call; None for the one that is cached for its stream.
+    def launcher(self, values: tuple[bytes, ...]) -> KernelLauncher | None:  # noqa: ARG002
+        """None, because bound steps may need more than kernels."""
+        return None
 
-        Raises:
-            BadArgument: the workspace is too small, or not aligned.
-            LaunchError: as `Module.bind`, if the arguments or the geometry do not fit.
-            DeviceError: the device failed.
-        """
+    def _bound_to(
+        self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]
+    ) -> BoundLaunch:
+        """The steps bound to these arguments, from the cache if an earlier call had the same ones."""
+        key = ((*addresses, *scratch.values()), values)
+        with self._binding:
+            bound = self._bound.pop(key, None)
+            if bound is None:
+                bound = self._bind(addresses, values, scratch)
+            self._bound[key] = bound
+            if len(self._bound) > MOST_BOUND:
+                self._workspaces.release(self._bound.pop(next(iter(self._bound))).kept)
+            return bound.call
 
-    def native(self, values: tuple[bytes, ...], compiled: ModuleType) -> KernelLauncher | None:
-        """A compiled version of `launch`. Request it only after a launch has succeeded.
-
-        Args:
-            values: the values of that launch.
-            compiled: the module `native_calls`.
-
-        Returns: None if these launches have no compiled version.
-        """
+    def _bind(self, addresses: tuple[int, ...], values: tuple[bytes, ...], scratch: Mapping[str, int]) -> _BoundCall:
+        names = self._arguments
+        operands = dict(zip(names.buffers, addresses, strict=True))
+        contents = dict(zip(names.values, values, strict=True))
+        kept = self._workspaces.allocate_kept() if names.kept is None else KeptWorkspaces(names.kept, None)
+        return _BoundCall(self._executable.bind(operands, contents, {**scratch, **kept.addresses}), kept)

@@ -28,7 +28,7 @@ class ArgumentKind(enum.IntEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PlacedArgument:
+class ArgumentSource:
     """Position of a kernel argument among those of a call."""
 
     kind: ArgumentKind
@@ -49,4 +49,4 @@ class NativeKernel:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    arguments: tuple[PlacedArgument, ...]
+    arguments: tuple[ArgumentSource, ...]

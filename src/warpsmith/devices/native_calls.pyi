@@ -1,9 +1,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warpsmith.devices.array_access import AddressOf, ArrayAccess
 from warpsmith.devices.base import Allocation
 from warpsmith.devices.native import NativeKernel
-from warpsmith.devices.quick_library import AddressOf, Launch, Library
 
 MOST_ARGUMENTS: int
 MOST_MAPS: int
@@ -43,16 +43,19 @@ class KernelLauncher:
         scratch_bytes: int,
         replace: int,
     ) -> None: ...
+    def queue(
+        self, addresses: tuple[int, ...], values: tuple[bytes, ...], stream: int, first: int
+    ) -> tuple[int, int] | None: ...
 
 class NativeCalls:
     def __init__(
         self,
-        library: Library,
+        access: ArrayAccess,
         count: int,
         pointed: Sequence[tuple[int, AddressOf, int]],
         result: tuple[AddressOf, int],
         launcher: KernelLauncher | None,
-        launch: Launch,
+        launch: Callable[[tuple[int, ...], tuple[bytes, ...], int | None, Allocation | None], None],
     ) -> None: ...
     def call(
         self, inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None

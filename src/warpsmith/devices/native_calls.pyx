@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The fast path of calls, compiled: the steps of `quick_library.py` without the overhead of Python and PyTorch calls.
+"""The fast path of calls, and the launches of kernels, without the overhead of Python and PyTorch calls.
 
 Tensors are read through DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI` in dlpack.h), which PyTorch has since
 2.10. Kernels are launched by the driver's `cuLaunchKernelEx`, with arguments on this thread's stack.
@@ -241,6 +241,20 @@ cdef class KernelLauncher:
     def __dealloc__(self):
         free(self._kernels)
 
+    def queue(self, tuple addresses, tuple values, stream, int first):
+        """Queues the kernels from number `first` on.
+
+        Returns None, or the driver's status and the number of the kernel that it refused.
+        """
+        cdef uint64_t words[MOST]
+        cdef int status, number = first
+        if len(addresses) > MOST:
+            raise ValueError(f"{len(addresses)} addresses")
+        for place in range(len(addresses)):
+            words[place] = addresses[place]
+        status = self.launch(words, values, <void*><uintptr_t>stream, &number)
+        return None if status == 0 else (status, number)
+
     cdef _fill(self, Kernel* kernel, told):
         if len(told.arguments) > MOST:
             raise ValueError(f"a kernel of {len(told.arguments)} arguments")
@@ -260,8 +274,10 @@ cdef class KernelLauncher:
                 memcpy(kernel.maps[maps], PyBytes_AS_STRING(argument.map), MAP_BYTES)
                 maps += 1
 
-    cdef int launch(self, uint64_t* addresses, tuple values, void* stream) except -1:
-        """Queues all kernels. Returns the first status of the driver that is no success, else 0."""
+    cdef int launch(self, uint64_t* addresses, tuple values, void* stream, int* next_kernel) except -1:
+        """Queues the kernels from number `next_kernel[0]` on, which it counts up. Returns the first status of the
+        driver that is no success, else 0.
+        """
         cdef LaunchConfig config
         cdef void* arguments[MOST]
         cdef uint64_t words[MOST]
@@ -269,15 +285,15 @@ cdef class KernelLauncher:
         cdef unsigned char* aligned = room + (MAP_ALIGNMENT - <uintptr_t>room % MAP_ALIGNMENT)
         cdef unsigned char* moved
         cdef Kernel* kernel
-        cdef int status, number, place
+        cdef int status, place
         cdef tuple contents, last = self._last  # a single read: another thread may replace the tuple
         if last[0] == values:
             contents = last[1]
         else:
             contents = self._contents_of(values)
             self._last = (values, contents)
-        for number in range(self._count):
-            kernel = &self._kernels[number]
+        while next_kernel[0] < self._count:
+            kernel = &self._kernels[next_kernel[0]]
             config = kernel.config
             config.stream = stream
             for place in range(kernel.argument_count):
@@ -297,6 +313,7 @@ cdef class KernelLauncher:
                 status = self._launch_kernel(&config, kernel.function, arguments, NULL)
             if status != 0:
                 return status
+            next_kernel[0] += 1
         return 0
 
 
@@ -315,7 +332,7 @@ cdef class NativeCalls:
     cdef uint64_t _span_of_result
     cdef KernelLauncher _launcher
 
-    def __cinit__(self, library, count, pointed, result, launcher, launch):
+    def __cinit__(self, access, count, pointed, result, launcher, launch):
         if len(pointed) + 2 > MOST:  # plus a result and a workspace
             raise ValueError(f"{len(pointed)} arrays")
         self._count, self._pointers = count, len(pointed)
@@ -323,15 +340,16 @@ cdef class NativeCalls:
             self._places[<int>number], self._spans[<int>number] = place, span
         self._readers = tuple([reader for _, reader, _ in pointed])
         self._reader_of_result, self._span_of_result = result
-        self._values_of, self._empty = library.values, library.empty
-        self._mark_written, self._current_stream = library.mark_written, library.current_stream
+        self._values_of, self._empty = access.values_of, access.empty
+        self._mark_written, self._current_stream = access.mark_written, access.current_stream
         self._launcher, self._launch = launcher, launch
 
     def call(self, tuple inputs, out, stream, scratch=None):
-        """See `QuickCalls`."""
+        """See `fast_calls.FastCalls`."""
         cdef uint64_t addresses[MOST]
         cdef uint64_t source, target = 0, end = 0
         cdef Py_ssize_t number
+        cdef int first = 0
         cdef tuple values
         cdef void* handle = NULL
         if len(inputs) != self._count:
@@ -367,8 +385,8 @@ cdef class NativeCalls:
         except RuntimeError:
             return None
         addresses[self._pointers] = target
-        # The Python path retries a refused launch in the program's own context, or raises the error.
-        if not self._finds_scratch(addresses, scratch) or self._launcher.launch(addresses, values, handle) != 0:
+        # `_launch` retries a refused launch in the program's own context, or raises the error.
+        if not self._finds_scratch(addresses, scratch) or self._launcher.launch(addresses, values, handle, &first) != 0:
             if chosen is None and type(self._current_stream) is CurrentStream:
                 chosen = <uintptr_t>handle
             self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen, scratch)
@@ -382,7 +400,7 @@ cdef class NativeCalls:
         if self._launcher.scratch_bytes == 0:
             return True
         if scratch is None:
-            return False  # the Python path provides the plan's own workspace
+            return False  # `_launch` provides the plan's own workspace
         given = scratch.address
         addresses[self._pointers + 1] = given
         return given % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes

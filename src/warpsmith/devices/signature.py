@@ -1,4 +1,4 @@
-"""Facts that all calls of one program share: the arrays that a caller gives, and how kernels take them."""
+"""Facts that all calls of one program share: the arrays that a caller passes, and how kernels take them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping
 
+from warpsmith.devices.base import CallArguments
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Operand, Problem, Role
@@ -16,8 +17,8 @@ TEXTURE_ALIGNMENT = 512
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Given:
-    """An array that the caller gives."""
+class CallerOperand:
+    """An operand that the caller passes."""
 
     place: int
     """Index among the caller's arrays."""
@@ -25,8 +26,8 @@ class Given:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Known:
-    """An operand whose values the problem itself fixes."""
+class FixedOperand:
+    """An operand whose values are the same for all calls."""
 
     operand: Operand
     content: bytes
@@ -37,13 +38,13 @@ class Signature:
     """A program's operands by how kernels take them, each in the order of `Problem.inputs`."""
 
     operation: str
-    asked: tuple[str, ...]
-    """Names of the arrays that the caller gives, in order."""
-    known: tuple[str, ...]
-    """Names of the inputs that the caller does not give."""
-    by_value: tuple[Given | Known, ...]
+    caller_inputs: tuple[str, ...]
+    """Names of the arrays that the caller passes, in order."""
+    fixed_inputs: tuple[str, ...]
+    """Names of the inputs that the caller does not pass."""
+    by_value: tuple[CallerOperand | FixedOperand, ...]
     """Inputs that kernels take by value."""
-    pointed: tuple[Given, ...]
+    pointed: tuple[CallerOperand, ...]
     """Inputs that kernels take by address."""
     outputs: tuple[Operand, ...]
     """Results of a call, in order."""
@@ -53,16 +54,16 @@ class Signature:
     """Names of the inputs that are copied to the device if the caller has them in host memory."""
 
     @classmethod
-    def of(cls, problem: Problem, program: Program, held: Mapping[str, bytes] | None = None) -> Signature:
+    def of(cls, problem: Problem, program: Program, fixed: Mapping[str, bytes] | None = None) -> Signature:
         """Signature of a program for a problem. Raises BadArgument if the values that the problem fixes do not fit.
 
         Args:
             problem: the problem.
             program: the program that computes it.
-            held: bytes of inputs that are fixed for all calls, by name.
+            fixed: bytes of further inputs that are fixed for all calls, by name.
         """
         contents = {name: functools.partial(weights_bytes, values) for name, values in problem.known.items()}
-        contents |= {name: functools.partial(_content, content) for name, content in (held or {}).items()}
+        contents |= {name: functools.partial(_content, content) for name, content in (fixed or {}).items()}
         outputs = tuple(each for each in problem.operands if each.role is Role.OUTPUT)
         return cls._made(
             problem, program, [each for each in problem.inputs if each.name not in contents], contents, outputs
@@ -78,24 +79,24 @@ class Signature:
         cls,
         problem: Problem,
         program: Program,
-        asked: list[Operand],
+        inputs: list[Operand],
         contents: Mapping[str, Callable[[Operand], bytes]],
         outputs: tuple[Operand, ...],
     ) -> Signature:
-        given = [Given(place, operand) for place, operand in enumerate(asked)]
-        places = {each.operand.name: each for each in given}
+        passed = [CallerOperand(place, operand) for place, operand in enumerate(inputs)]
+        places = {each.operand.name: each for each in passed}
         arguments = (argument for launch in program.launches for argument in launch.arguments)
         by_value, pointed_to = program.by_value, program.pointed_to
         return cls(
             operation=problem.operation,
-            asked=tuple(operand.name for operand in asked),
-            known=tuple(contents),
+            caller_inputs=tuple(operand.name for operand in inputs),
+            fixed_inputs=tuple(contents),
             by_value=tuple(
-                places.get(each.name) or Known(each, contents[each.name](each))
+                places.get(each.name) or FixedOperand(each, contents[each.name](each))
                 for each in problem.inputs
                 if each.name in by_value
             ),
-            pointed=tuple(each for each in given if each.operand.name in pointed_to),
+            pointed=tuple(each for each in passed if each.operand.name in pointed_to),
             outputs=outputs,
             textured=frozenset(argument.buffer for argument in arguments if isinstance(argument, Texture)),
             copied=problem.from_host,
@@ -107,27 +108,23 @@ class Signature:
         return len(self.outputs) == 1 and all(each.operand.role is Role.INPUT for each in self.pointed)
 
     @property
-    def buffers(self) -> tuple[str, ...]:
-        """Names of the operands whose addresses a call brings: the inputs, then the outputs."""
-        return tuple(each.name for each in self._in_memory)
+    def arguments(self) -> CallArguments:
+        """Arguments of a call: addresses of inputs, then of outputs, and bytes."""
+        buffers = tuple(each.name for each in self._in_memory)
+        return CallArguments(buffers, tuple(each.operand.name for each in self.by_value))
 
     @property
     def _in_memory(self) -> tuple[Operand, ...]:
         return (*(each.operand for each in self.pointed), *self.outputs)
 
-    @property
-    def operands(self) -> tuple[str, ...]:
-        """Names of the operands whose bytes a call brings."""
-        return tuple(each.operand.name for each in self.by_value)
-
     def check_count(self, count: int) -> None:
-        """Raises BadArgument unless `count` is the number of arrays that a caller must give."""
-        if count == len(self.asked):
+        """Raises BadArgument unless `count` is the number of arrays that a caller must pass."""
+        if count == len(self.caller_inputs):
             return
-        asked = ", ".join(self.asked)
-        if self.known:
-            raise BadArgument(f"this plan was made for known {', '.join(self.known)}: call it with the {asked} alone")
-        raise BadArgument(f"a plan of {self.operation} takes {asked}; got {count} arrays")
+        names, fixed = ", ".join(self.caller_inputs), ", ".join(self.fixed_inputs)
+        if fixed:
+            raise BadArgument(f"this plan was made for known {fixed}: call it with the {names} alone")
+        raise BadArgument(f"a plan of {self.operation} takes {names}; got {count} arrays")
 
     def check_apart(self, addresses: tuple[int, ...]) -> None:
         """Raises BadArgument if a result overlaps an input or another result.

@@ -68,14 +68,14 @@ class Workspaces:
         self._lock = ForkLock()
         self._of_streams: dict[StreamIdentity, StreamBlock] = {}
         """Blocks by stream. The most recently used is last."""
-        self._taken: dict[int, Allocation] = {}
+        self._allocations: dict[int, Allocation] = {}
         """All allocations that must be freed, by address."""
-        self._give_back = weakref.finalize(self, _free_all, runtime, self._taken)
+        self._free = weakref.finalize(self, _free_all, runtime, self._allocations)
         # At the end of the process the runtime frees everything itself.
-        self._give_back.atexit = False
+        self._free.atexit = False
 
     @contextlib.contextmanager
-    def lent(self, stream: int | None, given: Allocation | None = None) -> Iterator[Mapping[str, int]]:
+    def borrow(self, stream: int | None, own: Allocation | None = None) -> Iterator[Mapping[str, int]]:
         """Lends the CALL workspaces to steps that are queued on `stream` inside this context, and yields their
         addresses.
 
@@ -85,53 +85,53 @@ class Workspaces:
 
         Args:
             stream: its handle; None for the default stream.
-            given: the caller's own memory for this call, which no overlapping call may use.
+            own: the caller's own memory for this call, which no overlapping call may use.
 
         Raises:
-            BadArgument: `given` is too small, or not aligned to 256 bytes.
+            BadArgument: `own` is too small, or not aligned to 256 bytes.
             OutOfMemory: there is too little memory.
         """
-        with self.lent_block(stream, given) as address:
+        with self.borrow_block(stream, own) as address:
             yield self.block.at(address)
 
     @contextlib.contextmanager
-    def lent_block(self, stream: int | None, given: Allocation | None = None) -> Iterator[int]:
-        """Like `lent`, but yields the address of `block`; 0 if that is empty."""
+    def borrow_block(self, stream: int | None, own: Allocation | None = None) -> Iterator[int]:
+        """Like `borrow`, but yields the address of `block`; 0 if that is empty."""
         if not self.block.nbytes:
             yield 0
-        elif given is not None:
-            yield self._checked(given)
+        elif own is not None:
+            yield self._checked(own)
         else:
             with self._lock:
                 yield self._of(stream).allocation.address
 
-    def _checked(self, given: Allocation) -> int:
-        if given.nbytes < self.block.nbytes or given.address % ALIGNMENT:
+    def _checked(self, own: Allocation) -> int:
+        if own.nbytes < self.block.nbytes or own.address % ALIGNMENT:
             told = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
-            raise BadArgument(f"workspace: must have {told}; got {given.nbytes} bytes at {given.address:#x}")
-        return given.address
+            raise BadArgument(f"workspace: must have {told}; got {own.nbytes} bytes at {own.address:#x}")
+        return own.address
 
     @contextlib.contextmanager
-    def shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
-        """Like `lent`, for programs that leave results for each other in a stream's memory.
+    def borrow_shared(self, stream: int | None) -> Iterator[tuple[Mapping[str, int], set[str]]]:
+        """Like `borrow`, for programs that leave results for each other in a stream's memory.
 
         Yields: the addresses, and the names of the workspaces with valid contents; the program that writes one adds its
-        name. The set is empty for a new stream or capture, and for a stream whose memory was given to others meanwhile
+        name. The set is empty for a new stream or capture, and for a stream whose memory was freed for others meanwhile
         (MOST_STREAMS).
         """
         with self._lock:
             block = self._of(stream)
             yield self.block.at(block.allocation.address), block.made
 
-    def kept(self) -> Kept:
+    def allocate_kept(self) -> KeptWorkspaces:
         """Allocates KEPT workspaces for one bound program, with undefined contents. Raises OutOfMemory."""
         if not self._kept.offsets:
-            return Kept({}, None)
+            return KeptWorkspaces({}, None)
         with self._lock:
             allocation = self._allocated(self._kept.nbytes)
-        return Kept(self._kept.at(allocation.address), allocation)
+        return KeptWorkspaces(self._kept.at(allocation.address), allocation)
 
-    def let_go(self, kept: Kept) -> None:
+    def release(self, kept: KeptWorkspaces) -> None:
         """Frees what `kept` allocated, once the device has finished the work queued with it."""
         if kept.allocation is not None:
             with self._lock:
@@ -140,7 +140,7 @@ class Workspaces:
     def close(self) -> None:
         """Frees everything, once the device has finished the queued work. Graphs that use it must not run again."""
         self._of_streams.clear()
-        self._give_back()
+        self._free()
 
     def _of(self, stream: int | None) -> StreamBlock:
         identity = self._runtime.identify(stream)
@@ -154,7 +154,7 @@ class Workspaces:
 
     def _allocated(self, nbytes: int) -> Allocation:
         allocation = self._runtime.allocate(nbytes)
-        self._taken[allocation.address] = allocation
+        self._allocations[allocation.address] = allocation
         return allocation
 
     def _freed(self, allocation: Allocation) -> bool:
@@ -165,12 +165,12 @@ class Workspaces:
             self._runtime.synchronize()
         except DeviceError:
             return False
-        self._runtime.free(self._taken.pop(allocation.address))
+        self._runtime.free(self._allocations.pop(allocation.address))
         return True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptWorkspaces:
     """KEPT workspaces of one bound program."""
 
     addresses: Mapping[str, int]
@@ -179,10 +179,10 @@ class Kept:
     """Memory that holds them; None if there are none."""
 
 
-def _free_all(runtime: Runtime, taken: dict[int, Allocation]) -> None:
+def _free_all(runtime: Runtime, allocations: dict[int, Allocation]) -> None:
     """Frees all allocations. The driver frees memory once the work queued before is done."""
-    while taken:
-        _, allocation = taken.popitem()
+    while allocations:
+        _, allocation = allocations.popitem()
         # A device that has failed or was closed has freed its memory already, and a forked child has none.
         with contextlib.suppress(DeviceError):
             runtime.free(allocation)

@@ -100,8 +100,8 @@ class Bundle:
         unlike = () if exact else (f"exact: exported for {record.device.key()}, this is {target.key()}",)
         kind = MatchKind.EXACT if exact else MatchKind.DEVICE
         match = Match(kind, kernel.program, record, (*unlike, *passed_over))
-        plan = Plan(record.problem, match, self._binaries(kernel, ref, target), open_runtime(ref))
-        plan.verified = EXEMPT if exact else TUNED_ELSEWHERE
+        plan = Plan.load(record.problem, match, self._binaries(kernel, ref, target), open_runtime(ref))
+        plan.program.verified = EXEMPT if exact else TUNED_ELSEWHERE
         return plan
 
     def _ranked(self, problem: Problem, device: Device) -> list[_Kernel]:

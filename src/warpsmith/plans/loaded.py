@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from warpsmith.devices.base import Runtime
+from warpsmith.devices.base import Allocation, Launches, Runtime
 from warpsmith.devices.binary import Binaries
+from warpsmith.devices.checked_calls import CheckedCalls, ReadCall
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launches import Launches
-from warpsmith.devices.launching import launches_of
+from warpsmith.devices.launches import launches_of
 from warpsmith.devices.signature import Signature
+from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.match import Match
 
-LaunchesOf = Callable[[tuple[str, ...], tuple[str, ...]], Launches]
-"""Maps the names of a call's operands, those passed by address and those passed by value, to the program's launches."""
+LaunchesOf = Callable[[Signature], Launches]
+"""Makes a program's launches for the arguments of its calls."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -29,14 +31,20 @@ class LoadedProgram:
     executable: Executable
     signature: Signature
     launches: Launches
+    calls: CheckedCalls
+    workspace_bytes: int
+    prepacked: Workspaces | None = None
+    """Memory of what was made of prepacked inputs. It is freed with this object."""
 
     @classmethod
     def of(cls, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> LoadedProgram:
         """Loads a whole program. Raises as `Executable.load` and `Signature.of` do."""
         executable = Executable.load(runtime, match.program, binaries)
-        signature = Signature.of(problem, match.program)
-        launches = launches_of(executable, runtime, signature.buffers, signature.operands)
-        return cls(problem, match, binaries, runtime, executable, signature, launches)
+
+        def launches(signature: Signature) -> Launches:
+            return launches_of(executable, runtime, signature.arguments)
+
+        return cls.of_part(problem, match, binaries, runtime, executable, {}, launches)
 
     @classmethod
     def of_part(
@@ -46,8 +54,9 @@ class LoadedProgram:
         binaries: Binaries,
         runtime: Runtime,
         executable: Executable,
-        held: Mapping[str, bytes],
-        bound: LaunchesOf,
+        fixed: Mapping[str, bytes],
+        launches: LaunchesOf,
+        prepacked: Workspaces | None = None,
     ) -> LoadedProgram:
         """Wraps a part of a program; its other inputs are already on the device.
 
@@ -57,9 +66,30 @@ class LoadedProgram:
             binaries: binaries of the part's units, by name.
             runtime: the device.
             executable: the loaded part.
-            held: inputs that calls do not pass, with the bytes that kernels take of them by value.
-            bound: makes the part's launches.
+            fixed: inputs that calls do not pass, with the bytes that kernels take of them by value.
+            launches: makes the part's launches.
+            prepacked: memory of what was made of prepacked inputs.
         """
-        signature = Signature.of(problem, executable.program, held)
-        launches = bound(signature.buffers, signature.operands)
-        return cls(problem, match, binaries, runtime, executable, signature, launches)
+        signature = Signature.of(problem, executable.program, fixed)
+        return cls(
+            problem,
+            match,
+            binaries,
+            runtime,
+            executable,
+            signature,
+            launches(signature),
+            CheckedCalls(signature, runtime),
+            executable.workspace_bytes,
+            prepacked,
+        )
+
+    def launch(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> ReadCall:
+        """Checks the arrays of one call and queues it. Its arguments and errors are those of `Plan.__call__`."""
+        self.runtime.check_process()
+        call = self.calls.read(inputs, out, stream)
+        if workspace is not None and not isinstance(workspace, Allocation):
+            workspace = self.calls.scratch(workspace, self.workspace_bytes, call)
+        self.launches.launch(call.addresses, call.values, call.stream, workspace)
+        call.queued()
+        return call

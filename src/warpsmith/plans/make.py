@@ -23,6 +23,7 @@ from warpsmith.plans.memo import Before, Key, PlanMemo
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.plans.poisoned import WRONG_HERE, refuse
 from warpsmith.plans.verified import Verify
+from warpsmith.plans.verified_program import VerifiedProgram
 from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
@@ -67,27 +68,28 @@ def _made(key: Key) -> Plan:
         if made is None or made.match != match:
             runtime = open_runtime(ref)
             _warn_of_soft_changes(match, runtime, binaries)
-            made = Plan(problem, match, binaries, runtime)
-            wrong = verify(made, which, ref.compiler, functools.partial(_in_place_of, key))
+            made = Plan.load(problem, match, binaries, runtime)
+            wrong = verify(made.program, which, ref.compiler, functools.partial(_in_place_of, key))
             if wrong is not None:
-                _refuse(made, wrong, store)
+                _refuse(made.program, wrong, store)
                 continue  # a look-up skips it, so each round tries another program
         _PLANS.put(key, made, ref, before)
         return made
 
 
-def _in_place_of(key: Key, plan: Plan, wrong: Finding) -> Plan:
-    """Makes the next answer after a plan's first call gave wrong results."""
-    _refuse(plan, wrong, key[2])
-    return _made(key)
+def _in_place_of(key: Key, wrong_program: VerifiedProgram, wrong: Finding) -> VerifiedProgram:
+    """Makes the next answer after the first call of a program gave wrong results."""
+    _refuse(wrong_program, wrong, key[2])
+    return _made(key).program
 
 
-def _refuse(plan: Plan, wrong: Finding, store: str | None) -> None:
-    program, device = plan.match.program, plan.runtime.device
+def _refuse(wrong_program: VerifiedProgram, wrong: Finding, store: str | None) -> None:
+    loaded = wrong_program.loaded
+    program, device = loaded.match.program, loaded.runtime.device
     if program.fingerprint in WRONG_HERE.of(device):
         told = WRONG_HERE.of(device)[program.fingerprint]
         raise WrongResult(f"a program that gave wrong results before answers again: {told}")
-    refuse(program, plan.problem, device, wrong.message, store)
+    refuse(program, loaded.problem, device, wrong.message, store)
 
 
 def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:

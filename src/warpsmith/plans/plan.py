@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from warpsmith.devices.base import Allocation, Runtime
 from warpsmith.devices.binary import Binaries
-from warpsmith.devices.calls import AnyCalls, QuickCalls, ReadCall
-from warpsmith.devices.executable import Executable
-from warpsmith.devices.launches import Launches
-from warpsmith.devices.launching import launches_of
+from warpsmith.devices.fast_calls import FastCalls, fast_calls
 from warpsmith.devices.process import ForkLock, HomeTable
-from warpsmith.devices.quick_calls import quick_calls
 from warpsmith.devices.select import DeviceRef
-from warpsmith.devices.signature import Signature
-from warpsmith.devices.weights import weights_bytes
-from warpsmith.devices.workspaces import Kept, Workspaces
 from warpsmith.errors import BadArgument
-from warpsmith.generator.holding import Held, held
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import Match
-from warpsmith.plans.verified import PENDING, UNASKED, Verification
+from warpsmith.plans.prepacking import prepacked
+from warpsmith.plans.verified import Verification
+from warpsmith.plans.verified_program import VerifiedProgram
 
 
 def open_runtime(device: DeviceRef) -> Runtime:
@@ -43,6 +36,16 @@ _OPENING = ForkLock()
 """Lock that keeps two threads from opening a device twice."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class BoundInputs:
+    """Inputs that are bound for all calls of a plan."""
+
+    whole: Plan
+    """Plan without bound inputs. Further inputs are bound from it."""
+    arrays: Mapping[str, Any]
+    """The bound arrays, by name."""
+
+
 class Plan:
     """A kernel, compiled and loaded. Call it with the problem's inputs: `y = plan(x, w)`.
 
@@ -53,40 +56,64 @@ class Plan:
     Threads may call one plan at the same time, on one stream or several, with any weights. A CUDA graph that contains
     calls of a plan needs the plan alive, and may run at any time. In a forked child a plan of a GPU raises DeviceError;
     a plan of the host continues to work.
+
+    Args:
+        program: the program that calls run, or the part of it that remains if inputs are prepacked.
+        bound: inputs that calls do not pass.
     """
 
-    def __init__(self, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> None:
-        self._take(LoadedProgram.of(problem, match, binaries, runtime))
-
-    @classmethod
-    def of_part(cls, loaded: LoadedProgram) -> Plan:
-        plan = cls.__new__(cls)
-        plan._take(loaded)
-        return plan
-
-    def _take(self, loaded: LoadedProgram) -> None:
-        """Sets all attributes of a plan from its loaded program."""
-        self.loaded = loaded
-        self.problem = loaded.problem
-        self.match = loaded.match
-        """How the program was found, with the stored record if there is one."""
-        self.verified = UNASKED
-        """Whether results were compared with float64 sums on this device, and the largest error found."""
-        self.binaries = loaded.binaries
-        """Binary of each unit of the program, by name."""
-        self.runtime = loaded.runtime
-        self.workspace_bytes = loaded.executable.workspace_bytes
-        """Bytes of scratch memory of one call, which `workspace` may provide; 0 if it needs none."""
-        self._signature = loaded.signature
-        self.asked = self._signature.asked
+    def __init__(self, program: VerifiedProgram, bound: BoundInputs | None = None) -> None:
+        self.program = program
+        self._bound = bound
+        names, arrays = program.loaded.signature.caller_inputs, {} if bound is None else bound.arrays
+        self.caller_inputs = tuple(name for name in names if name not in arrays)
         """Names of the arrays that a call passes, in order."""
-        self._any = AnyCalls(self._signature, self.runtime)
-        self._quick: HomeTable[type, QuickCalls | None] = HomeTable()
+        self._passed = {name: arrays[name] for name in names if name in arrays}
+        """Bound arrays that the program gets in each call, because no step depends on them alone."""
+        self._fast: HomeTable[type, FastCalls | None] = HomeTable()
         """Fast call paths by type of the first array; None for a type that has none. Empty in a forked child, and while
         a check is pending.
         """
-        self._launches = loaded.launches
-        self._pending: PendingCheck | None = None
+
+    @classmethod
+    def load(cls, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> Plan:
+        """Loads a program. Raises as `LoadedProgram.of` does."""
+        return cls(VerifiedProgram(LoadedProgram.of(problem, match, binaries, runtime)))
+
+    @property
+    def loaded(self) -> LoadedProgram:
+        """The program that calls run now."""
+        return self.program.loaded
+
+    @property
+    def problem(self) -> Problem:
+        return self.program.loaded.problem
+
+    @property
+    def match(self) -> Match:
+        """How the program was found, with the stored record if there is one."""
+        return self.program.loaded.match
+
+    @property
+    def verified(self) -> Verification:
+        """Whether results were compared with float64 sums on this device, and the largest error found. It is that of
+        the plan without bound inputs.
+        """
+        return self.program.verified if self._bound is None else self._bound.whole.verified
+
+    @property
+    def binaries(self) -> Binaries:
+        """Binary of each unit of the program, by name."""
+        return self.program.loaded.binaries
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.program.loaded.runtime
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of scratch memory of one call, which `workspace` may provide; 0 if it needs none."""
+        return self.program.loaded.workspace_bytes
 
     def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
         """Computes the problem.
@@ -115,17 +142,17 @@ class Plan:
             DeviceError: the plan is of a GPU that was opened before this process was forked, or the host device had to
                 stop a kernel.
         """
-        quick = self._quick.get(type(inputs[0])) if inputs and workspace is None else None
-        target = quick(inputs, out, stream, None) if quick is not None else None
-        return self._call_with_care(inputs, out, stream, workspace) if target is None else target
+        fast = self._fast.get(type(inputs[0])) if inputs and workspace is None else None
+        target = fast(inputs, out, stream, None) if fast is not None else None
+        return self._call_checked(inputs, out, stream, workspace) if target is None else target
 
     def call_on(self, scratch: Allocation, *inputs: Any) -> Any:
         """Calls the plan with scratch memory that is known not to overlap any of its arrays and to be free on the
         stream. A call with `workspace` checks that each time.
         """
-        quick = self._quick.get(type(inputs[0]))
-        target = quick(inputs, None, None, scratch) if quick is not None else None
-        return self._call_with_care(inputs, None, None, scratch) if target is None else target
+        fast = self._fast.get(type(inputs[0]))
+        target = fast(inputs, None, None, scratch) if fast is not None else None
+        return self._call_checked(inputs, None, None, scratch) if target is None else target
 
     def hold(self, **inputs: Any) -> Plan:
         """Binds some inputs for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
@@ -141,158 +168,46 @@ class Plan:
             BadArgument: no input or every input is bound, a name is unknown, or an array does not fit.
             OutOfMemory: the kept results do not fit.
         """
-        if not inputs or not set(inputs) < set(self.asked):
-            told = f"some of its inputs {', '.join(self.asked)} by name, and not all"
-            raise BadArgument(f"a plan of {self.problem.operation} holds {told}; got {', '.join(inputs) or 'none'}")
-        return _holding(self, inputs)
+        if not inputs or not set(inputs) < set(self.caller_inputs):
+            allowed = f"some of its inputs {', '.join(self.caller_inputs)} by name, and not all"
+            raise BadArgument(f"a plan of {self.problem.operation} holds {allowed}; got {', '.join(inputs) or 'none'}")
+        whole, earlier = (self, {}) if self._bound is None else (self._bound.whole, self._bound.arrays)
+        bound = BoundInputs(whole, {**earlier, **inputs})
+        part = prepacked(whole.loaded, bound.arrays)
+        return Plan(whole.program if part is None else VerifiedProgram(part), bound)
 
-    def check_first_call(self, pending: PendingCheck) -> None:
-        """Makes the plan check its next call that is not under graph capture."""
-        self.verified, self._pending = PENDING, pending
-
-    def _call_with_care(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
+    def _call_checked(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
         """Runs a call of a kind not seen before in this process, or one with unusual arguments."""
-        if self._pending is not None:
-            return self._call_and_check(self._pending, inputs, out, stream, workspace)
-        call = self._launched(inputs, out, stream, workspace)
-        if inputs and type(inputs[0]) not in self._quick:
-            made = quick_calls(inputs[0], self._signature, self.runtime, self._launches, call.values)
-            self._quick[type(inputs[0])] = made
+        arrays = self._with_passed(inputs)
+        call = self.program.launch(arrays, out, stream, workspace)
+        if inputs and self.program.pending is None and type(inputs[0]) not in self._fast:
+            loaded = self.program.loaded
+            fast = fast_calls(arrays[0], loaded.signature, loaded.runtime, loaded.launches, call.values)
+            self._fast[type(inputs[0])] = self._fast_with_passed(fast) if fast is not None and self._passed else fast
         return call.target
 
-    def _launched(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> ReadCall:
-        self.runtime.check_process()
-        call = self._any.read(inputs, out, stream)
-        if workspace is not None and not isinstance(workspace, Allocation):
-            workspace = self._any.scratch(workspace, self.workspace_bytes, call)
-        self._launches.launch(call.addresses, call.values, call.stream, workspace)
-        call.queued()
+    def _with_passed(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A call's arrays with the bound ones among them. Raises BadArgument if their number is wrong."""
+        if self._bound is None:
+            return inputs
+        if len(inputs) != len(self.caller_inputs):
+            names = ", ".join(self.caller_inputs)
+            raise BadArgument(f"this plan holds {', '.join(self._bound.arrays)}: call it with the {names} alone")
+        arrays = {**self._passed, **dict(zip(self.caller_inputs, inputs, strict=True))}
+        return tuple(arrays[name] for name in self.program.loaded.signature.caller_inputs)
+
+    def _fast_with_passed(self, fast: FastCalls) -> FastCalls:
+        """A fast path that adds the bound arrays to those of a call."""
+        names, count = self.program.loaded.signature.caller_inputs, len(self.caller_inputs)
+        bound = [self._passed.get(name) for name in names]
+        places = [place for place, name in enumerate(names) if name not in self._passed]
+
+        def call(inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None) -> Any | None:
+            if len(inputs) != count:
+                return None
+            arrays = bound.copy()
+            for place, array in zip(places, inputs, strict=True):
+                arrays[place] = array
+            return fast(tuple(arrays), out, stream, scratch)
+
         return call
-
-    def _call_and_check(
-        self, pending: PendingCheck, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any
-    ) -> Any:
-        """Runs a call and checks its results. If they are wrong, another program takes this one's place and repeats the
-        call.
-        """
-        with pending.lock:
-            if self._pending is pending:
-                call = self._launched(inputs, out, stream, workspace)
-                if self.runtime.identify(call.stream).capture is not None:
-                    return call.target
-                outcome = pending.settle(self, call)
-                if outcome.other is None:
-                    self.verified, self._pending = outcome.verified, outcome.pending
-                    return call.target
-                vars(self).update(vars(outcome.other))
-                out, workspace = call.target, None  # the scratch memory had the size that the other program needs
-        return self._call_with_care(inputs, out, stream, workspace)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """Outcome of the check of a call."""
-
-    verified: Verification
-    pending: PendingCheck | None = None
-    """Check for the next call, if this one allowed no check."""
-    other: Plan | None = None
-    """Replacement for a plan whose results are wrong."""
-
-
-class PendingCheck(Protocol):
-    """Check of a plan's first call."""
-
-    lock: ForkLock
-    """Lock that serialises calls while the check is pending."""
-
-    def settle(self, plan: Plan, call: ReadCall) -> Outcome:
-        """Checks the result of a call, and waits for it. Raises WrongResult if no program is right."""
-        ...
-
-
-def _holding(plan: Plan, given: Mapping[str, Any]) -> Plan:
-    """A plan with some inputs bound for all calls; steps that depend on as many of them as possible run now."""
-    for count in range(len(given), 0, -1):
-        for names in itertools.combinations(given, count):
-            if (parts := held(plan.match.program, names)) is not None:
-                prepared = _Prepared(plan, {name: given[name] for name in names}, parts)
-                return prepared if count == len(given) else _Remembering(plan, given, prepared)
-    return _Remembering(plan, given, plan)
-
-
-class _Remembering(Plan):
-    """Plan that passes the bound arrays with each call, because no step of the program depends on them alone.
-
-    Args:
-        whole: plan without bound inputs.
-        given: all bound inputs.
-        inner: plan that is called; it may have prepared some of them.
-    """
-
-    def __init__(self, whole: Plan, given: Mapping[str, Any], inner: Plan) -> None:
-        self._take(inner.loaded)
-        self.verified = whole.verified
-        self.binaries = whole.binaries
-        self.asked = tuple(name for name in inner.asked if name not in given)
-        self._whole, self._given, self._inner = whole, dict(given), inner
-
-    def __call__(self, *inputs: Any, out: Any = None, stream: Any = None, workspace: Any = None) -> Any:
-        return self._inner(*self._with_given(inputs), out=out, stream=stream, workspace=workspace)
-
-    def call_on(self, scratch: Allocation, *inputs: Any) -> Any:
-        return self._inner.call_on(scratch, *self._with_given(inputs))
-
-    def _with_given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(inputs) != len(self.asked):
-            told = f"this plan holds {', '.join(self._given)}: call it with the {', '.join(self.asked)} alone"
-            raise BadArgument(told)
-        arrays = {**self._given, **dict(zip(self.asked, inputs, strict=True))}
-        return tuple(arrays[name] for name in self._inner.asked)
-
-    def hold(self, **inputs: Any) -> Plan:
-        if not inputs or not set(inputs) < set(self.asked):
-            return super().hold(**inputs)  # it raises BadArgument
-        return _holding(self._whole, {**self._given, **inputs})
-
-
-class _Prepared(Plan):
-    """Plan with prepacked inputs: it has run the steps that depend on them alone, and runs the others in each call."""
-
-    def __init__(self, plan: Plan, given: Mapping[str, Any], parts: Held) -> None:
-        runtime, problem = plan.runtime, plan.problem
-        self._whole, self._given = plan, dict(given)
-        self._memory = Workspaces(runtime, parts.workspaces)
-        kept = self._memory.kept()
-        _make(plan, given, parts, kept)
-        operands = {each.name: each for each in problem.inputs}
-        values = {name: weights_bytes(given[name], operands[name]) for name in given if name in parts.rest.by_value}
-        contents = {name: values.get(name, b"") for name in given}
-        executable = Executable.load(runtime, parts.rest, plan.binaries)
-
-        def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
-            return launches_of(executable, runtime, buffers, names, kept)
-
-        self._take(LoadedProgram.of_part(problem, plan.match, plan.binaries, runtime, executable, contents, bound))
-        self.verified = plan.verified
-
-    def hold(self, **inputs: Any) -> Plan:
-        if not inputs or not set(inputs) < set(self.asked):
-            return super().hold(**inputs)  # it raises BadArgument
-        return _holding(self._whole, {**self._given, **inputs})
-
-
-def _make(plan: Plan, given: Mapping[str, Any], parts: Held, kept: Kept) -> None:
-    """Runs the steps of the bound inputs and waits for them, because calls may come on any stream."""
-    runtime = plan.runtime
-    signature = Signature.of_inputs(plan.problem, parts.first, given)
-    executable = Executable.load(runtime, parts.first, plan.binaries)
-    try:
-        arrays = tuple(given[name] for name in signature.asked)
-        call = AnyCalls(signature, runtime).read(arrays, (), None)
-        launches = launches_of(executable, runtime, signature.buffers, signature.operands, kept)
-        launches.launch(call.addresses, call.values, call.stream)
-        call.queued()
-        runtime.synchronize()
-    finally:
-        executable.close()

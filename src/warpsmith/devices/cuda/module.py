@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, given
+from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, required
 from warpsmith.devices.cuda.constants import BoundConstant, Constants
 from warpsmith.devices.cuda.copies import ModuleCopies
 from warpsmith.devices.cuda.status import NOT_CURRENT, SUCCESS, call, failure, is_capturing
@@ -50,7 +50,7 @@ class CudaModule(Module):
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         with self._binding(launch) as function, self._state.lock:
             textures = {
-                each: self._state.textures.at(given(launch, each.buffer, addresses), each)
+                each: self._state.textures.at(required(launch, each.buffer, addresses), each)
                 for each in launch.arguments
                 if isinstance(each, Texture)
             }
@@ -60,7 +60,7 @@ class CudaModule(Module):
             ]
             _check(function, launch, [len(each) for each in data], self._device)
             constants = tuple(
-                self._state.constants.bind(launch, each, given(launch, each.operand, values))
+                self._state.constants.bind(launch, each, required(launch, each.operand, values))
                 for each in launch.constants
             )
         bound = _BoundKernel(self, self._context, function, launch, data)

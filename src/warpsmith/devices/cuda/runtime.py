@@ -17,21 +17,21 @@ from warpsmith.devices.binary import Binaries
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
 from warpsmith.devices.cuda.nvml import Monitor, loaded_driver_version
+from warpsmith.devices.native import native
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.library import Library
 from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.steps import Workspace
 
 if TYPE_CHECKING:
-    from warpsmith.devices.base import Module
+    from warpsmith.devices.base import CallArguments, Launches, Module
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
     from warpsmith.devices.cuda.primary_context import PrimaryContext
-    from warpsmith.devices.launches import Brought, Launches
     from warpsmith.devices.library import DeviceLibrary
     from warpsmith.devices.work import Work
-    from warpsmith.devices.workspaces import Workspaces
 
 
 def cuda_device(ordinal: int = 0) -> Device:
@@ -77,7 +77,7 @@ class CudaRuntime(Runtime):
         self._context = open_context(ordinal, choice)
         self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         # This also covers a runtime that nobody closes: PyCUDA complains of contexts that outlive the interpreter.
-        self._let_go = weakref.finalize(self, _let_go, self._home, self._context)
+        self._release = weakref.finalize(self, _release, self._home, self._context)
 
     def check_process(self) -> None:
         self._home.check()
@@ -126,14 +126,19 @@ class CudaRuntime(Runtime):
         self._modules.add(module)
         return module
 
-    def prepared(
-        self, program: Program, modules: Mapping[str, Module], brought: Brought, memory: Workspaces
+    def compiled_launches(
+        self,
+        program: Program,
+        modules: Mapping[str, Module],
+        arguments: CallArguments,
+        workspaces: tuple[Workspace, ...],
     ) -> Launches | None:
+        from warpsmith.devices.cuda.compiled_launches import LAUNCH, CompiledLaunches, can_launch, driver_function
         from warpsmith.devices.cuda.module import CudaModule
-        from warpsmith.devices.cuda.prepared import PreparedLaunches, can_be_prepared, driver_launch
+        from warpsmith.devices.workspaces import Workspaces
 
-        launch_kernel = driver_launch()
-        if launch_kernel is None or not can_be_prepared(program):
+        compiled = native()
+        if compiled is None or not can_launch(program, arguments, compiled):
             return None
 
         def function_of(launch: Launch, sizes: list[int]) -> Any:
@@ -141,7 +146,8 @@ class CudaRuntime(Runtime):
             assert isinstance(module, CudaModule)  # `load` makes no other
             return module.checked_function(launch, sizes)
 
-        return PreparedLaunches(self._context, program, brought, memory, function_of, launch_kernel)
+        memory, launch_kernel = Workspaces(self, workspaces), driver_function(*LAUNCH)
+        return CompiledLaunches(self._context, program, arguments, memory, function_of, compiled, launch_kernel)
 
     def library(self, library: Library) -> DeviceLibrary:
         from warpsmith.devices.cuda.cublas import Cublas
@@ -169,15 +175,15 @@ class CudaRuntime(Runtime):
 
         return free_memory(self._context)
 
-    def work_beside(self) -> AbstractContextManager[Work]:
-        from warpsmith.devices.cuda.work import work_beside
+    def independent_work(self) -> AbstractContextManager[Work]:
+        from warpsmith.devices.cuda.work import independent_work
 
-        return work_beside(self, self._context)
+        return independent_work(self, self._context)
 
-    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:
-        from warpsmith.devices.cuda.work import work_behind
+    def ordered_work(self, stream: int | None) -> AbstractContextManager[Work]:
+        from warpsmith.devices.cuda.work import ordered_work
 
-        return work_behind(self, self._context, stream)
+        return ordered_work(self, self._context, stream)
 
     def allocate(self, nbytes: int) -> Allocation:
         return Allocation(self._context.allocate(nbytes), nbytes)
@@ -262,9 +268,9 @@ class CudaRuntime(Runtime):
             module.close()
         if pycuda_context := self.__dict__.pop("_pycuda_context", None):
             pycuda_context.close()
-        self._let_go()
+        self._release()
 
 
-def _let_go(home: HomeProcess, context: PrimaryContext) -> None:
+def _release(home: HomeProcess, context: PrimaryContext) -> None:
     if home.is_current:  # a forked child must not call the driver
         context.close()

@@ -44,7 +44,7 @@ class CudaWork(Work):
 
 
 @contextlib.contextmanager
-def work_beside(runtime: Runtime, context: PrimaryContext) -> Iterator[Work]:
+def independent_work(runtime: Runtime, context: PrimaryContext) -> Iterator[Work]:
     """Work on a new stream of its own."""
     with context.active(_DOING), outside_of_captures(_DOING):
         stream = int(call(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), _DOING))
@@ -56,7 +56,7 @@ def work_beside(runtime: Runtime, context: PrimaryContext) -> Iterator[Work]:
 
 
 @contextlib.contextmanager
-def work_behind(runtime: Runtime, context: PrimaryContext, stream: int | None) -> Iterator[Work]:
+def ordered_work(runtime: Runtime, context: PrimaryContext, stream: int | None) -> Iterator[Work]:
     """Work on a caller's stream, which must not be captured."""
     with context.active(_DOING), outside_of_captures(_DOING), closing(CudaWork(runtime, stream)) as work:
         yield work

@@ -25,7 +25,7 @@ from warpsmith.devices.base import (
     Runtime,
     argument_bytes,
     check_constant,
-    given,
+    required,
 )
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.cublas import HostCublas
@@ -97,14 +97,14 @@ class HostModule(Module):
     def bind(self, launch: Launch, addresses: Mapping[str, int], values: Mapping[str, bytes]) -> BoundLaunch:
         function = self._function(launch)
         textures = {
-            each: describe(each, given(launch, each.buffer, addresses))
+            each: describe(each, required(launch, each.buffer, addresses))
             for each in launch.arguments
             if isinstance(each, Texture)
         }
         handles = {texture: made.handle for texture, made in textures.items()}
         data = [argument_bytes(launch, each, addresses, values, handles, tensor_map_bytes) for each in launch.arguments]
         self._check_sizes(launch, [len(each) for each in data])
-        constants = [self._constant(launch, each, given(launch, each.operand, values)) for each in launch.constants]
+        constants = [self._constant(launch, each, required(launch, each.operand, values)) for each in launch.constants]
         storage = [ctypes.create_string_buffer(each, len(each)) for each in data]
         pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(buffer) for buffer in storage))
         geometry = ((ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes)
@@ -220,11 +220,11 @@ class HostRuntime(Runtime):
     def free_bytes(self) -> int | None:
         return available_memory()
 
-    def work_beside(self) -> AbstractContextManager[Work]:
+    def independent_work(self) -> AbstractContextManager[Work]:
         return closing(DefaultWork(self))
 
-    def work_behind(self, stream: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - there are no streams
-        return self.work_beside()
+    def ordered_work(self, stream: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - there are no streams
+        return self.independent_work()
 
     def allocate(self, nbytes: int) -> Allocation:
         available = available_memory()

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import numpy as np
 
 from warpsmith.devices.base import Compiler, Runtime
-from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.launching import launches_of
+from warpsmith.devices.launches import launches_of
 from warpsmith.devices.rounding import scaled_error
 from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.device import DeviceKind
@@ -74,17 +74,17 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
     free = runtime.free_bytes()
     if free is not None and needed + kept > free // SHARE_OF_FREE_MEMORY:
         return None
-    names = loaded.signature.buffers, loaded.signature.operands
+    arguments = loaded.signature.arguments
     with ExitStack() as opened:
         # These launches are separate, so that what they cache for these addresses is freed with them.
-        launches = launches_of(loaded.executable, runtime, *names)
-        work = opened.enter_context(runtime.work_beside())
+        launches = launches_of(loaded.executable, runtime, arguments)
+        work = opened.enter_context(runtime.independent_work())
         work.reserve(needed)
         data = random_data(problem, loaded.signature, kernels, work, seed)
         addresses = {**data.inputs, problem.output.name: data.result}
         workspace = work.allocate(size) if size else None
         launches.launch(
-            tuple(addresses[name] for name in names[0]),
+            tuple(addresses[name] for name in arguments.buffers),
             values_of(loaded.signature, data.known),
             work.stream,
             workspace,
@@ -98,7 +98,7 @@ def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadC
     Raises WarpsmithError if the check cannot be carried out.
     """
     kernels = kernels_of(loaded, compiler)
-    with loaded.runtime.work_behind(call.stream) as work:
+    with loaded.runtime.ordered_work(call.stream) as work:
         work.reserve(SCRATCH_BYTES)
         return compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
 

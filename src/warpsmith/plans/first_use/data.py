@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.signature import Given, Signature
+from warpsmith.devices.signature import CallerOperand, Signature
 from warpsmith.devices.work import ALIGNMENT, Work
-from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
@@ -36,14 +35,16 @@ class Data:
     """Inputs whose values are also in host memory."""
 
 
-def host_inputs(problem: Problem, signature: Signature, seed: int) -> dict[str, NDArray[np.generic]]:
-    """Host values of the inputs that the problem knows, that kernels take by value, or that are filter weights."""
+def host_inputs(
+    problem: Problem, signature: Signature, from_host: Collection[str], seed: int
+) -> dict[str, NDArray[np.generic]]:
+    """Host values of the inputs that the problem knows, that kernels take by value, or that are in `from_host`."""
     by_value = {each.operand.name for each in signature.by_value}
     found = {}
     for operand in problem.inputs:
         if operand.name in problem.known:
             found[operand.name] = np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
-        elif operand.name in by_value or (isinstance(problem, Filter2d) and operand.name == "weights"):
+        elif operand.name in by_value or operand.name in from_host:
             found[operand.name] = _drawn(problem, operand, np.random.default_rng(seed))
     return found
 
@@ -73,7 +74,7 @@ def random_data(
     there: Mapping[str, int] = MappingProxyType({}),
 ) -> Data:
     """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
-    known = host_inputs(problem, signature, seed)
+    known = host_inputs(problem, signature, kernels.reference.from_host, seed)
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
@@ -95,7 +96,7 @@ def random_data(
 
 def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
     """Operands of a call that was queued on the work's stream."""
-    places = dict(zip(signature.buffers, call.addresses, strict=True))
+    places = dict(zip(signature.arguments.buffers, call.addresses, strict=True))
     known: dict[str, NDArray[np.generic]] = {}
     for each, content in zip(signature.by_value, call.values, strict=True):
         known[each.operand.name] = np.frombuffer(content, numpy_dtype(each.operand.dtype))
@@ -110,5 +111,6 @@ def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:
     """Bytes of the operands that kernels take by value, in launch order."""
     return tuple(
-        known[each.operand.name].tobytes() if isinstance(each, Given) else each.content for each in signature.by_value
+        known[each.operand.name].tobytes() if isinstance(each, CallerOperand) else each.content
+        for each in signature.by_value
     )

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.work import Work
 from warpsmith.generator.bounds import PEAK
-from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.first_use.reference import Entry, Scale
+from warpsmith.generator.first_use.reference import Entry, Planes, Scale
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.first_use.data import Data
 from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums
@@ -32,7 +31,7 @@ def scales_of(
         case Scale.WINDOW:
             return sums.magnitude * sums.largest
         case Scale.PLANE:
-            return np.maximum(sums.magnitude, _gains(problem, kernels, work, data, samples))
+            return np.maximum(sums.magnitude, _gains(kernels, work, data, samples))
         case Scale.NORM:
             return np.maximum(sums.magnitude, PEAK * _rms(problem, kernels, work, data, samples, sums))
         case Scale.RMS:
@@ -60,30 +59,28 @@ def _rms(
     return found
 
 
-def _gains(
-    problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples
-) -> NDArray[np.float64]:
+def _gains(kernels: ReferenceKernels, work: Work, data: Data, samples: Samples) -> NDArray[np.float64]:
     """Largest gain of each sample's filter times the largest |pixel| of its plane, including the border's constant."""
-    assert isinstance(problem, Filter2d)
-    image, weights, result = problem.operands
-    rows, columns = problem.image
-    row_bytes = problem.pitch or columns * problem.channels * image.dtype.itemsize
-    around = abs(problem.cval) if problem.border is Border.CONSTANT else 0.0
+    (image, weights, _), planes = kernels.reference.inputs, kernels.reference.planes
+    assert planes is not None  # the scale is PLANE
     pixels = np.empty(len(samples.index))
     for plane in np.unique(samples.group):
-        target = data.inputs[image.name] + int(plane) * rows * row_bytes
-        moments = kernels.moments(work, Entry.INPUT_MOMENTS, target, rows, columns * problem.channels, row_bytes)
-        pixels[samples.group == plane] = max(moments.largest, around)
-    if weights.name in data.known:
-        taps = np.asarray(data.known[weights.name], np.float64)
-    else:
-        there = np.empty(weights.shape, np.float32)
-        work.download(there, data.inputs[weights.name])
-        taps = there.astype(np.float64)
-    plane_results = result.size // (problem.planes * problem.filters)
-    filters = samples.index // plane_results % problem.filters
-    fineness = _FINE if problem.filter[0] * problem.filter[1] <= _SMALL else _COARSE
-    grid = tuple(fineness * size for size in problem.filter)
-    shaped = taps.reshape(problem.filters, *problem.filter)
+        target = data.inputs[image] + int(plane) * planes.rows * planes.row_bytes
+        moments = kernels.moments(work, Entry.INPUT_MOMENTS, target, planes.rows, planes.row_elements, planes.row_bytes)
+        pixels[samples.group == plane] = max(moments.largest, planes.outside)
+    filters = samples.index // planes.results % planes.filters
+    fineness = _FINE if planes.filter[0] * planes.filter[1] <= _SMALL else _COARSE
+    grid = tuple(fineness * size for size in planes.filter)
+    shaped = _taps(weights, planes, work, data)
     gains = {int(each): float(np.abs(np.fft.rfft2(shaped[each], grid)).max()) for each in np.unique(filters)}
     return np.array([gains[int(each)] for each in filters]) * pixels
+
+
+def _taps(weights: str, planes: Planes, work: Work, data: Data) -> NDArray[np.float64]:
+    """The filters, of shape (filters, rows, columns)."""
+    shape = planes.filters, *planes.filter
+    if weights in data.known:
+        return np.asarray(data.known[weights], np.float64).reshape(shape)
+    taps = np.empty(shape, np.float32)
+    work.download(taps, data.inputs[weights])
+    return taps.astype(np.float64)

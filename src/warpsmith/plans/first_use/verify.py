@@ -5,63 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsmith.devices.base import Compiler
-from warpsmith.devices.calls import ReadCall
+from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.process import ForkLock
-from warpsmith.errors import WrongResult
 from warpsmith.generator.program import Program
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.verdicts import VERDICTS, verdict_name
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.plan import Outcome, Plan
 from warpsmith.plans.verified import EXEMPT, UNASKED, Verification, Verified, Verify
+from warpsmith.plans.verified_program import Outcome, VerifiedProgram
 
-Other = Callable[[Plan, Finding], Plan]
-"""Function that returns a replacement for a plan whose results are wrong."""
+Other = Callable[[VerifiedProgram, Finding], VerifiedProgram]
+"""Function that returns a replacement for a program whose results are wrong."""
 
 _MOST_ATTEMPTS = 4
 """Number of calls with data that allow no check, after which no further call is checked."""
 
 
-def verify(plan: Plan, which: Verify, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
-    """Checks a new plan and records the outcome in it. A check that cannot be carried out has no other effect.
+def verify(program: VerifiedProgram, which: Verify, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
+    """Checks a new plan's program and records the outcome in it. A check that cannot be carried out does nothing else.
 
     Args:
-        plan: the plan before its first call.
-        which: which plans are checked.
-        compiler: makes the compiler for the plan's device.
+        program: the program before its first call.
+        which: which programs are checked.
+        compiler: makes the compiler for the program's device.
         other: returns the replacement if the check of the first call fails.
 
     Returns: the finding if results are wrong; None if no fault is known.
     """
+    loaded = program.loaded
     if which is Verify.NEVER:
-        plan.verified = UNASKED
-    elif which is Verify.FIRST and plan.match.kind is MatchKind.EXACT:
-        plan.verified = EXEMPT
+        program.verified = UNASKED
+    elif which is Verify.FIRST and loaded.match.kind is MatchKind.EXACT:
+        program.verified = EXEMPT
     else:
-        name = verdict_name(plan.problem, plan.runtime.device, plan.match.program.fingerprint, plan.binaries)
-        finding = VERDICTS.get(name) or _checked(plan, name, compiler, other)
+        name = verdict_name(loaded.problem, loaded.runtime.device, loaded.match.program.fingerprint, loaded.binaries)
+        finding = VERDICTS.get(name) or _checked(program, name, compiler, other)
         if finding is not None:
-            plan.verified = _told(finding)
+            program.verified = _told(finding)
             return None if finding.is_right else finding
     return None
 
 
-def _checked(plan: Plan, name: str, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
+def _checked(program: VerifiedProgram, name: str, compiler: Callable[[], Compiler], other: Other) -> Finding | None:
+    loaded = program.loaded
     try:
         # This imports NumPy's random numbers, and Jinja2 with its templates.
         from warpsmith.plans.first_use.check import check_on_random_data, is_quick, why_not
 
-        if reason := why_not(plan.problem, plan.runtime):
-            plan.verified = Verification(Verified.NOT, reason=reason)
+        if reason := why_not(loaded.problem, loaded.runtime):
+            program.verified = Verification(Verified.NOT, reason=reason)
             return None
         finding = None
-        if is_quick(plan.problem, plan.runtime) and not plan.runtime.is_being_captured():
-            finding = check_on_random_data(plan.loaded, compiler(), seed_of(plan.match.program))
+        if is_quick(loaded.problem, loaded.runtime) and not loaded.runtime.is_being_captured():
+            finding = check_on_random_data(loaded, compiler(), seed_of(loaded.match.program))
     except Exception as error:
-        plan.verified = Verification(Verified.NOT, reason=str(error))
+        program.verified = Verification(Verified.NOT, reason=str(error))
         return None
     if finding is None:
-        plan.check_first_call(FirstCall(name, compiler, other))
+        program.check_next_call(FirstCall(name, compiler, other))
     else:
         VERDICTS.put(name, finding)
     return finding
@@ -77,12 +78,12 @@ def _told(finding: Finding) -> Verification:
 
 
 class FirstCall:
-    """Check of a plan's first call. It is used if random operands do not fit or take long, or if a graph was being
+    """Check of a program's first call. It is used if random operands do not fit or take long, or if a graph was being
     captured.
 
     Args:
         name: file name of the verdict.
-        compiler: makes the compiler for the plan's device.
+        compiler: makes the compiler for the program's device.
         other: returns the replacement if the results are wrong.
     """
 
@@ -91,26 +92,20 @@ class FirstCall:
         self._name, self._compiler, self._other = name, compiler, other
         self._attempts = 0
 
-    def settle(self, plan: Plan, call: ReadCall) -> Outcome:
+    def settle(self, program: VerifiedProgram, call: ReadCall) -> Outcome:
         """Checks a call; see `PendingCheck.settle`."""
         self._attempts += 1
+        loaded = program.loaded
         try:
             from warpsmith.plans.first_use.check import check_call
 
-            finding = check_call(plan.loaded, self._compiler(), seed_of(plan.match.program), call)
+            finding = check_call(loaded, self._compiler(), seed_of(loaded.match.program), call)
         except Exception as error:
             return Outcome(Verification(Verified.NOT, reason=str(error)))
         if finding is None:
             if self._attempts < _MOST_ATTEMPTS:
-                return Outcome(plan.verified, self)
+                return Outcome(program.verified, self)
             return Outcome(Verification(Verified.NOT, reason="the data of the first calls were not all finite"))
         VERDICTS.put(self._name, finding)
         verified = _told(finding)
-        return Outcome(verified) if finding.is_right else Outcome(verified, other=self._other(plan, finding))
-
-
-def no_right_program(plan: Plan, messages: list[str]) -> WrongResult:
-    """Error if every program that may answer was wrong."""
-    told = "; ".join(messages)
-    where = plan.runtime.device.name
-    return WrongResult(f"no program that was tried gives right results for {plan.problem.key()} on {where}: {told}")
+        return Outcome(verified) if finding.is_right else Outcome(verified, other=self._other(program, finding))

@@ -1,4 +1,4 @@
-"""Programs split in two: steps that depend on some inputs alone, such as the spectra of weights, and the other steps.
+"""Splits a program in two: steps that depend on some inputs alone, such as the spectra of weights, and the other steps.
 
 Several programs may also share the first part: one program keeps its workspaces, and the others read them.
 """
@@ -27,8 +27,8 @@ from warpsmith.generator.steps import (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """A program split for inputs `names` that stay the same from call to call."""
+class SplitProgram:
+    """A program split for inputs `names`, which are bound for all calls."""
 
     names: frozenset[str]
     first: Program
@@ -43,8 +43,8 @@ class Held:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeptAs:
-    """Role of one workspace in several programs that share it."""
+class SharedWorkspace:
+    """A workspace that several programs share."""
 
     name: str
     """Name of the workspace in all these programs."""
@@ -52,15 +52,15 @@ class KeptAs:
     """Inputs that alone determine the workspace's contents, as in `Workspace.holds`."""
 
 
-def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
-    """Program with some workspaces that outlive a call, so that other programs may read them; `held` splits it.
+def with_shared_workspaces(program: Program, shared: Mapping[str, SharedWorkspace]) -> Program:
+    """Program with some workspaces that outlive a call, so that other programs may read them.
 
     Args:
         program: program as its family makes it.
-        kept: shared workspaces, by their names in `program`.
+        shared: the shared workspaces, by their names in `program`.
     """
-    names = {old: new.name for old, new in kept.items()}
-    holds = {new.name: new.made_of for new in kept.values()}
+    names = {old: new.name for old, new in shared.items()}
+    holds = {new.name: new.made_of for new in shared.values()}
     renamed = (dataclasses.replace(each, name=names.get(each.name, each.name)) for each in program.workspaces)
     return dataclasses.replace(
         program,
@@ -72,7 +72,7 @@ def keeping(program: Program, kept: Mapping[str, KeptAs]) -> Program:
     )
 
 
-def held(program: Program, names: Collection[str]) -> Held | None:
+def split_program(program: Program, names: Collection[str]) -> SplitProgram | None:
     """Program split for the inputs `names`.
 
     None if no step depends on these inputs alone, or if the other steps still need the inputs' memory in each call.
@@ -87,7 +87,7 @@ def held(program: Program, names: Collection[str]) -> Held | None:
     kept = tuple(
         dataclasses.replace(each, lifetime=Lifetime.KEPT) if each.name in read else each for each in program.workspaces
     )
-    return Held(wanted, _part(program, first, kept), _part(program, rest, kept))
+    return SplitProgram(wanted, _part(program, first, kept), _part(program, rest, kept))
 
 
 def _part(program: Program, steps: tuple[Step, ...], workspaces: tuple[Workspace, ...]) -> Program:

@@ -1,4 +1,4 @@
-"""A training step whose passes share spectra: three forward transforms in place of six."""
+"""A training step whose passes share spectra: three forward transforms instead of six."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from warpsmith.devices.arrays import empty_like_caller
-from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.base import Compiler, Launches, Runtime
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launches import Launches
-from warpsmith.devices.shared_launching import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.shared_launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.signature import Signature
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
+from warpsmith.plans.conv2d.training_step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
 from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import Match
 from warpsmith.plans.plan import Plan
-from warpsmith.plans.training.step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
 from warpsmith.plans.verified import UNASKED, Verification
+from warpsmith.plans.verified_program import VerifiedProgram
 
 Call = tuple[Pass, bool]
-"""A pass, and whether it makes the spectra of dy."""
+"""A pass, and whether it computes the spectra of dy."""
 _SAMPLE = Operand("sample", Role.OUTPUT, (1,), DType.FLOAT32)
 
 
 class SharedStep(TrainingStep):
-    """Keeps the spectra of x, w and dy, one set for each stream.
+    """Training step that keeps the spectra of x, w and dy, one set for each stream.
 
     Args:
         problems: the three passes.
-        matches: how the kernels of each were found.
-        programs: of the passes, over shared workspaces.
-        compiler: for them.
+        matches: how the kernels of each pass were found.
+        programs: programs of the passes, over shared workspaces.
+        compiler: compiler for these programs.
         runtime: the device.
-        choice: why.
+        choice: the decision.
 
     Raises:
         CompileError: as a plan.
-        TooLittleWorkspace: what libraries ask for on this device does not fit beside the spectra.
+        TooLittleWorkspace: the workspaces of libraries on this device do not fit beside the spectra.
     """
 
     def __init__(
@@ -59,19 +60,19 @@ class SharedStep(TrainingStep):
         """The programs of the passes."""
         whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
         self.binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
-        """Machine code of each pass."""
+        """Binaries of each pass."""
         loaded = {pass_: Executable.load(runtime, program, self.binaries[pass_]) for pass_, program in whole.items()}
         self._executables = tuple(loaded.values())
         self._memory = self.new_memory()
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):
             raise TooLittleWorkspace(too_little(self._memory.nbytes, allowed))
         self._roles = tuple((role, loaded[role.pass_].part(role.program)) for role in _roles(programs))
-        self._parts = {call: Plan.of_part(each) for call, each in self.loaded_on(self._memory).items()}
+        self._parts = {call: Plan(VerifiedProgram(each)) for call, each in self.loaded_on(self._memory).items()}
         self.verification = UNASKED
-        """What is known of the results of all passes."""
+        """Whether results of all passes were compared with float64 sums."""
         self._samples: dict[type, Any] = {}
         self._sample: Any = None
-        """An array of one number of the library of the latest dy, for results of calls that are given none."""
+        """Array of one number, of the library of the latest dy. Calls without dy make their result like it."""
 
     @property
     def workspace_bytes(self) -> int:
@@ -82,11 +83,11 @@ class SharedStep(TrainingStep):
         return dict.fromkeys(self.problems, self.verification)
 
     def new_memory(self) -> SharedWorkspaces:
-        """Memory for the spectra and a call's scratch memory beside the step's own."""
+        """New memory for the spectra and a call's scratch memory, apart from the step's own."""
         return SharedWorkspaces(self.runtime, self._executables)
 
     def loaded_on(self, memory: SharedWorkspaces) -> dict[Call, LoadedProgram]:
-        """The programs with their spectra in `memory`."""
+        """The programs, loaded with their spectra in `memory`."""
         return {(role.pass_, DY in role.makes): self._part(role, each, memory) for role, each in self._roles}
 
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
@@ -119,30 +120,31 @@ class SharedStep(TrainingStep):
         problem, binaries = self.problems[role.pass_], self.binaries[role.pass_]
         makes, outdates = (frozenset(map(kept_name, each)) for each in (role.makes, role.outdates))
 
-        def bound(buffers: tuple[str, ...], names: tuple[str, ...]) -> Launches:
-            return SharedLaunches(executable, self.runtime, buffers, names, memory, role.needs, makes, outdates)
+        def launches(signature: Signature) -> Launches:
+            arguments = signature.arguments
+            return SharedLaunches(executable, self.runtime, arguments, memory, role.needs, makes, outdates)
 
-        held = dict.fromkeys(role.needs_of, b"")
+        fixed = dict.fromkeys(role.needs_of, b"")
         match = self.matches[role.pass_]
-        return LoadedProgram.of_part(problem, match, binaries, self.runtime, executable, held, bound)
+        return LoadedProgram.of_part(problem, match, binaries, self.runtime, executable, fixed, launches)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Role:
-    """What one of the programs of a step does to the spectra."""
+    """Use of the spectra by one of a step's programs."""
 
     pass_: Pass
     program: Program
     makes: tuple[str, ...]
-    """The operands whose spectra it makes."""
+    """Operands whose spectra the program writes."""
     needs_of: tuple[str, ...] = ()
-    """Those whose spectra it finds."""
+    """Operands whose spectra must be there."""
     outdates: tuple[str, ...] = ()
-    """Those whose spectra are no longer what the next pass may take."""
+    """Operands whose spectra are invalid for the next pass."""
 
     @property
     def needs(self) -> dict[str, str]:
-        """The spectra that it finds, each with the line of a call that comes too early."""
+        """Spectra that must be there, each with the error message if they are not."""
         return {kept_name(name): no_dy(self.pass_) if name == DY else no_fprop(self.pass_) for name in self.needs_of}
 
 

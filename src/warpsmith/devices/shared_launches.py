@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from warpsmith.devices.base import Allocation, Runtime
+from warpsmith.devices.base import Allocation, CallArguments, Runtime
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.launching import BoundLaunches
-from warpsmith.devices.workspaces import Block, Kept, Workspaces
+from warpsmith.devices.launches import BoundLaunches
+from warpsmith.devices.workspaces import Block, Workspaces
 from warpsmith.errors import BadArgument
 from warpsmith.generator.steps import Lifetime, Workspace
 
@@ -17,7 +18,7 @@ SCRATCH = "scratch"
 """Name of the workspace for one call of any of the programs."""
 
 
-class Lent(NamedTuple):
+class StreamWorkspaces(NamedTuple):
     """The workspaces of one stream."""
 
     kept: Mapping[str, int]
@@ -50,11 +51,11 @@ class SharedWorkspaces:
         """Bytes that one stream takes."""
 
     @contextlib.contextmanager
-    def lent(self, stream: int | None) -> Iterator[Lent]:
+    def borrow(self, stream: int | None) -> Iterator[StreamWorkspaces]:
         """Lends the workspaces to steps that are queued on `stream` inside this context. Raises OutOfMemory."""
-        with self._memory.shared(stream) as (addresses, made):
+        with self._memory.borrow_shared(stream) as (addresses, made):
             kept = dict(addresses)
-            yield Lent(kept, kept.pop(SCRATCH), made)
+            yield StreamWorkspaces(kept, kept.pop(SCRATCH), made)
 
     def close(self) -> None:
         """Frees everything, once the device has finished the queued work."""
@@ -67,8 +68,7 @@ class SharedLaunches(BoundLaunches):
     Args:
         executable: the program.
         runtime: the device.
-        buffers: names of the operands whose addresses a call brings, in order.
-        operands: names of the operands whose bytes it brings, in order.
+        arguments: arguments of a call; the workspaces of `memory` are its kept ones.
         memory: workspaces of all the programs.
         needs: kept workspaces that other programs must have written, each with the error message if they have not.
         makes: kept workspaces that this program writes.
@@ -79,14 +79,13 @@ class SharedLaunches(BoundLaunches):
         self,
         executable: Executable,
         runtime: Runtime,
-        buffers: tuple[str, ...],
-        operands: tuple[str, ...],
+        arguments: CallArguments,
         memory: SharedWorkspaces,
         needs: Mapping[str, str],
         makes: frozenset[str],
         outdates: frozenset[str],
     ) -> None:
-        super().__init__(executable, runtime, buffers, operands, Kept({}, None))
+        super().__init__(executable, runtime, dataclasses.replace(arguments, kept={}))
         self._memory, self._needs = memory, needs
         self._makes, self._outdates = makes, outdates
         self._own = Block.of(executable.workspaces, Lifetime.CALL)
@@ -101,11 +100,11 @@ class SharedLaunches(BoundLaunches):
         """See `Launches.launch`. Raises BadArgument if a needed workspace was not written on this stream."""
         if workspace is not None:
             raise BadArgument("workspace: these programs share memory of their own")
-        with self._memory.lent(stream) as lent:
+        with self._memory.borrow(stream) as borrowed:
             for name, told in self._needs.items():
-                if name not in lent.made:
+                if name not in borrowed.made:
                     raise BadArgument(told)
             # The contents are invalid while they are written, and stay so if a launch fails.
-            lent.made.difference_update(self._makes, self._outdates)
-            self._on(addresses, values, {**lent.kept, **self._own.at(lent.scratch)})(stream)
-            lent.made.update(self._makes)
+            borrowed.made.difference_update(self._makes, self._outdates)
+            self._bound_to(addresses, values, {**borrowed.kept, **self._own.at(borrowed.scratch)})(stream)
+            borrowed.made.update(self._makes)

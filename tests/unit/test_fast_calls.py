@@ -1,8 +1,7 @@
-"""Quick calls: what they take, what they leave to the careful way, and that both say the same."""
+"""Fast calls: which arrays they take, what they leave to `CheckedCalls`, and that both say the same."""
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -13,18 +12,18 @@ import pytest
 
 from builders import binary, launch
 from builders import program as made_program
+from warpsmith.devices import fast_calls as module
 from warpsmith.devices import native_calls
-from warpsmith.devices.base import Allocation, BinaryKind
-from warpsmith.devices.calls import AnyCalls
-from warpsmith.devices.cuda.prepared import PreparedLaunches
-from warpsmith.devices.cupy_library import cupy_library
+from warpsmith.devices.array_access import ArrayAccess
+from warpsmith.devices.base import Allocation, BinaryKind, CallArguments
+from warpsmith.devices.checked_calls import CheckedCalls
+from warpsmith.devices.cuda import compiled_launches
+from warpsmith.devices.cuda.compiled_launches import can_launch
+from warpsmith.devices.cupy_access import cupy_access
+from warpsmith.devices.fast_calls import calls_of, fast_calls
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.launches import Brought
-from warpsmith.devices.quick_calls import calls_of, quick_calls
-from warpsmith.devices.quick_library import Library
 from warpsmith.devices.signature import Signature
-from warpsmith.devices.torch_library import stream_of, torch_library
-from warpsmith.devices.workspaces import Workspaces
+from warpsmith.devices.torch_access import stream_of, torch_access
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
@@ -65,7 +64,7 @@ class Noted:
     def launch(self, *given: Any) -> None:
         self.latest = given
 
-    def native(self, *_: Any) -> None:
+    def launcher(self, *_: Any) -> None:
         return None
 
 
@@ -73,9 +72,9 @@ Read = Callable[[tuple[Any, ...], Any, object], tuple[Any, ...] | None]
 """A call; what it returns and what it launches on: addresses, values, stream. None where it leaves it to care."""
 
 
-def read_by(library: Library, made: Signature, compiled: ModuleType | None) -> Read:
+def read_by(access: ArrayAccess, made: Signature) -> Read:
     noted = Noted()
-    call = calls_of(library, made, noted, (), compiled)
+    call = calls_of(access, made, noted, (), native_calls)
 
     def read(inputs: tuple[Any, ...], out: Any, stream: object) -> tuple[Any, ...] | None:
         noted.latest = ()
@@ -90,17 +89,18 @@ def read_by(library: Library, made: Signature, compiled: ModuleType | None) -> R
     return read
 
 
-@pytest.fixture(params=[None, native_calls], ids=["python", "compiled"])
+@pytest.fixture(params=[None, native_calls], ids=["getters", "dlpack"])
 def compiled(request: pytest.FixtureRequest) -> ModuleType | None:
+    """The module that reads tensors; None to read them by PyTorch's getters, as of releases before 2.10."""
     module: ModuleType | None = request.param
     return module
 
 
 @pytest.fixture
-def quick(compiled: ModuleType | None) -> Callable[..., Read]:
+def fast(compiled: ModuleType | None) -> Callable[..., Read]:
     def made(problem: Problem, *more: Argument) -> Read:
         of = signature(problem, *more)
-        return read_by(torch_library(torch, of, torch.device("cpu"), compiled, lambda: OWN), of, compiled)
+        return read_by(torch_access(torch, of, torch.device("cpu"), compiled, lambda: OWN), of)
 
     return made
 
@@ -125,23 +125,23 @@ def negated(x: Any) -> Any:
 
 def test_scratch_memory_of_a_call_is_passed_on(compiled: ModuleType | None) -> None:
     noted, of, scratch = Noted(), signature(COMPLEX), Allocation(0x100, 64)
-    library = torch_library(torch, of, torch.device("cpu"), compiled, lambda: OWN)
-    call, x = calls_of(library, of, noted, (), compiled), torch.zeros(4, 8, dtype=torch.complex64)
+    access = torch_access(torch, of, torch.device("cpu"), compiled, lambda: OWN)
+    call, x = calls_of(access, of, noted, (), native_calls), torch.zeros(4, 8, dtype=torch.complex64)
     result = call((x,), None, None, scratch)
     assert noted.latest == ((x.data_ptr(), result.data_ptr()), (), OWN, scratch)
 
 
 class TestTorch:
-    def test_takes_tensors_where_they_lie(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
-        read = quick(PROBLEM)
+    def test_takes_tensors_where_they_lie(self, fast: Callable[..., Read], image: Any, out: Any) -> None:
+        read = fast(PROBLEM)
         addresses = image.data_ptr(), out.data_ptr()
         assert read((image, WEIGHTS), out, None) == (out, addresses, (WEIGHTS.tobytes(),), OWN)
         assert read((image, WEIGHTS), out, OWN) is not None
         made, (source, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
         assert (tuple(made.shape), made.dtype, source, target) == ((3, 6), torch.float32, addresses[0], made.data_ptr())
 
-    def test_takes_rows_with_gaps_and_makes_such(self, quick: Callable[..., Read]) -> None:
-        read, image = quick(PITCHED), pitched(4, 8)
+    def test_takes_rows_with_gaps_and_makes_such(self, fast: Callable[..., Read]) -> None:
+        read, image = fast(PITCHED), pitched(4, 8)
         made, (_, target), _, _ = read((image, WEIGHTS), None, None) or pytest.fail("refused")
         assert (made.stride(), made.data_ptr()) == ((16, 1), target)
         assert made.untyped_storage().nbytes() == 3 * 64
@@ -149,8 +149,8 @@ class TestTorch:
         assert read((image.contiguous(), WEIGHTS), None, None) is None
         assert read((image, WEIGHTS), pitched(3, 6, 8), None) is None
 
-    def test_takes_known_weights_from_the_problem(self, quick: Callable[..., Read], image: Any) -> None:
-        read = quick(KNOWN)
+    def test_takes_known_weights_from_the_problem(self, fast: Callable[..., Read], image: Any) -> None:
+        read = fast(KNOWN)
         _, _, values, _ = read((image,), None, None) or pytest.fail("refused")
         assert values == (WEIGHTS.tobytes(),)
         assert read((image, WEIGHTS), None, None) is None
@@ -168,12 +168,12 @@ class TestTorch:
             torch.from_numpy(WEIGHTS).double(),
         ],
     )
-    def test_takes_weights_of_any_kind(self, quick: Callable[..., Read], image: Any, weights: Any) -> None:
-        _, _, values, _ = quick(PROBLEM)((image, weights), None, None) or pytest.fail("refused")
+    def test_takes_weights_of_any_kind(self, fast: Callable[..., Read], image: Any, weights: Any) -> None:
+        _, _, values, _ = fast(PROBLEM)((image, weights), None, None) or pytest.fail("refused")
         assert values == (WEIGHTS.tobytes(),)
 
-    def test_sees_weights_that_are_changed_in_place(self, quick: Callable[..., Read], image: Any) -> None:
-        read, weights = quick(PROBLEM), WEIGHTS.copy()
+    def test_sees_weights_that_are_changed_in_place(self, fast: Callable[..., Read], image: Any) -> None:
+        read, weights = fast(PROBLEM), WEIGHTS.copy()
         for weights[0, 0] in (5, 6):
             assert (read((image, weights), None, None) or ((),) * 3)[2] == (weights.tobytes(),)
 
@@ -193,19 +193,21 @@ class TestTorch:
         }.items(),
         ids=lambda item: item[0],
     )
-    def test_leaves_the_unusual_to_care(self, quick: Callable[..., Read], image: Any, out: Any, change: Any) -> None:
-        assert quick(PROBLEM)((change[1](image), WEIGHTS), out, None) is None
+    def test_leaves_the_unusual_to_checked_calls(
+        self, fast: Callable[..., Read], image: Any, out: Any, change: Any
+    ) -> None:
+        assert fast(PROBLEM)((change[1](image), WEIGHTS), out, None) is None
         if change[0] not in ("shape", "start"):
-            assert quick(PROBLEM)((image, WEIGHTS), change[1](out), None) is None
+            assert fast(PROBLEM)((image, WEIGHTS), change[1](out), None) is None
 
-    def test_leaves_conjugated_tensors_to_care(self, quick: Callable[..., Read]) -> None:
+    def test_leaves_conjugated_tensors_to_checked_calls(self, fast: Callable[..., Read]) -> None:
         x = torch.zeros(4, 8, dtype=torch.complex64)
-        assert quick(COMPLEX)((x,), None, None) is not None
-        assert quick(COMPLEX)((x.conj(),), None, None) is None
-        assert quick(COMPLEX)((x,), torch.zeros_like(x).conj(), None) is None
+        assert fast(COMPLEX)((x,), None, None) is not None
+        assert fast(COMPLEX)((x.conj(),), None, None) is None
+        assert fast(COMPLEX)((x,), torch.zeros_like(x).conj(), None) is None
 
-    def test_leaves_tensors_without_memory_to_care(self, quick: Callable[..., Read]) -> None:
-        read, seen = quick(PROBLEM), []
+    def test_leaves_tensors_without_memory_to_checked_calls(self, fast: Callable[..., Read]) -> None:
+        read, seen = fast(PROBLEM), []
 
         def one(x: Any) -> Any:
             seen.append(read((x, WEIGHTS), None, None))
@@ -214,8 +216,10 @@ class TestTorch:
         torch.vmap(one)(torch.zeros(2, 4, 8))
         assert seen == [None]
 
-    def test_leaves_other_streams_and_counts_to_care(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
-        read = quick(PROBLEM)
+    def test_leaves_other_streams_and_counts_to_checked_calls(
+        self, fast: Callable[..., Read], image: Any, out: Any
+    ) -> None:
+        read = fast(PROBLEM)
         assert read((image, WEIGHTS), out, OTHER) is None
         assert read((image, WEIGHTS), out, SimpleNamespace(cuda_stream=OTHER)) is None
         assert read((image, WEIGHTS), out, SimpleNamespace(cuda_stream=OWN)) is not None
@@ -226,23 +230,23 @@ class TestTorch:
             read((image, np.zeros((3, 3))), out, None)
 
     @pytest.mark.parametrize("offset", [-80, -64, 0, 112, 128])
-    def test_leaves_what_shares_memory_to_care(self, quick: Callable[..., Read], offset: int) -> None:
+    def test_leaves_what_shares_memory_to_checked_calls(self, fast: Callable[..., Read], offset: int) -> None:
         """The result has 72 bytes, the image 128."""
         memory = torch.zeros(1000)
         image = memory[400:432].view(4, 8)
         start = 400 + offset // 4
         out = memory[start : start + 18].view(3, 6)
         shares = -72 < offset < 128
-        assert (quick(PROBLEM)((image, WEIGHTS), out, None) is None) == shares
-        care = AnyCalls(signature(PROBLEM), HostRuntime())
+        assert (fast(PROBLEM)((image, WEIGHTS), out, None) is None) == shares
+        care = CheckedCalls(signature(PROBLEM), HostRuntime())
         if shares:
             with pytest.raises(BadArgument, match="out: shares memory with image"):
                 care.read((image, WEIGHTS), out, None)
         else:
             assert care.read((image, WEIGHTS), out, None).addresses == (image.data_ptr(), out.data_ptr())
 
-    def test_tells_autograd_of_what_is_written(self, quick: Callable[..., Read], image: Any, out: Any) -> None:
-        read, before = quick(PROBLEM), out._version
+    def test_tells_autograd_of_what_is_written(self, fast: Callable[..., Read], image: Any, out: Any) -> None:
+        read, before = fast(PROBLEM), out._version
         read((image, WEIGHTS), out, None)
         assert out._version == before + 1
         assert read((image.T.contiguous().T, WEIGHTS), out, None) is None
@@ -263,7 +267,7 @@ class TestTorch:
 
         texture = Texture("image", DType.FLOAT32, 8, 4, 32)
         made = signature(PROBLEM, texture, Pointer("result"), ByValue("weights"))
-        read = read_by(torch_library(torch, made, There(**vars(device)), None, lambda: OWN), made, None)
+        read = read_by(torch_access(torch, made, There(**vars(device)), None, lambda: OWN), made)
         memory = torch.zeros(1000)
         start = -memory.data_ptr() % 512 // 4
         out = torch.zeros(3, 6)
@@ -330,8 +334,8 @@ class TestCupy:
         return FakeCupy()
 
     @pytest.fixture
-    def read(self, cupy: FakeCupy, compiled: ModuleType | None) -> Read:
-        return read_by(cupy_library(cupy, signature(PROBLEM), 0), signature(PROBLEM), compiled)
+    def read(self, cupy: FakeCupy) -> Read:
+        return read_by(cupy_access(cupy, signature(PROBLEM), 0), signature(PROBLEM))
 
     def test_takes_arrays_where_they_lie(self, cupy: FakeCupy, read: Read) -> None:
         x, out = FakeArray((4, 8), "f4"), FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
@@ -358,7 +362,7 @@ class TestCupy:
         ],
         ids=["dtype", "shape", "strides", "start", "device", "shared", "library"],
     )
-    def test_leaves_the_unusual_to_care(self, read: Read, x: Any) -> None:
+    def test_leaves_the_unusual_to_checked_calls(self, read: Read, x: Any) -> None:
         out = FakeArray((3, 6), "f4", Memory(ptr=0x20000, device_id=0))
         assert read((x, WEIGHTS), out, None) is None
 
@@ -368,36 +372,39 @@ class TestChoice:
     def host(self) -> HostRuntime:
         return HostRuntime()
 
-    def test_on_the_host_tensors_alone_have_quick_calls(self, host: HostRuntime, image: Any) -> None:
+    def test_on_the_host_tensors_alone_have_fast_calls(self, host: HostRuntime, image: Any) -> None:
         noted = Noted()
 
         def made_for(array: Any) -> Any:
-            return quick_calls(array, signature(PROBLEM), host, noted, (WEIGHTS.tobytes(),))
+            return fast_calls(array, signature(PROBLEM), host, noted, (WEIGHTS.tobytes(),))
 
         assert made_for(image)((image, WEIGHTS), None, None) is not None
         assert noted.latest[2] is None
         assert made_for(image.numpy()) is None
         assert made_for(torch.nn.Parameter(image)) is None
 
+    def test_without_compiled_code_there_are_none(
+        self, host: HostRuntime, image: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "native", lambda: None)
+        assert fast_calls(image, signature(PROBLEM), host, Noted(), (WEIGHTS.tobytes(),)) is None
+
     def test_on_a_gpu_those_of_cupy_too(self, monkeypatch: pytest.MonkeyPatch, host: HostRuntime) -> None:
         monkeypatch.setitem(sys.modules, "cupy", FakeCupy())  # type: ignore[arg-type]
         array = FakeArray((4, 8), "f4")
-        assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is None
+        assert fast_calls(array, signature(PROBLEM), host, Noted(), ()) is None
         monkeypatch.setattr(host, "device", H200)
-        assert quick_calls(array, signature(PROBLEM), host, Noted(), ()) is not None
+        assert fast_calls(array, signature(PROBLEM), host, Noted(), ()) is not None
 
 
 @pytest.mark.parametrize(("arguments", "fits"), [(native_calls.MOST_ARGUMENTS, True), (40, False)])
-def test_kernels_of_very_many_arguments_are_launched_in_python(arguments: int, fits: bool) -> None:
+def test_kernels_of_very_many_arguments_are_bound(arguments: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_launches, "driver_function", lambda *_: 0x1000)
     many = made_program("", launch(*[Pointer("image")] * arguments))
-    context: Any = None
-    brought, memory = Brought(("image",), ()), Workspaces(HostRuntime(), ())
-    launch_kernel = ctypes.CFUNCTYPE(ctypes.c_int)(0x1000)
-    prepared = PreparedLaunches(context, many, brought, memory, lambda *_: 1, launch_kernel)
-    assert (prepared.native((), native_calls) is not None) == fits
+    assert can_launch(many, CallArguments(("image",), ()), native_calls) == fits
 
 
-def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_fast_after_its_first_call(image: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[Any] = []
     module = SimpleNamespace(
         close=lambda: None,
@@ -405,15 +412,15 @@ def test_a_plan_is_quick_after_its_first_call(image: Any, monkeypatch: pytest.Mo
     )
     runtime = HostRuntime()
     monkeypatch.setattr(runtime, "load", lambda _: module)
-    plan = Plan(
+    plan = Plan.load(
         PROBLEM,
         Match(MatchKind.DEFAULT, program(PROBLEM), None, ()),
         {"": binary(kind=BinaryKind.LIBRARY)},
         runtime,
     )
     careful = []
-    real = plan._any.read
-    monkeypatch.setattr(plan._any, "read", lambda *given: (careful.append(1), real(*given))[1])
+    real = plan.loaded.calls.read
+    monkeypatch.setattr(plan.loaded.calls, "read", lambda *given: (careful.append(1), real(*given))[1])
     for _ in range(3):
         plan(image, WEIGHTS)
     plan(image.numpy(), WEIGHTS)

@@ -1,4 +1,4 @@
-"""What a training step is, however its passes are computed."""
+"""Interface of a training step."""
 
 from __future__ import annotations
 
@@ -15,66 +15,65 @@ from warpsmith.plans.verified import Verification
 
 
 class ChosenBy(enum.StrEnum):
-    """What decided whether a training step keeps spectra."""
+    """Grounds for sharing spectra between the passes of a training step, or not."""
 
     CALLER = "caller"
     """`reuse` was given."""
     STORED = "stored"
-    """Stored times, of all three passes either way."""
+    """Stored times of all three passes, both ways."""
     MODEL = "model"
-    """Times that are expected on a large GPU, since not all are stored."""
+    """Expected times, because not all times are stored."""
     KERNELS = "kernels"
-    """The kernels: both ways are the same ones, but for the transforms that are left out, or nothing is known of their
-    times."""
+    """The kernels: both ways run the same ones except for the transforms that are left out, or no times are known."""
     NECESSITY = "necessity"
-    """Spectra cannot be kept: the layer is not solved so, or its workspace is too small."""
+    """Spectra cannot be kept: no family of the layer shares spectra, or the workspace is too small."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """Whether a training step keeps spectra, and why."""
+    """Decision whether the passes of a training step share spectra."""
 
     reuse: bool
     by: ChosenBy
     reason: str
-    """In one line, with the times that were compared."""
+    """One line, with the times that were compared."""
 
 
 class TrainingStep(abc.ABC):
     """The forward pass of a layer and both gradients, called one after the other; `warpsmith.training_step` makes it.
 
     `y = step.fprop(x, w)`, then `dx = step.dgrad(dy)` and `dw = step.wgrad()`, in either order, one of them or both.
-    What was given once is not given again: the gradients take x and w of the latest `fprop`, and the second gradient
-    leaves dy out to say that it is the one that a gradient was given before. A dy that is given is always read.
+    No array is passed twice: the gradients use x and w of the latest `fprop`, and a gradient without dy uses the dy
+    that the other gradient got. A dy that is passed is always read.
 
-    An array counts as it is at the call that it is given to. A step that keeps spectra (`choice.reuse`) needs no array
-    after that call: change it at will, nothing changes. One that does not keeps x, w and dy until the next step begins,
-    PyTorch's tensors themselves, of others copies: a pass that reads a tensor which was changed in place since is
-    refused, as autograd does.
+    A step that keeps spectra (`choice.reuse`) needs no array after the call that it was passed to. Changing the array
+    afterwards has no effect. A step that keeps none holds x, w and dy until the next step begins: PyTorch's tensors
+    themselves, and copies of other arrays. Like autograd, a pass refuses a tensor that was changed in place meanwhile.
 
     Arrays, streams and graphs are those of plans. The passes of one step follow each other on one stream, or within
     one capture of a graph: kept spectra belong to it, and a gradient anywhere else raises BadArgument. Threads that
-    call one step at the same time need streams of their own. Two steps have nothing in common.
+    call one step at the same time need different streams. Two steps share nothing.
     """
 
     def __init__(self, problems: Mapping[Pass, Conv2d], matches: Mapping[Pass, Match], choice: Choice) -> None:
         self.problems = problems
         """The three passes."""
         self.matches = matches
-        """How the answer for each pass was found, with the stored record where there is one."""
+        """How the answer for each pass was found, with the stored record if there is one."""
         self.choice = choice
-        """Whether spectra are kept, and why."""
+        """Decision whether spectra are kept."""
 
     @property
     @abc.abstractmethod
     def workspace_bytes(self) -> int:
-        """Memory that the step takes on each stream: kept spectra, if any, and the scratch memory of a call; not more
-        than the layer's `workspace`. Copies of arrays are not counted."""
+        """Bytes that the step takes on each stream for kept spectra and for scratch memory of a call, without copies of
+        arrays. It is at most the layer's `workspace`.
+        """
 
     @property
     @abc.abstractmethod
     def verified(self) -> Mapping[Pass, Verification]:
-        """Whether results of each pass were compared with float64 sums on this device, and how far off they were."""
+        """Whether results of each pass were compared with float64 sums on this device, and the largest error found."""
 
     @abc.abstractmethod
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
@@ -83,45 +82,45 @@ class TrainingStep(abc.ABC):
         Args:
             x: (N, C, H, W).
             w: (K, C, R, S).
-            b: (K,), where the layer has a bias.
+            b: (K,), if the layer has a bias.
             out: array to write to; None for a new one.
             stream: CUDA stream to launch on; None for the caller's current one.
         """
 
     @abc.abstractmethod
     def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        """dx of shape (N, C, H, W), by w of the latest `fprop`.
+        """dx of shape (N, C, H, W), for w of the latest `fprop`.
 
         Args:
-            dy: (N, K, P, Q); None for the one that a gradient was given since that `fprop`.
+            dy: (N, K, P, Q); None for the dy that the other gradient got since that `fprop`.
             out: as for `fprop`.
             stream: as for `fprop`.
 
         Raises:
-            BadArgument: `fprop` was not called before, or no gradient was given a dy since; and as `Plan.__call__`.
+            BadArgument: `fprop` was not called before, or no gradient got a dy since; and as `Plan.__call__`.
         """
 
     @abc.abstractmethod
     def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        """dw of shape (K, C, R, S), by x of the latest `fprop`; arguments and errors are those of `dgrad`."""
+        """dw of shape (K, C, R, S), for x of the latest `fprop`. Arguments and errors are those of `dgrad`."""
 
 
 def no_fprop(pass_: Pass) -> str:
-    """What is raised where a gradient comes before the forward pass."""
+    """Error message of a gradient that is called before the forward pass."""
     return f"{pass_}: call fprop first, on the same stream, and within the same capture of a graph"
 
 
 def no_dy(pass_: Pass) -> str:
-    """What is raised where a gradient is to take a dy that none was given."""
+    """Error message of a gradient that is called without dy if no gradient got one before."""
     return f"{pass_}: give dy, which no gradient was given since fprop on this stream, or in this capture of a graph"
 
 
 class TooLittleWorkspace(BadArgument):
-    """A layer's workspace does not hold what a training step keeps."""
+    """The layer's workspace is too small for the spectra that a training step keeps."""
 
 
 def too_little(needed: int, allowed: int) -> str:
-    """Why spectra are not kept, in one line."""
+    """Message for a workspace that is too small for the spectra, in one line."""
     return (
         f"needs {needed} bytes of workspace for the spectra of x, w and dy and one call beside them; "
         f"the layer allows {allowed}"

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.devices.quick_library import AddressOf, CurrentStream, Library
-from warpsmith.devices.quick_values import quick_values
+from warpsmith.devices.array_access import AddressOf, ArrayAccess, CurrentStream, values_reader
 from warpsmith.devices.signature import Signature
 from warpsmith.devices.tensors import empty_tensor
 from warpsmith.generator.problem import DType, Operand
@@ -29,13 +28,13 @@ _DLPACK = {
 """DLPack's code and bits of each element type."""
 
 
-def torch_library(
+def torch_access(
     torch: Any,
     signature: Signature,
     device: Any,
     compiled: ModuleType | None,
     current_stream: CurrentStream | None = None,
-) -> Library:
+) -> ArrayAccess:
     """Reads and allocates tensors on one device.
 
     Args:
@@ -52,11 +51,11 @@ def torch_library(
             return _address_of(torch, operand, device, alignment)
         return _compiled_address_of(torch, operand, device, alignment, exchange)
 
-    return Library(
+    return ArrayAccess(
         address_of=address_of,
-        values=quick_values(signature.by_value, torch, compiled),
+        values_of=values_reader(signature.by_value, torch, compiled),
         empty=_empty_of(torch, signature.outputs[0], device),
-        # Some releases raise for tensors of the inference mode, which have no version. Those calls go to `AnyCalls`.
+        # Some releases raise for tensors of the inference mode, which have no version: `CheckedCalls` take them.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),
         on_host=device.type == "cpu",
@@ -128,7 +127,7 @@ def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
 
 
 def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> AddressOf:
-    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient; `AnyCalls` allows it if
+    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient; `CheckedCalls` allows it if
     gradients are off.
 
     A tensor without memory of its own, such as a sparse one, raises RuntimeError.

@@ -1,8 +1,9 @@
-"""Plans that hold some of their inputs: the same results, and what is made of these inputs alone is made once."""
+"""Plans with bound inputs: results stay the same, and steps that depend on these inputs alone run once."""
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+from joined import plan_of as joined_plan_of
+from unequal_images import laid_out
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
+from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.circular.family import Conv2dCircular
 from warpsmith.generator.conv2d.direct import Conv2dDirect
@@ -23,8 +27,10 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.family import Filter2dFft
 from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
-from warpsmith.generator.holding import held
+from warpsmith.generator.gate import Gate
+from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.steps import Lifetime
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -35,6 +41,8 @@ LAYER = Conv2d((2, 3, 9, 7), (4, 3, 3, 2), padding=1, bias=True)  # type: ignore
 GRADIENT = Conv2d((2, 3, 9, 7), (4, 3, 3, 2), pass_=Pass.DGRAD)
 DEPTHWISE = Conv2d((3, 2, 12, 11), (2, 1, 7, 7), padding=3, groups=2)  # type: ignore[arg-type]
 FILTER = Filter2d((40, 37), (9, 8), accuracy="imagewise")
+BYTES = Filter2d((20, 600), (3, 3), dtype="uint8")  # type: ignore[arg-type]
+WIDE = Cgemm(batch=2, m=128, n=64, k=64, accuracy="normwise")
 LARGE = Filter2d((90, 70), (19, 21), accuracy="imagewise", nonfinite="any")
 CASES: tuple[tuple[Family, Problem, str], ...] = (
     (Conv2dFft(), LAYER, "w"),
@@ -50,7 +58,7 @@ every_case = pytest.mark.parametrize(("family", "problem", "name"), CASES, ids=l
 def plan_of(host: Runtime, quick: HostCompiler, family: Family, problem: Problem) -> Plan:
     program = family.program(problem, family.default(problem, DEVICE))
     binaries = {name: quick.compile(each) for name, each in program.compilations().items()}
-    return Plan(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+    return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
 
 
 def others(problem: Problem, operands: Any, name: str) -> list[NDArray[Any]]:
@@ -64,7 +72,7 @@ def test_has_the_same_results(host: Runtime, quick: HostCompiler, family: Family
     first, second = (random_operands(problem, seed) for seed in (1, 2))
     second[name] = first[name]  # type: ignore[index]
     holding = plan.hold(**{name: first[name].copy()})
-    assert holding.asked == tuple(each.name for each in problem.inputs if each.name != name)
+    assert holding.caller_inputs == tuple(each.name for each in problem.inputs if each.name != name)
     assert (holding.problem, holding.match) == (plan.problem, plan.match)
     for operands in (first, second, first):
         whole = plan(*(operands[each.name] for each in problem.inputs))
@@ -93,7 +101,7 @@ def test_two_plans_hold_apart(host: Runtime, quick: HostCompiler) -> None:
     assert np.array_equal(one(some["x"], some["b"]), plan(some["x"], some["w"], some["b"]))
     assert np.array_equal(other(some["x"], some["b"]), plan(some["x"], more["w"], some["b"]))
     both = plan.hold(w=some["w"], b=more["b"])
-    assert both.asked == ("x",)
+    assert both.caller_inputs == ("x",)
     assert np.array_equal(both(some["x"]), plan(some["x"], some["w"], more["b"]))
 
 
@@ -139,7 +147,7 @@ class TestParts:
     def test_are_the_steps_of_the_held_input_and_the_others(self) -> None:
         family = Conv2dFft()
         program = family.program(LAYER, family.default(LAYER, DEVICE))
-        parts = held(program, {"w"})
+        parts = split_program(program, {"w"})
         assert parts is not None
         assert [step.unit for step in parts.first.launches] == ["second"]
         assert [step.unit for step in parts.rest.launches] == ["first", "product", "ends", "result"]
@@ -153,33 +161,78 @@ class TestParts:
     def test_there_are_none_where_nothing_is_made_of_the_input_alone(
         self, family: Family, problem: Problem, name: str
     ) -> None:
-        assert held(family.program(problem, family.default(problem, DEVICE)), {name}) is None
+        assert split_program(family.program(problem, family.default(problem, DEVICE)), {name}) is None
 
 
-ORDERS = (("w", "b"), ("b", "w"))
+LAYERS: tuple[Conv2d, ...] = (
+    Conv2d((2, 3, 9, 7), (4, 3, 3, 2), padding=1, bias=True),  # type: ignore[arg-type]
+    Conv2d((1, 4, 8, 8), (8, 4, 3, 3), padding=1, bias=True),  # type: ignore[arg-type]
+    Conv2d((2, 8, 9, 7), (8, 1, 3, 3), padding=1, groups=8, bias=True, layout="nhwc"),  # type: ignore[arg-type]
+    Conv2d((3, 2, 12, 11), (2, 1, 7, 7), padding=3, groups=2, bias=True),  # type: ignore[arg-type]
+    Conv2d((1, 16, 8, 8), (16, 16, 3, 3), padding=1, bias=True, layout="nhwc", dtype="float16", precision="f16"),  # type: ignore[arg-type]
+    Conv2d((1, 64, 8, 8), (64, 64, 3, 3), padding=1, bias=True),  # type: ignore[arg-type]
+)
+"""Each family of conv2d that runs on the host computes one of these."""
+TRANSFORMS = Cgemm(batch=6, m=5, n=4, k=3)
+ON_GPUS_ONLY = {"conv2d_fft_cublas", "conv2d_cufft", "cgemm_cublas"}
 
 
-@pytest.mark.parametrize("family", [Conv2dFft(), Conv2dDirect(), Conv2dCircular()], ids=lambda family: family.name)
-@pytest.mark.parametrize("order", ORDERS)
-def test_inputs_may_be_held_one_after_the_other(
-    host: Runtime, quick: HostCompiler, family: Family, order: tuple[str, str]
+def solved() -> Iterator[tuple[Family, Problem]]:
+    """Every family of conv2d, filter2d and cgemm, each with the first of the problems that it solves."""
+    problems = {"conv2d": LAYERS, "filter2d": (FILTER, LARGE, BYTES), "cgemm": (TRANSFORMS, WIDE)}
+    for operation, listed in problems.items():
+        for family in OPERATIONS[operation].families:
+            if family.name not in ON_GPUS_ONLY:
+                yield family, next(each for each in listed if Gate(each, DEVICE).why_unable(family) is None)
+
+
+@exhaustive.one_in(2)
+@pytest.mark.parametrize(("family", "problem"), list(solved()), ids=lambda each: getattr(each, "name", "it"))
+def test_inputs_are_bound_in_any_order(host: Runtime, quickest: HostCompiler, family: Family, problem: Problem) -> None:
+    program, drawn = family.program(problem, family.default(problem, DEVICE)), random_operands(problem, 1)
+    operands = {each.name: laid_out(drawn[each.name], each) for each in problem.inputs}
+    plan = joined_plan_of(host, quickest, problem, program)
+    expected = plan(*(operands[each.name] for each in problem.inputs))
+    first, *others = (each.name for each in problem.inputs)
+    for order in itertools.permutations(others):
+        bound = plan
+        for name in order:
+            bound = bound.hold(**{name: operands[name]})
+            check_facts(bound, plan)
+            passed = [operands[each] for each in bound.caller_inputs]
+            for _ in range(2):
+                assert np.array_equal(bound(*passed), expected)
+        assert bound.caller_inputs == (first,)
+    together = plan.hold(**{name: operands[name] for name in others})
+    check_facts(together, plan)
+    assert np.array_equal(together(operands[first]), expected)
+    is_split = any(split_program(program, {name}) is not None for name in others)
+    assert (together.workspace_bytes < plan.workspace_bytes) == (is_split and plan.workspace_bytes > 0)
+    with pytest.raises(BadArgument, match=f"holds some of its inputs {first} by name, and not all; got none"):
+        together.hold()
+    with pytest.raises(BadArgument, match=f"got {others[0]}"):
+        together.hold(**{others[0]: operands[others[0]]})
+
+
+def check_facts(bound: Plan, plan: Plan) -> None:
+    assert (bound.problem, bound.match, bound.runtime) == (plan.problem, plan.match, plan.runtime)
+    assert (bound.verified, bound.binaries) == (plan.verified, plan.binaries)
+
+
+@pytest.mark.parametrize("bound", ["x", "w", "b"])
+def test_later_calls_with_bound_arrays_are_fast(
+    host: Runtime, quick: HostCompiler, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = dataclasses.replace(DEPTHWISE, bias=True) if isinstance(family, Conv2dCircular) else LAYER
-    plan, operands = plan_of(host, quick, family, layer), random_operands(layer, 1)
-    expected = plan(operands["x"], operands["w"], operands["b"])
-    first, second = order
-    one = plan.hold(**{first: operands[first]})
-    both = one.hold(**{second: operands[second]})
-    assert both.asked == ("x",)
-    for each in (one, both):
-        assert (each.problem, each.match, each.runtime) == (plan.problem, plan.match, plan.runtime)
-        assert each.verified == plan.verified
-        assert each.binaries == plan.binaries
-    assert np.array_equal(both(operands["x"]), expected)
-    assert np.array_equal(one(*others(layer, operands, first)), expected)
-    made_once = held(plan.match.program, {"w"}) is not None
-    assert (both.workspace_bytes < plan.workspace_bytes) == (made_once and plan.workspace_bytes > 0)
-    with pytest.raises(BadArgument, match="holds some of its inputs x by name, and not all; got none"):
-        both.hold()
-    with pytest.raises(BadArgument, match="got w"):
-        both.hold(w=operands["w"])
+    torch = pytest.importorskip("torch")
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in random_operands(LAYER, 1).items()}
+    plan = plan_of(host, quick, Conv2dDirect(), LAYER)
+    expected = plan(*(tensors[each.name] for each in LAYER.inputs))
+    binding = plan.hold(**{bound: tensors.pop(bound)})
+    binding(*(tensors[name] for name in binding.caller_inputs))
+    monkeypatch.setattr(plan.loaded.calls, "read", lambda *_: pytest.fail("all checks were made again"))
+    out = torch.full_like(expected, float("nan"))
+    assert binding(*(tensors[name] for name in binding.caller_inputs), out=out) is out
+    assert torch.equal(out, expected)
+    monkeypatch.undo()
+    with pytest.raises(BadArgument, match=f"this plan holds {bound}: call it with the"):
+        binding(*tensors.values(), out)

@@ -1,4 +1,4 @@
-"""From a layer to a training step: whether spectra are kept, by which kernels, compiled and loaded."""
+"""Makes the training step of a layer. It is the only module here that other packages import."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.problem import AUTO
+from warpsmith.plans.conv2d.separate_step import SeparateStep
+from warpsmith.plans.conv2d.shared_step import SharedStep
+from warpsmith.plans.conv2d.spectra_choice import SharedKernels, choose, shared_kernels
+from warpsmith.plans.conv2d.step_check import verify_step
+from warpsmith.plans.conv2d.training_step import Choice as Choice
+from warpsmith.plans.conv2d.training_step import ChosenBy as ChosenBy
+from warpsmith.plans.conv2d.training_step import TooLittleWorkspace
+from warpsmith.plans.conv2d.training_step import TrainingStep as TrainingStep
 from warpsmith.plans.make import plan
 from warpsmith.plans.plan import open_runtime
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.training.choice import choose
-from warpsmith.plans.training.first_use import verify_step
-from warpsmith.plans.training.kernels import SharedKernels, shared_kernels
-from warpsmith.plans.training.shared import SharedStep
-from warpsmith.plans.training.step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
-from warpsmith.plans.training.usual import UsualStep
 from warpsmith.plans.verified import Verify
 from warpsmith.store.location import open_for_look_up
 
@@ -29,25 +31,25 @@ from warpsmith.store.location import open_for_look_up
 def training_step(
     layer: Conv2d, device: str, store: str | None, reuse: bool | None, which: str | None = None
 ) -> TrainingStep:
-    """What `warpsmith.training_step` does, which has its arguments and errors."""
+    """Implementation of `warpsmith.training_step`, with its arguments and errors."""
     if not isinstance(layer, Conv2d):
         raise BadArgument(f"a training step is of the forward pass of a Conv2d; got {layer!r}")
     problems = passes_of(layer)
     reuse = None if reuse is None else flag(reuse, "reuse")
-    usual = functools.partial(_usual, problems, device, store, Verify.of(which))
+    separate = functools.partial(_separate, problems, device, store, Verify.of(which))
     if reuse is False:
-        return usual(Choice(False, ChosenBy.CALLER, "reuse=False was given"))
+        return separate(Choice(False, ChosenBy.CALLER, "reuse=False was given"))
     ref = DeviceRef.parse(device)
     with open_for_look_up(store) as stores:
         kernels = shared_kernels(problems, ref.device(), stores)
         if isinstance(kernels, str):
             if reuse:
                 raise BadArgument(f"no spectra are kept of {layer.key()}: {kernels}")
-            return usual(Choice(False, ChosenBy.NECESSITY, kernels))
-        asked = Choice(True, ChosenBy.CALLER, "reuse=True was given")
-        choice = asked if reuse else choose(problems, kernels, ref.device(), stores)
+            return separate(Choice(False, ChosenBy.NECESSITY, kernels))
+        requested = Choice(True, ChosenBy.CALLER, "reuse=True was given")
+        choice = requested if reuse else choose(problems, kernels, ref.device(), stores)
     if not choice.reuse:
-        return usual(choice)
+        return separate(choice)
     try:
         step = _shared(problems, kernels, ref, choice)
         _require_right(step, Verify.of(which), ref)
@@ -55,13 +57,15 @@ def training_step(
         if reuse:
             raise
         if isinstance(error, WrongResult):
-            warnings.warn(f"{error}; three plans take its place", WrongProgram, stacklevel=3)  # who called the API
-        return usual(Choice(False, ChosenBy.NECESSITY, str(error)))
+            warnings.warn(
+                f"{error}; three plans take its place", WrongProgram, stacklevel=3
+            )  # attributed to the caller of the API
+        return separate(Choice(False, ChosenBy.NECESSITY, str(error)))
     return step
 
 
 def _require_right(step: SharedStep, which: Verify, ref: DeviceRef) -> None:
-    """Checks a step. Raises WrongResult where results are wrong; later steps of these programs need no other check."""
+    """Checks a step. Raises WrongResult if results are wrong. The verdict holds for later steps too."""
     if (wrong := verify_step(step, which, ref.compiler)) is None:
         return
     names = ", ".join(f"{match.program.family} {match.program.config.key()}" for match in step.matches.values())
@@ -75,6 +79,8 @@ def _shared(problems: Mapping[Pass, Conv2d], kernels: SharedKernels, ref: Device
     return SharedStep(problems, kernels.matches, programs, compiler, open_runtime(ref), choice)
 
 
-def _usual(problems: Mapping[Pass, Conv2d], device: str, store: str | None, which: Verify, choice: Choice) -> UsualStep:
+def _separate(
+    problems: Mapping[Pass, Conv2d], device: str, store: str | None, which: Verify, choice: Choice
+) -> SeparateStep:
     plans = {pass_: plan(problem, device, store, AUTO, which) for pass_, problem in problems.items()}
-    return UsualStep(problems, plans, choice)
+    return SeparateStep(problems, plans, choice)

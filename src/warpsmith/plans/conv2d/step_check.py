@@ -1,4 +1,4 @@
-"""The check of a training step that keeps spectra, before its first call: nobody tuned its programs as they are."""
+"""Check of a training step that keeps spectra, before its first call, because its exact programs were never tuned."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from warpsmith.devices.base import Compiler
 from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.conv2d import Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, W, X
+from warpsmith.plans.conv2d.shared_step import Call, SharedStep
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.verdicts import VERDICTS, verdict_name
 from warpsmith.plans.first_use.verify import seed_of
 from warpsmith.plans.loaded import LoadedProgram
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.training.shared import Call, SharedStep
 from warpsmith.plans.verified import EXEMPT, UNASKED, Verification, Verified, Verify
 
 MOST_TIMES = 10
-"""Times `check.MOST_FLOPS` up to which a step is checked: 50 ms a program on a large GPU. A step is made once for a
-layer, and a later call cannot be checked in its place, since the gradients' calls do not bring x and w."""
+"""Multiple of `check.MOST_FLOPS` up to which a step is checked: 50 ms per program on a large GPU. A step is made once
+for a layer, and no later call can be checked instead, because the gradients' calls do not pass x and w.
+"""
 CALLS: tuple[Call, ...] = (
     (Pass.FPROP, False),
     (Pass.DGRAD, True),
@@ -26,18 +27,18 @@ CALLS: tuple[Call, ...] = (
     (Pass.WGRAD, True),
     (Pass.DGRAD, False),
 )
-"""All programs of a step, in an order in which each finds the spectra that it reads."""
+"""All programs of a step, in an order in which the spectra that each one reads are there."""
 
 
 def verify_step(step: SharedStep, which: Verify, compiler: Callable[[], Compiler]) -> Finding | None:
-    """Checks a new step, and says in it what was done. A check that cannot be carried out changes nothing else.
+    """Checks a new step and records the outcome in it. A check that cannot be carried out does nothing else.
 
     Args:
-        step: before its first call.
-        which: whether it is to be checked.
-        compiler: makes the compiler for its device.
+        step: the step before its first call.
+        which: which programs are checked.
+        compiler: makes the compiler for the step's device.
 
-    Returns: what is wrong; None where nothing is, as far as is known.
+    Returns: the finding if results are wrong; None if no fault is known.
     """
     if which is Verify.NEVER:
         step.verification = UNASKED
@@ -59,7 +60,7 @@ def verify_step(step: SharedStep, which: Verify, compiler: Callable[[], Compiler
 
 
 def _is_tuned(step: SharedStep) -> bool:
-    """Whether all passes are stored winners with the configs of those: room for spectra may have changed a config."""
+    """True if all passes are stored winners with unchanged configs. Memory for spectra may have changed a config."""
     programs = {Pass.FPROP: step.programs.fprop, **step.programs.given_dy}
     return all(
         match.kind is MatchKind.EXACT and programs[pass_].config == match.program.config
@@ -74,12 +75,12 @@ def _verdict_name(step: SharedStep) -> str:
 
 
 class NotChecked(Exception):
-    """A step that is not checked, with the reason in one line."""
+    """The step is not checked; the message says why in one line."""
 
 
 def _check(step: SharedStep, compiler: Compiler) -> Finding:
-    """Runs all programs of a step on random data, on memory of their own. Raises NotChecked or WarpsmithError."""
-    # NumPy's random numbers, and Jinja2 with its templates.
+    """Runs all programs of a step on random data in separate memory. Raises NotChecked or WarpsmithError."""
+    # This imports NumPy's random numbers, and Jinja2 with its templates.
     from warpsmith.plans.first_use.check import MOST_FLOPS, SHARE_OF_FREE_MEMORY
     from warpsmith.plans.first_use.data import memory_needed
 
@@ -93,14 +94,14 @@ def _check(step: SharedStep, compiler: Compiler) -> Finding:
         raise NotChecked("random data do not fit into free memory")
     memory = step.new_memory()
     try:
-        with runtime.work_beside() as work:
+        with runtime.independent_work() as work:
             return _found(step.loaded_on(memory), compiler, work, seed_of(step.programs.fprop))
     finally:
         memory.close()
 
 
 def _found(parts: Mapping[Call, LoadedProgram], compiler: Compiler, work: Work, seed: int) -> Finding:
-    """What is found of all programs together; the message is that of the first one that is wrong."""
+    """Finding of all programs together, with the message of the first wrong one."""
     from warpsmith.plans.first_use.check import compared, kernels_of
     from warpsmith.plans.first_use.data import random_data, values_of
 
@@ -113,7 +114,7 @@ def _found(parts: Mapping[Call, LoadedProgram], compiler: Compiler, work: Work, 
         data = random_data(part.problem, signature, kernels, work, seed + number, there)
         there |= {name: data.inputs[name] for name in (X, W, DY) if name in data.inputs}
         addresses = {**data.inputs, part.problem.output.name: data.result}
-        launched = tuple(addresses[name] for name in signature.buffers)
+        launched = tuple(addresses[name] for name in signature.arguments.buffers)
         part.launches.launch(launched, values_of(signature, data.known), work.stream)
         one = compared(part, kernels, work, data, seed, is_random=True)
         if one is None:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from warpsmith.devices.arrays import ArrayView, device_view, empty_like_caller, host_view, stream_handle
 from warpsmith.devices.base import Allocation, Runtime
 from warpsmith.devices.copied import CopiedWeights, converted_view, is_in_host_memory
-from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Given, Signature
+from warpsmith.devices.signature import TEXTURE_ALIGNMENT, CallerOperand, Signature
 from warpsmith.devices.weights import weights_bytes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
-
-QuickCalls = Callable[[tuple[Any, ...], Any, object, Allocation | None], Any | None]
-"""Fast path of a call. It accepts a call whose arrays are of the common kind, by comparisons alone.
-
-Its arguments are the inputs, out and stream of `Plan.__call__`, and the call's workspace, which must not overlap them;
-None for the plan's own workspace. It returns the result's array, or None for anything unusual. It has then changed
-nothing, and `AnyCalls` accepts or refuses the call. Raises BadArgument for an argument that is no weights or no stream,
-and the errors of `Launches.launch`.
-"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +34,7 @@ class ReadCall:
             view.used_on(self.stream)
 
 
-class AnyCalls:
+class CheckedCalls:
     """Reads calls of one program on one device, with arrays of any library, and makes every check."""
 
     def __init__(self, signature: Signature, runtime: Runtime) -> None:
@@ -61,7 +52,7 @@ class AnyCalls:
         requested = stream_handle(stream)
         targets = self._targets(inputs, out)
         values = tuple(
-            weights_bytes(inputs[each.place], each.operand) if isinstance(each, Given) else each.content
+            weights_bytes(inputs[each.place], each.operand) if isinstance(each, CallerOperand) else each.content
             for each in signature.by_value
         )
         views = (
@@ -135,14 +126,14 @@ def copied(array: Any, operand: Operand, runtime: Runtime, stream: object) -> An
     target = dataclasses.replace(operand, role=Role.OUTPUT)
     signature = Signature(
         operation="copy",
-        asked=(operand.name,),
-        known=(),
+        caller_inputs=(operand.name,),
+        fixed_inputs=(),
         by_value=(),
-        pointed=(Given(0, operand),),
+        pointed=(CallerOperand(0, operand),),
         outputs=(target,),
         textured=frozenset(),
     )
-    call = AnyCalls(signature, runtime).read((array,), None, stream)
+    call = CheckedCalls(signature, runtime).read((array,), None, stream)
     source, address = call.addresses
     runtime.copy(address, source, operand.span_bytes, call.stream)
     call.queued()

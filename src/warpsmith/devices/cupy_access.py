@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from warpsmith.devices.array_access import AddressOf, ArrayAccess, values_reader
 from warpsmith.devices.arrays import LEGACY_DEFAULT_STREAM
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.quick_library import AddressOf, Library
-from warpsmith.devices.quick_values import quick_values
 from warpsmith.devices.signature import Signature
 from warpsmith.generator.problem import Operand
 
 
-def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
+def cupy_access(cupy: Any, signature: Signature, ordinal: int) -> ArrayAccess:
     """Reads and allocates CuPy's arrays on one GPU.
 
     Args:
@@ -31,9 +30,9 @@ def cupy_library(cupy: Any, signature: Signature, ordinal: int) -> Library:
         handle: int = get_current_stream().ptr
         return 0 if handle == LEGACY_DEFAULT_STREAM else handle
 
-    return Library(
+    return ArrayAccess(
         address_of=lambda operand, alignment: _address_of(cupy, operand, ordinal, alignment),
-        values=quick_values(signature.by_value),
+        values_of=values_reader(signature.by_value),
         empty=_empty_of(cupy, signature.outputs[0], ordinal),
         mark_written=None,
         current_stream=current_stream,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Allocation, BoundLaunch, StreamIdentity
-from warpsmith.devices.shared_launching import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.base import Allocation, BoundLaunch, CallArguments, StreamIdentity
+from warpsmith.devices.shared_launches import SharedLaunches, SharedWorkspaces
 from warpsmith.devices.workspaces import MOST_STREAMS
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import Lifetime, Workspace
@@ -80,7 +80,7 @@ class Pair:
     def _launches(
         self, executable: Any, needs: Mapping[str, str], makes: frozenset[str], outdates: frozenset[str]
     ) -> SharedLaunches:
-        return SharedLaunches(executable, self.device, (), (), self.memory, needs, makes, outdates)
+        return SharedLaunches(executable, self.device, CallArguments((), ()), self.memory, needs, makes, outdates)
 
 
 @pytest.fixture
