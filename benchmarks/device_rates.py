@@ -1,4 +1,4 @@
-"""Measures this GPU's rates beside those of the tables (docs/adding-a-gpu.md).
+"""Measures this GPU's rates beside those of the tables (docs/guide/adding-a-gpu.md).
 
 usage: python benchmarks/device_rates.py [DEVICE]
 """

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = {
     "README.md": "index.md",
-    "BENCHMARKS.md": "BENCHMARKS.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
 }
 """Markdown files of the repository's root, and the pages that they become."""
+STANDS_FOR = {"BENCHMARKS.md": "lab/benchmarks.md"}
+"""Markdown files of the repository's root that are no pages, and the pages that have the same contents."""
 PACKAGES = {"generator": "generator", "templates": "templates", "tuner": "tuner"}
 """Packages of warpsmith that lie outside src/warpsmith, and their folders."""
 DOCUMENTED = ROOT / "build" / "documented" / "warpsmith"
@@ -82,7 +83,7 @@ def site_link(target: str, source: str, page: str) -> str:
         page: the page that this file becomes, from the folder of pages.
     """
     path = os.path.normpath(Path(source).parent / target).replace(os.sep, "/")
-    led_to = ROOT_PAGES.get(path, path.removeprefix("docs/"))
+    led_to = {**ROOT_PAGES, **STANDS_FOR}.get(path, path.removeprefix("docs/"))
     return os.path.relpath(led_to, Path(page).parent).replace(os.sep, "/")
 
 

@@ -1,8 +1,9 @@
 """NVIDIA's architectures as data: limits, throughput and features by compute capability.
 
-A new GPU is a new row here (docs/adding-a-gpu.md). A compute capability without a row has the row of the nearest lower
-one. Source of limits: CUDA programming guide, "Technical Specifications per Compute Capability"; of float32 lanes: its
-table "Throughput of Native Arithmetic Instructions". A comment marks each number that NVIDIA does not publish.
+A new GPU is a new row here (docs/guide/adding-a-gpu.md). A compute capability without a row has the row of the nearest
+lower one. Source of limits: CUDA programming guide, "Technical Specifications per Compute Capability"; of float32
+lanes: its table "Throughput of Native Arithmetic Instructions". A comment marks each number that NVIDIA does not
+publish.
 """
 
 from __future__ import annotations

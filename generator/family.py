@@ -15,7 +15,7 @@ from warpsmith.generator.work import Work
 
 MAX_UNROLLED = 3400
 """Most unrolled multiply-adds (`Family.unrolled`) of a default, which a compiler takes at most 2 s for
-(docs/tuning-notes.md)."""
+(docs/lab/tuning-notes.md)."""
 
 
 class Subject(NamedTuple):
@@ -29,7 +29,7 @@ class Family(abc.ABC):
     """One way to solve some problems: search space, constraints, launch geometry and template.
 
     A family is stateless. To add one, write a subclass beside its template and name it in the operation's table
-    (docs/adding-a-family.md).
+    (docs/guide/adding-a-family.md).
     """
 
     name: ClassVar[str]

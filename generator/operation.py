@@ -13,7 +13,7 @@ from warpsmith.generator.problem import Problem
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation as the generator knows it. To add one, name it in `registry.py` (docs/adding-an-operation.md)."""
+    """An operation as the generator knows it. `registry.py` lists all (docs/guide/adding-an-operation.md)."""
 
     problem: type[Problem]
     listed: Mapping[str, Callable[[], Family]]

@@ -1,4 +1,4 @@
-"""Operations whose results first use can check; docs/adding-an-operation.md says how to add one."""
+"""Operations whose results first use can check; docs/guide/adding-an-operation.md says how to add one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/adding-a-gpu.md, followed to the letter: its rows are added to the tables, and every family answers there."""
+"""docs/guide/adding-a-gpu.md, followed to the letter: its rows go into the tables, and all families answer there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import OPERATIONS, answering
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
 
-PAGE = Path(__file__).parents[2] / "docs/adding-a-gpu.md"
+PAGE = Path(__file__).parents[2] / "docs/guide/adding-a-gpu.md"
 ROWS = re.compile(r"```python\n# generator/(\w+)\.py, (\w+)\n(.*?)```", re.DOTALL)
 CAPABILITY = (13, 0)
 LAYER = {"input": (32, 64, 28, 28), "weight": (64, 64, 3, 3), "padding": 1}

@@ -1,4 +1,4 @@
-"""BENCHMARKS.md and the shipped store say the same: figures of shipped winners are those of their records, rounded."""
+"""The pages of benchmarks and the shipped store say the same: figures of shipped winners are those of their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from warpsmith.store.record import COPY, Record
 from warpsmith.store.store import Store
 from warpsmith.units import format_time
 
-ROOT = Path(__file__).parents[2]
+LAB = Path(__file__).parents[2] / "docs" / "lab"
+PAGES = ("filters.md", "transforms.md", "layers.md", "layers-by-transforms.md")
 REPEATED = 0.025
 """How far apart two runs of one kernel may lie, at the most, where a table tells of a later run than the record."""
 
@@ -53,7 +54,7 @@ class Row:
 
 def tables() -> Iterator[Table]:
     text, lines = "", []
-    for line in [*(ROOT / "BENCHMARKS.md").read_text(encoding="utf-8").splitlines(), ""]:
+    for line in [*"\n\n".join((LAB / page).read_text(encoding="utf-8") for page in PAGES).splitlines(), ""]:
         if line.startswith("|"):
             lines.append([cell.strip() for cell in line.strip().strip("|").split("|")])
         elif lines:
@@ -169,7 +170,7 @@ def image_filters(records: tuple[Record, ...]) -> Iterator[Row]:
 
 
 def number(cell: str) -> float:
-    """Of a cell, times in us."""
+    """Number in a cell; times are in us."""
     value = float(re.sub(r"[^0-9.]", "", cell))
     return 1000 * value if cell.endswith("ms") else value
 

@@ -11,6 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted(str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+FOLDERS = (
+    "src",
+    "generator",
+    "templates",
+    "tuner",
+    "tests",
+    "docs",
+    "benchmarks",
+    "cli",
+    "devices",
+    "plans",
+    "store",
+    "torch",
+)
+"""Folders of source files, as pages name them."""
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FIGURE = re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])")
 
@@ -30,7 +45,7 @@ def without_code(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Of the headings, as code hosts and the site make them."""
+    """Anchors of the headings, as code hosts and the site make them."""
     headings = re.findall(r"^#+ (.*)$", without_code(text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -47,6 +62,13 @@ def test_links_lead_to_files_and_headings(page: str) -> None:
         assert not anchor or anchor in anchors(target.read_text()), link
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith(("docs/design/", "docs/guide/"))])
+def test_files_named_in_a_page_are_there(page: str) -> None:
+    """Files are named from the repository's root, or from the folder of the package."""
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", without_code((ROOT / page).read_text()))
+    assert [each for each in named if not any((home / each).exists() for home in (ROOT, ROOT / "src/warpsmith"))] == []
+
+
 def test_navigation_has_every_page(hooks: ModuleType) -> None:
     listed = set(re.findall(r"^ +- .*: (\S+\.md)", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
@@ -57,18 +79,52 @@ def test_figures_of_the_readme_stand_in_the_benchmarks() -> None:
     text = without_code((ROOT / "README.md").read_text())
     figures = set(FIGURE.findall(re.sub(r"Python \d.*? to \d+\.\d+|Apache-2\.0", "", text)))
     assert len(figures) >= 10
-    assert figures <= set(FIGURE.findall((ROOT / "BENCHMARKS.md").read_text()))
+    measured = "\n".join(page.read_text() for page in (ROOT / "docs" / "lab").glob("*.md"))
+    assert figures <= set(FIGURE.findall(measured))
+
+
+def table(page: Path) -> list[list[str]]:
+    """Rows of the first table of a page, each a list of its cells."""
+    found = re.search(r"^\|[^\n]*\n\|[-|]*\n((?:\|[^\n]*\n)+)", page.read_text(), re.MULTILINE)
+    assert found is not None
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in found[1].splitlines()]
+
+
+def section(text: str, anchor: str) -> str:
+    """Text under the heading with that anchor, up to the next heading of the same level or a higher one."""
+    for heading in re.finditer(r"^(#+) .*$", text, re.MULTILINE):
+        if anchor in anchors(heading[0]):
+            rest = text[heading.end() :]
+            following = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+            return rest[: following.start()] if following else rest
+    raise AssertionError(anchor)
+
+
+def test_headline_figures_stand_in_the_sections_that_they_link_to() -> None:
+    rows = table(ROOT / "docs" / "lab" / "benchmarks.md")
+    assert len(rows) >= 20
+    for link, figures, _, commits in rows:
+        path, _, anchor = LINK.findall(link)[0].partition("#")
+        page = (ROOT / "docs" / "lab" / path).read_text()
+        text = section(page, anchor)
+        assert [each for each in FIGURE.findall(figures) if each not in text] == [], link
+        assert [each for each in commits.split(", ") if each not in page] == [], link
+
+
+def test_headlines_of_the_root_are_those_of_the_lab() -> None:
+    here = [[cell.replace("](docs/lab/", "](") for cell in row] for row in table(ROOT / "BENCHMARKS.md")]
+    assert here == table(ROOT / "docs" / "lab" / "benchmarks.md")
 
 
 @pytest.mark.parametrize(
     ("target", "source", "page", "expected"),
     [
-        ("docs/design.md", "README.md", "index.md", "design.md"),
+        ("docs/design/index.md", "README.md", "index.md", "design/index.md"),
         ("docs/images/after.png", "README.md", "index.md", "images/after.png"),
-        ("BENCHMARKS.md", "README.md", "index.md", "BENCHMARKS.md"),
-        ("../README.md", "docs/stores.md", "stores.md", "index.md"),
+        ("BENCHMARKS.md", "README.md", "index.md", "lab/benchmarks.md"),
+        ("../../README.md", "docs/guide/stores.md", "guide/stores.md", "../index.md"),
         ("../../CHANGELOG.md", "docs/reference/json.md", "reference/json.md", "../CHANGELOG.md"),
-        ("../stores.md", "docs/reference/environment.md", "reference/environment.md", "../stores.md"),
+        ("../glossary.md", "docs/reference/environment.md", "reference/environment.md", "../glossary.md"),
         ("json.md", "docs/reference/command-line.md", "reference/command-line.md", "json.md"),
     ],
 )

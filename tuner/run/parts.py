@@ -19,7 +19,7 @@ from warpsmith.tuner.search.stage_times import StageTimes
 SHARE = 0.4
 """Share of the trials and of the time limit that goes to the stages. A pipeline's space is the product of its stages'
 spaces. In made-up pipelines of two stages, 30 trials of each left the whole 0.1% above its best config
-(docs/tuning-notes.md).
+(docs/lab/tuning-notes.md).
 """
 LEAST_TRIALS = 10
 """Least number of trials of a stage: with fewer its model is useless (1.08 times the best config in the same

@@ -2,7 +2,7 @@
 
 In 23 short searches of layers, of 14 families each, the winner's default was within 1.07 times the fastest default in
 22, and 1.28 times in one. With equal turns for all, nine trials in ten went to other families. The sum of the times of
-the stages was within 2% of the best time of the whole pipeline (docs/tuning-notes.md).
+the stages was within 2% of the best time of the whole pipeline (docs/lab/tuning-notes.md).
 """
 
 from __future__ import annotations

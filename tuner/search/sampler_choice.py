@@ -6,7 +6,7 @@ import enum
 
 
 class SamplerChoice(enum.StrEnum):
-    """The samplers that `--sampler` offers; docs/samplers.md compares them on recorded spaces."""
+    """The samplers that `--sampler` offers; docs/guide/samplers.md compares them on recorded spaces."""
 
     ADDITIVE = "additive"
     """Additive model of log time; see `AdditiveSampler`."""

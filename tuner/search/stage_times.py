@@ -18,7 +18,7 @@ class StageTimes:
     In 30 made-up pipelines of two stages with six, four and three values per parameter, the best of the first five
     proposals took 1.001 times the best time after 30 trials of each stage. The additive model of the whole pipeline
     needs 80 trials of it for 1.015. Fitting stages to times of the whole pipeline was no better than that
-    (docs/tuning-notes.md).
+    (docs/lab/tuning-notes.md).
 
     Args:
         spaces: spaces of the stages, by stage name.

@@ -65,7 +65,7 @@ def unrolled(problem: Filter2d, config: Config) -> int:
 
     The compiler's time grows with the square of the taps, since the sums of all taps are live. It is 3e-4 s per
     multiply-add plus 8e-7 s per squared tap, times DEARER and TRIMMED_DEARER (fitted to 0.4 to 37 s,
-    docs/tuning-notes.md).
+    docs/lab/tuning-notes.md).
     """
     columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
     taps = multiply_adds(problem, config.text("method"))
@@ -146,7 +146,7 @@ class Walk(NamedTuple):
 def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
     """Walks, likeliest first. The last of them, one row at a time and one output wide, is legal if any walk is.
 
-    Their order was measured on an H200 with 9216x9216 float32 (docs/tuning-notes.md). Elements of 1 or 2 bytes, and
+    Their order was measured on an H200 with 9216x9216 float32 (docs/lab/tuning-notes.md). Elements of 1 or 2 bytes, and
     images that do not fill the device, have the walks nearest to those.
     """
     likely = _likely_walk(problem, method, device)

@@ -160,7 +160,7 @@ class Results:
         return list(dict.fromkeys(name for row in self.rows for name in row.rivals))
 
     def print_comparison(self, columns: Sequence[Column]) -> None:
-        """Prints the device, the conditions and a Markdown table, ready for BENCHMARKS.md."""
+        """Prints the device, the conditions and a Markdown table, ready for docs/lab/."""
         facts = ", ".join(f"{name} {value}" for name, value in self.rows[0].comparison.environment.items())
         print(f"{self.device.name}, {facts}")
         conditions = dict.fromkeys(conditions_key(row.comparison.ours.policy) for row in self.rows)
