@@ -94,7 +94,7 @@ def refused(call, *given):
 
 @pytest.fixture(scope="module")
 def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the driver without a GPU lies."""
+    """Folder of the driver without a GPU."""
     if shutil.which("g++") is None:
         pytest.skip("no g++ here")
     folder = tmp_path_factory.mktemp("libcuda")

@@ -189,7 +189,7 @@ def test_pytorch_is_not_imported_for_other_arrays() -> None:
     assert done.stdout == "False\n"
 
 
-def test_a_call_on_given_memory_uses_that_and_is_quick(
+def test_a_call_on_given_memory_uses_that_and_is_fast(
     host: Runtime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(4)
@@ -201,6 +201,6 @@ def test_a_call_on_given_memory_uses_that_and_is_quick(
     expected = plan(x, w)
     memory = np.full(plan.workspace_bytes + 256, 0x55, np.uint8)
     aligned = Allocation(-(-memory.ctypes.data // 256) * 256, plan.workspace_bytes)
-    monkeypatch.setattr(plan, "_call_with_care", None)  # only the first call of a kind has to be looked at
+    monkeypatch.setattr(plan, "_call_checked", None)  # only the first call of a kind has to be looked at
     assert torch.equal(plan.call_on(aligned, x, w), expected)
     assert (memory != 0x55).any()

@@ -43,7 +43,7 @@ MOST_C_CALLS = 4
 """A third more than the 3 of today. Neither getters of attributes nor what compiled code calls is counted."""
 
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
-"""Of `cuLaunchKernelEx`: configuration, function, table of arguments, null."""
+"""Type of `cuLaunchKernelEx`: configuration, function, table of arguments, null."""
 
 QUEUES_ALWAYS = LaunchFunction(("sched_yield", ctypes.CDLL(None)))
 """A function of C that has nothing to do, and says so: its 0 is the driver's success."""

@@ -29,7 +29,7 @@ class ArgumentKind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArgumentSource:
-    """Position of a kernel argument among those of a call."""
+    """Place of a kernel argument among the arguments of a call."""
 
     kind: ArgumentKind
     place: int

@@ -60,7 +60,7 @@ cdef struct ExchangeTable:
     void* allocate
     void* managed_from_object
     void* object_from_managed
-    int (*tensor_from_object)(void* x, DLTensor* told) noexcept
+    int (*tensor_from_object)(void* x, DLTensor* tensor) noexcept
     int (*current_stream)(int32_t kind, int32_t ordinal, void** handle) noexcept
 
 cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
@@ -137,35 +137,35 @@ cdef class TensorReader:
         return self.address(x)
 
     cdef uint64_t address(self, x) except? 0:
-        cdef DLTensor told
+        cdef DLTensor tensor
         cdef uint64_t address
         if type(x) is not self._kind:
             return 0
-        if self._api._table.tensor_from_object(<void*>x, &told) != 0:
+        if self._api._table.tensor_from_object(<void*>x, &tensor) != 0:
             PyErr_Clear()  # no memory of its own, or a kind that DLPack lacks
             return 0
-        if not self._is_expected(&told):
+        if not self._is_expected(&tensor):
             return 0
         if x.requires_grad:
             return 0
         for method in self._methods:
             if method(x):
                 return 0
-        address = <uint64_t>told.data + told.byte_offset
+        address = <uint64_t>tensor.data + tensor.byte_offset
         return 0 if address & self._misaligned else address
 
-    cdef bint _is_expected(self, DLTensor* told) noexcept:
-        if told.device.kind != self._device.kind or told.device.ordinal != self._device.ordinal:
+    cdef bint _is_expected(self, DLTensor* tensor) noexcept:
+        if tensor.device.kind != self._device.kind or tensor.device.ordinal != self._device.ordinal:
             return False
-        if told.dtype.code != self._dtype.code or told.dtype.bits != self._dtype.bits or told.dtype.lanes != 1:
+        if tensor.dtype.code != self._dtype.code or tensor.dtype.bits != self._dtype.bits or tensor.dtype.lanes != 1:
             return False
-        if told.ndim != self._ndim or told.data is NULL or told.strides is NULL:
+        if tensor.ndim != self._ndim or tensor.data is NULL or tensor.strides is NULL:
             return False
         for depth in range(self._ndim):
-            if told.shape[depth] != self._shape[depth]:
+            if tensor.shape[depth] != self._shape[depth]:
                 return False
             # One element has no stride.
-            if told.strides[depth] != self._strides[depth] and self._shape[depth] != 1:
+            if tensor.strides[depth] != self._strides[depth] and self._shape[depth] != 1:
                 return False
         return True
 
@@ -215,7 +215,7 @@ cdef class KernelLauncher:
         address: address of the driver's `cuLaunchKernelEx`.
         kernels: a `NativeKernel` for each launch.
         contents_of: makes the byte arguments of kernels from a call's values.
-        scratch_bytes: bytes of workspace that each call brings after its arrays; 0 for none.
+        scratch_bytes: bytes of workspace that each call passes after its arrays; 0 for none.
         replace: address of the driver's `cuTensorMapReplaceAddress`; 0 if no kernel takes tensor maps.
     """
 
@@ -255,16 +255,16 @@ cdef class KernelLauncher:
         status = self.launch(words, values, <void*><uintptr_t>stream, &number)
         return None if status == 0 else (status, number)
 
-    cdef _fill(self, Kernel* kernel, told):
-        if len(told.arguments) > MOST:
-            raise ValueError(f"a kernel of {len(told.arguments)} arguments")
-        kernel.function = <void*><uintptr_t>told.function
-        kernel.config.grid = told.grid
-        kernel.config.block = told.block
-        kernel.config.shared_bytes = told.shared_bytes
-        kernel.argument_count = len(told.arguments)
+    cdef _fill(self, Kernel* kernel, description):
+        if len(description.arguments) > MOST:
+            raise ValueError(f"a kernel of {len(description.arguments)} arguments")
+        kernel.function = <void*><uintptr_t>description.function
+        kernel.config.grid = description.grid
+        kernel.config.block = description.block
+        kernel.config.shared_bytes = description.shared_bytes
+        kernel.argument_count = len(description.arguments)
         cdef int maps = 0
-        for place, argument in enumerate(told.arguments):
+        for place, argument in enumerate(description.arguments):
             kernel.kinds[<int>place], kernel.places[<int>place] = argument.kind, argument.place
             kernel.offsets[<int>place] = argument.offset
             if argument.kind == OF_MAP:
@@ -394,13 +394,13 @@ cdef class NativeCalls:
 
     cdef bint _finds_scratch(self, uint64_t* addresses, scratch) except -1:
         """Sets the address of the call's workspace, if any. Returns True if the launcher has all that it needs."""
-        cdef uint64_t given
+        cdef uint64_t address
         if self._launcher is None:
             return False
         if self._launcher.scratch_bytes == 0:
             return True
         if scratch is None:
             return False  # `_launch` provides the plan's own workspace
-        given = scratch.address
-        addresses[self._pointers + 1] = given
-        return given % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes
+        address = scratch.address
+        addresses[self._pointers + 1] = address
+        return address % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes
