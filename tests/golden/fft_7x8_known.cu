@@ -3,41 +3,42 @@
 // config:  blocks=0 buffers=1 column_threads=32 columns=4 min_blocks=2 pairs=2 partners=adjacent path=global row_threads=32 rows=4 store=plain twiddles=table weights=argument x_radices=4x8 y_radices=4x6
 //
 // Overlap-save: tiles of 24 x 32 pixels, 18 x 25 results.
-// Two are one complex tile in global memory, 2 of them at a time: their rows are transformed,
-// then columns, times the filter's spectrum, and columns backward, then rows backward. All keeps its place.
+// Two tiles are one complex tile in the workspace, 2 of them per chunk. A block transforms
+// rows or columns in shared memory, a barrier between passes: rows first, then columns, the product with
+// the filter's spectrum, the inverse of the columns, and the inverse of the rows. All passes are in place.
 
-constexpr int kRows = 60;  // of one plane of the image
+constexpr int kRows = 60;  // rows of one plane of the image
 constexpr int kColumns = 71;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
-constexpr int kPitch = 71;  // elements from row to row
+constexpr int kChannels = 1;  // interleaved elements of a pixel
+constexpr int kPitch = 71;  // elements from one row to the next
 constexpr int kFilters = 1;
 constexpr int kFilterRows = 7;
 constexpr int kFilterColumns = 8;
 constexpr int kOutputRows = kRows;
 constexpr int kOutputColumns = kColumns;
 constexpr int kResultPitch = 71;
-constexpr int kBeforeRows = 3;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 4;  // and left of it
+constexpr int kBeforeRows = 3;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 4;  // columns of a window left of it
 
-using Pixel = unsigned short;  // the bits of a half
-using Result = unsigned short;  // the bits of a half
+using Pixel = unsigned short;  // fp16 bits
+using Result = unsigned short;  // fp16 bits
 
 static_assert(kChannels == 1, "columns are elements");
 
-constexpr int kTileRows = 24;  // of pixels, and of frequencies
+constexpr int kTileRows = 24;  // pixels before the transform, frequencies after it
 constexpr int kTileColumns = 32;
-constexpr int kTileValidRows = kTileRows - kFilterRows + 1;  // of results
+constexpr int kTileValidRows = kTileRows - kFilterRows + 1;  // rows of results per tile
 constexpr int kTileValidColumns = kTileColumns - kFilterColumns + 1;
-constexpr int kPixelRows = 24;  // of a tile, that results need: the others are 0
+constexpr int kPixelRows = 24;  // rows of a tile that results need; the others are 0
 constexpr int kPixelColumns = 32;
-constexpr int kTilesAcross = 3;  // a plane
-constexpr int kTiles = 4 * kTilesAcross;  // of a plane
-constexpr int kPairs = 6;  // likewise
-constexpr int kChunk = 2;  // pairs that lie in the workspace at a time
-constexpr int kLines = 4;  // rows of a block
-constexpr int kSide = 4;  // columns of a block
+constexpr int kTilesAcross = 3;  // tiles across a plane
+constexpr int kTiles = 4 * kTilesAcross;  // tiles per plane
+constexpr int kPairs = 6;  // pairs of tiles per plane
+constexpr int kChunk = 2;  // items, pairs of tiles, per chunk of the workspace
+constexpr int kBlockRows = 4;  // rows that a block transforms
+constexpr int kBlockColumns = 4;  // columns that a block transforms
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -69,7 +70,7 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     const Pixel* pixels;
 };
@@ -82,7 +83,7 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-// Where the border takes its pixel from: c b a | a b c d | d c b.
+// Index of the pixel that border `reflect` repeats at index i: c b a | a b c d | d c b.
 __device__ __forceinline__ int source_index(int i, int size) {
     i = i < 0 ? -1 - i : i;
     return i >= size ? 2 * size - 1 - i : i;
@@ -95,8 +96,8 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
@@ -105,7 +106,7 @@ __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.
 
 __device__ __forceinline__ float2 swapped(float2 a) { return make_float2(a.y, a.x); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -114,18 +115,18 @@ __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
 __device__ __forceinline__ void dft3(float2& x0, float2& x1, float2& x2) {
     const float2 s1 = x1 + x2, d1 = x1 - x2;
     const float2 even1 = x0 + -0.5f * s1;
-    const float2 odd1 = turned_right(0.866025404f * d1);
+    const float2 odd1 = times_minus_i(0.866025404f * d1);
     x0 = x0 + s1;
     x1 = even1 + odd1;
     x2 = even1 - odd1;
 }
 __device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
     const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
-    const float2 turned = turned_right(x1 - x3);
+    const float2 rotated = times_minus_i(x1 - x3);
     x0 = even + odd;
     x2 = even - odd;
-    x1 = across + turned;
-    x3 = across - turned;
+    x1 = across + rotated;
+    x3 = across - rotated;
 }
 __device__ __forceinline__ void dft6(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5) {
     dft2(x0, x3);
@@ -141,13 +142,14 @@ __device__ __forceinline__ void dft6(float2& x0, float2& x1, float2& x2, float2&
     x3 = y4;
     x4 = y2;
 }
-__device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+__device__ __forceinline__ void dft8(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
     dft2(x0, x4);
     dft2(x1, x5);
     dft2(x2, x6);
     dft2(x3, x7);
     x5 = times(x5, 0.707106781f, -0.707106781f);
-    x6 = turned_right(x6);
+    x6 = times_minus_i(x6);
     x7 = times(x7, -0.707106781f, -0.707106781f);
     dft4(x0, x1, x2, x3);
     dft4(x4, x5, x6, x7);
@@ -160,7 +162,8 @@ __device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2&
     x6 = y3;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -171,36 +174,41 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(-2 pi i k q / 32) for k = 1, 2, 3, q = 0 to 7.
 __device__ const float2 kTwiddles4x8[24] = {
-{ 1.0f, 0.0f }, { 0.98078528f, -0.195090322f }, { 0.923879533f, -0.382683432f }, { 0.831469612f, -0.555570233f },
-{ 0.707106781f, -0.707106781f }, { 0.555570233f, -0.831469612f }, { 0.382683432f, -0.923879533f }, { 0.195090322f, -0.98078528f },
-{ 1.0f, 0.0f }, { 0.923879533f, -0.382683432f }, { 0.707106781f, -0.707106781f }, { 0.382683432f, -0.923879533f },
-{ 0.0f, -1.0f }, { -0.382683432f, -0.923879533f }, { -0.707106781f, -0.707106781f }, { -0.923879533f, -0.382683432f },
-{ 1.0f, 0.0f }, { 0.831469612f, -0.555570233f }, { 0.382683432f, -0.923879533f }, { -0.195090322f, -0.98078528f },
-{ -0.707106781f, -0.707106781f }, { -0.98078528f, -0.195090322f }, { -0.923879533f, 0.382683432f }, { -0.555570233f, 0.831469612f },
+{ 1.0f, 0.0f }, { 0.98078528f, -0.195090322f }, { 0.923879533f, -0.382683432f },
+{ 0.831469612f, -0.555570233f }, { 0.707106781f, -0.707106781f }, { 0.555570233f, -0.831469612f },
+{ 0.382683432f, -0.923879533f }, { 0.195090322f, -0.98078528f }, { 1.0f, 0.0f },
+{ 0.923879533f, -0.382683432f }, { 0.707106781f, -0.707106781f }, { 0.382683432f, -0.923879533f },
+{ 0.0f, -1.0f }, { -0.382683432f, -0.923879533f }, { -0.707106781f, -0.707106781f },
+{ -0.923879533f, -0.382683432f }, { 1.0f, 0.0f }, { 0.831469612f, -0.555570233f },
+{ 0.382683432f, -0.923879533f }, { -0.195090322f, -0.98078528f }, { -0.707106781f, -0.707106781f },
+{ -0.98078528f, -0.195090322f }, { -0.923879533f, 0.382683432f }, { -0.555570233f, 0.831469612f },
 };
 
 // exp(-2 pi i k q / 24) for k = 1, 2, 3, q = 0 to 5.
 __device__ const float2 kTwiddles4x6[18] = {
-{ 1.0f, 0.0f }, { 0.965925826f, -0.258819045f }, { 0.866025404f, -0.5f }, { 0.707106781f, -0.707106781f },
-{ 0.5f, -0.866025404f }, { 0.258819045f, -0.965925826f }, { 1.0f, 0.0f }, { 0.866025404f, -0.5f },
-{ 0.5f, -0.866025404f }, { 0.0f, -1.0f }, { -0.5f, -0.866025404f }, { -0.866025404f, -0.5f },
-{ 1.0f, 0.0f }, { 0.707106781f, -0.707106781f }, { 0.0f, -1.0f }, { -0.707106781f, -0.707106781f },
-{ -1.0f, 0.0f }, { -0.707106781f, 0.707106781f },
+{ 1.0f, 0.0f }, { 0.965925826f, -0.258819045f }, { 0.866025404f, -0.5f },
+{ 0.707106781f, -0.707106781f }, { 0.5f, -0.866025404f }, { 0.258819045f, -0.965925826f },
+{ 1.0f, 0.0f }, { 0.866025404f, -0.5f }, { 0.5f, -0.866025404f },
+{ 0.0f, -1.0f }, { -0.5f, -0.866025404f }, { -0.866025404f, -0.5f },
+{ 1.0f, 0.0f }, { 0.707106781f, -0.707106781f }, { 0.0f, -1.0f },
+{ -0.707106781f, -0.707106781f }, { -1.0f, 0.0f }, { -0.707106781f, 0.707106781f },
 };
 
-// A tile of pixels, of which it may need fewer than it has, and of results. All are 0 where there is none.
+// A tile of pixels and results. Its results may need fewer pixels than a whole tile; all members are 0 beyond the last
+// tile.
 struct Tile {
     Plane plane;
-    Result* target;  // of the first result
-    int row, column;  // of the first pixel in the image, may be negative
-    int rows, columns;  // of results
+    Result* target;  // address of the first result
+    int row, column;  // position of the first pixel in the image; may be negative
+    int rows, columns;  // size of the results
 };
 
 struct Pair {
     Tile first, second;
 };
 
-__device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int plane, int number) {
+__device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int plane,
+                                        int number) {
     if (number >= kTiles) {
         return {};
     }
@@ -211,13 +219,13 @@ __device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int 
             column - kBeforeColumns, rows, columns};
 }
 
-// The address `chunk` is as many bytes beyond the workspace as the chunk's number.
-__device__ __forceinline__ int number_of(const float2* work, const void* chunk) {
+// Number of the chunk: the host passes it as a byte offset of pointer `chunk` from the workspace.
+__device__ __forceinline__ int chunk_number(const float2* work, const void* chunk) {
     return static_cast<int>(static_cast<const char*>(chunk) - reinterpret_cast<const char*>(work));
 }
 
-// Where item `number` of a chunk lies in the workspace.
-__device__ __forceinline__ float2* place_of(float2* work, int, int number) {
+// Address of item `number` of a chunk in the workspace.
+__device__ __forceinline__ float2* workspace_of(float2* work, int, int number) {
     return work + number * (kPixelRows * kTileColumns);
 }
 
@@ -227,13 +235,13 @@ __device__ __forceinline__ Pair pair_of(const Pixel* image, Result* result, int 
             tile_of(image, result, plane, 2 * number + 1)};
 }
 
-// Whether all pixels of some rows lie in the image, and results need these rows.
+// True if results need all of kBlockRows rows from `row` on, and their pixels are all inside the image.
 __device__ __forceinline__ bool is_inside(const Tile& tile, int row) {
-    return tile.rows > 0 && row + kLines <= tile.rows + kFilterRows - 1 && tile.row + row >= 0 &&
-           tile.row + row + kLines <= kRows && tile.column >= 0 && tile.column + kPixelColumns <= kColumns;
+    return tile.rows > 0 && row + kBlockRows <= tile.rows + kFilterRows - 1 && tile.row + row >= 0 &&
+           tile.row + row + kBlockRows <= kRows && tile.column >= 0 && tile.column + kPixelColumns <= kColumns;
 }
 
-// Pixel (y, x) of the tile: 0 where no result needs it.
+// Pixel (y, x) of the tile; 0 if no result needs it.
 __device__ __forceinline__ float pixel_of(const Tile& tile, int y, int x) {
     const bool needed = y < tile.rows + kFilterRows - 1 && x < tile.columns + kFilterColumns - 1 && tile.rows > 0;
     return needed ? pixel_at(tile.plane, tile.row + y, tile.column + x) : 0.0f;
@@ -245,11 +253,11 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
     }
 }
 
-// The filters' rows, transformed: of kFilters * kFilterRows, a block has kLines.
+// Transforms the kFilters * kFilterRows rows of the filters, kBlockRows per block.
 extern "C" __global__ void __launch_bounds__(32, 1)
 filter2d_fft_taps(float2* __restrict__ taps, const __grid_constant__ Weights weights) {
     extern __shared__ __align__(16) float2 tile[];
-    const int first = blockIdx.x * kLines;
+    const int first = blockIdx.x * kBlockRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 32u; i += 32) {
         const int line = i / 8u, item = i % 8u;
@@ -296,12 +304,12 @@ filter2d_fft_taps(float2* __restrict__ taps, const __grid_constant__ Weights wei
     }
 }
 
-// Their columns: the conjugate of the filters' transforms, since that of a correlation is the image's times it. Scaled,
-// and where filter2d_fft_columns reads it.
+// Transforms the columns of the filters. Stores the conjugate, as correlation needs, scaled, in the order in which
+// transform_columns() reads it.
 extern "C" __global__ void __launch_bounds__(32, 1)
 filter2d_fft_spectrum(float2* __restrict__ spectra, const float2* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
-    const int f = blockIdx.x / 8, column = blockIdx.x % 8 * kSide;
+    const int f = blockIdx.x / 8, column = blockIdx.x % 8 * kBlockColumns;
     const float2* const source = taps + f * (kFilterRows * kTileColumns) + column;
     float2* const target = spectra + (f * kTileColumns + column) * kTileRows;
 #pragma unroll 1
@@ -344,7 +352,7 @@ filter2d_fft_spectrum(float2* __restrict__ spectra, const float2* __restrict__ t
     }
 }
 
-// Rows of a pair's tiles, from the image to the workspace.
+// Forward transform of kBlockRows rows of a pair of tiles, from the image to the workspace.
 template <bool kInside>
 __device__ __forceinline__ void transform_rows(const Pair& pair, int first, float2* target, float2* tile) {
 #pragma unroll 1
@@ -355,8 +363,10 @@ __device__ __forceinline__ void transform_rows(const Pair& pair, int first, floa
         float2 v[4];
         const int y = first + line;
         if (kInside) {
-            const Pixel* const one = pair.first.plane.pixels + (pair.first.row + y) * kPitch + pair.first.column + item;
-            const Pixel* const other = pair.second.plane.pixels + (pair.second.row + y) * kPitch + pair.second.column + item;
+            const Pixel* const one =
+                pair.first.plane.pixels + (pair.first.row + y) * kPitch + pair.first.column + item;
+            const Pixel* const other =
+                pair.second.plane.pixels + (pair.second.row + y) * kPitch + pair.second.column + item;
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 v[k].x = to_float(__ldg(one + k * 8));
@@ -401,12 +411,12 @@ __device__ __forceinline__ void transform_rows(const Pair& pair, int first, floa
     }
 }
 
-// What block `block` has of that, for chunk `chunk`.
+// The rows of block `block` in chunk `chunk`.
 __device__ __forceinline__ void read_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
                                           float2* tile) {
-    const int number = block / 6, first = block % 6 * kLines;
+    const int number = block / 6, first = block % 6 * kBlockRows;
     const Pair pair = pair_of(image, result, chunk * kChunk + number);
-    float2* const target = place_of(work, chunk, number);
+    float2* const target = workspace_of(work, chunk, number);
     if (is_inside(pair.first, first) && is_inside(pair.second, first)) {
         transform_rows<true>(pair, first, target, tile);
     } else {
@@ -418,14 +428,15 @@ extern "C" __global__ void __launch_bounds__(32)
 filter2d_fft_rows(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
                   const void* chunk) {
     extern __shared__ __align__(16) float2 tile[];
-    read_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
+    read_rows(image, result, work, chunk_number(work, chunk), blockIdx.x, tile);
 }
 
-// Columns forward, times the filter's spectrum, and backward: what block `block` has of chunk `chunk` in the workspace.
-__device__ __forceinline__ void transform_columns(float2* work, const float2* __restrict__ spectra, int chunk, int block,
-                                                  float2* tile) {
-    const int number = block / 8, column = block % 8 * kSide;
-    float2* const source = place_of(work, chunk, number) + column;
+// Forward transform of columns, product with the filter's spectrum, and inverse transform, in place in the workspace:
+// the columns of block `block` in chunk `chunk`.
+__device__ __forceinline__ void transform_columns(float2* work, const float2* __restrict__ spectra, int chunk,
+                                                  int block, float2* tile) {
+    const int number = block / 8, column = block % 8 * kBlockColumns;
+    float2* const source = workspace_of(work, chunk, number) + column;
     const float2* const factors = spectra + column * kTileRows;
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 24u; i += 32) {
@@ -460,7 +471,7 @@ __device__ __forceinline__ void transform_columns(float2* work, const float2* __
             v[k] = element[k * 4];
         }
         dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
-        // From here on real and imaginary parts are swapped, which makes a forward transform one backward.
+        // From here on real and imaginary parts are swapped, so that the forward DFTs compute the inverse.
 #pragma unroll
         for (int k = 0; k < 6; ++k) {
             v[k] = swapped(times(v[k], __ldg(factors + k * 16 + i)));
@@ -503,12 +514,12 @@ filter2d_fft_columns(float2* __restrict__ work, const float2* __restrict__ spect
     transform_columns(work, spectra, 0, blockIdx.x, tile);
 }
 
-// Rows backward, from the workspace to the result: what block `block` has of them.
+// Inverse transform of rows, from the workspace to the result: the rows of block `block` in chunk `chunk`.
 __device__ __forceinline__ void write_rows(const Pixel* image, Result* result, float2* work, int chunk, int block,
                                            float2* tile) {
-    const int number = block / 5, first = block % 5 * kLines;
+    const int number = block / 5, first = block % 5 * kBlockRows;
     const Pair pair = pair_of(image, result, chunk * kChunk + number);
-    const float2* const source = place_of(work, chunk, number);
+    const float2* const source = workspace_of(work, chunk, number);
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 16u; i += 32) {
         const int line = i / 4u, item = i % 4u;
@@ -556,5 +567,5 @@ extern "C" __global__ void __launch_bounds__(32)
 filter2d_fft_results(const Pixel* __restrict__ image, Result* __restrict__ result, float2* __restrict__ work,
                      const void* chunk) {
     extern __shared__ __align__(16) float2 tile[];
-    write_rows(image, result, work, number_of(work, chunk), blockIdx.x, tile);
+    write_rows(image, result, work, chunk_number(work, chunk), blockIdx.x, tile);
 }

@@ -2,28 +2,29 @@
 // problem: fft size=12x20 batch=4096 kind=c2c layout=frequency
 // config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=complex shares=1 signal=direct stores=plain threads=160 tiles=1 transforms=8 twiddles=powers x_radices=4x5 y_radices=12
 //
-// Forward transforms of 12x20 points, 8 in a tile of
-// shared memory: radices 12 by 4x5, each within a thread.
+// Forward transforms of 12x20 points, 8 per tile.
+// Radices 12 by 4x5: each radix is an in-register DFT of a thread.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 160;  // of a tile
-constexpr long long kLast = 4088;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 160;  // threads per tile
+constexpr long long kLast = 4088;  // first transform of the last tile, which may overlap the one before it
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft3(float2& x0, float2& x1, float2& x2) {
     const float2 s1 = x1 + x2, d1 = x1 - x2;
     const float2 even1 = x0 + -0.5f * s1;
-    const float2 odd1 = turned_right(0.866025404f * d1);
+    const float2 odd1 = times_minus_i(0.866025404f * d1);
     x0 = x0 + s1;
     x1 = even1 + odd1;
     x2 = even1 - odd1;
@@ -32,9 +33,9 @@ __device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2&
     const float2 s1 = x1 + x4, d1 = x1 - x4;
     const float2 s2 = x2 + x3, d2 = x2 - x3;
     const float2 even1 = x0 + 0.309016994f * s1 + -0.809016994f * s2;
-    const float2 odd1 = turned_right(0.951056516f * d1 + 0.587785252f * d2);
+    const float2 odd1 = times_minus_i(0.951056516f * d1 + 0.587785252f * d2);
     const float2 even2 = x0 + -0.809016994f * s1 + 0.309016994f * s2;
-    const float2 odd2 = turned_right(0.587785252f * d1 + -0.951056516f * d2);
+    const float2 odd2 = times_minus_i(0.587785252f * d1 + -0.951056516f * d2);
     x0 = x0 + s1 + s2;
     x1 = even1 + odd1;
     x4 = even1 - odd1;
@@ -43,20 +44,22 @@ __device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2&
 }
 __device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
     const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
-    const float2 turned = turned_right(x1 - x3);
+    const float2 rotated = times_minus_i(x1 - x3);
     x0 = even + odd;
     x2 = even - odd;
-    x1 = across + turned;
-    x3 = across - turned;
+    x1 = across + rotated;
+    x3 = across - rotated;
 }
-__device__ __forceinline__ void dft12(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9, float2& x10, float2& x11) {
+__device__ __forceinline__ void dft12(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8, float2& x9, float2& x10, float2& x11) {
     dft3(x0, x4, x8);
     dft3(x1, x5, x9);
     dft3(x2, x6, x10);
     dft3(x3, x7, x11);
     x5 = times(x5, 0.866025404f, -0.5f);
     x6 = times(x6, 0.5f, -0.866025404f);
-    x7 = turned_right(x7);
+    x7 = times_minus_i(x7);
     x9 = times(x9, 0.5f, -0.866025404f);
     x10 = times(x10, -0.5f, -0.866025404f);
     x11 = -1.0f * x11;
@@ -76,7 +79,8 @@ __device__ __forceinline__ void dft12(float2& x0, float2& x1, float2& x2, float2
     x10 = y7;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -87,29 +91,32 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(-2 pi i j later / 20) for j = 1, 2, later = 0 to 4.
 __device__ const float2 kTwiddles4x5[10] = {
-{ 1.0f, -0.0f }, { 0.951056516f, -0.309016994f }, { 0.809016994f, -0.587785252f }, { 0.587785252f, -0.809016994f },
-{ 0.309016994f, -0.951056516f }, { 1.0f, -0.0f }, { 0.809016994f, -0.587785252f }, { 0.309016994f, -0.951056516f },
-{ -0.309016994f, -0.951056516f }, { -0.809016994f, -0.587785252f },
+{ 1.0f, -0.0f }, { 0.951056516f, -0.309016994f }, { 0.809016994f, -0.587785252f },
+{ 0.587785252f, -0.809016994f }, { 0.309016994f, -0.951056516f }, { 1.0f, -0.0f },
+{ 0.809016994f, -0.587785252f }, { 0.309016994f, -0.951056516f }, { -0.309016994f, -0.951056516f },
+{ -0.809016994f, -0.587785252f },
 };
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Element (t, y, x) of this tile: one of the signal's.
+// Loads element (t, y, x) of the tile: a complex number of the signal.
 __device__ __forceinline__ float2 load_signal(const float2* signal, int t, int y, int x) {
     const float2* const element = signal + t * 240 + y * 20 + x;
     return *element;
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ long long spectrum_offset(int transform, int y, int x) {
     return static_cast<long long>(y * 20 + x) * 4096 + transform;
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
+    const float2* __restrict__ source,
+    float2* __restrict__ target,
+    float2* tile, unsigned thread) {
     // Pass 1: 12 points along y.
     {
         const unsigned i = thread;
@@ -180,23 +187,25 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // The spectrum from the tile.
+    // Copies the tile to the spectrum.
 #pragma unroll
     for (int step = 0; step < 12; ++step) {
         const unsigned i = thread + step * kThreads;
         const int t = i % 8u;
         const int x = modulo<20>(i / 8u);
         const int y = quotient<160>(i);
-        store(target + spectrum_place(t, y, x), tile[t * 242 + y * 20 + x % 4u * 5 + x / 4u]);
+        store(target + spectrum_offset(t, y, x), tile[t * 242 + y * 20 + x % 4u * 5 + x / 4u]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float2* __restrict__ source, float2* __restrict__ target) {
+fft_block(const float2* __restrict__ source,
+          float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 8, first = min(start, kLast);
-    transform(source + first * 240, target + first * 1, tile, thread);
+    transform(source + first * 240, target + first * 1,
+              tile, thread);
 }

@@ -2,25 +2,27 @@
 // problem: fft size=32x32 batch=442368 kind=c2r valid=22x22 layout=frequency tiles=6x6 step=22x22 plane=118x118 inner=96
 // config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
 //
-// Inverse transforms of 32x32 points, 4 in a tile of
-// shared memory: radices 4x8 by 8x4, each within a thread. Two real signals are one complex one.
+// Inverse transforms of 32x32 points, 4 per tile.
+// Radices 4x8 by 8x4: each radix is an in-register DFT of a thread.
+// Two real signals are one complex one.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 256;  // of a tile
-constexpr long long kLast = 442360;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 256;  // threads per tile
+constexpr long long kLast = 442360;  // first transform of the last tile, which may overlap the one before it
 constexpr float kScale = 0.0009765625f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -28,19 +30,20 @@ __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
 }
 __device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
     const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
-    const float2 turned = turned_left(x1 - x3);
+    const float2 rotated = times_i(x1 - x3);
     x0 = even + odd;
     x2 = even - odd;
-    x1 = across + turned;
-    x3 = across - turned;
+    x1 = across + rotated;
+    x3 = across - rotated;
 }
-__device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+__device__ __forceinline__ void dft8(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
     dft2(x0, x4);
     dft2(x1, x5);
     dft2(x2, x6);
     dft2(x3, x7);
     x5 = times(x5, 0.707106781f, 0.707106781f);
-    x6 = turned_left(x6);
+    x6 = times_i(x6);
     x7 = times(x7, -0.707106781f, 0.707106781f);
     dft4(x0, x1, x2, x3);
     dft4(x4, x5, x6, x7);
@@ -53,7 +56,8 @@ __device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2&
     x6 = y3;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -64,162 +68,171 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(2 pi i j later / 32) for j = 1, 2, 4, later = 0 to 3.
 __device__ const float2 kTwiddles8x4[12] = {
-{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
-{ 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
-{ 1.0f, 0.0f }, { 0.707106781f, 0.707106781f }, { 0.0f, 1.0f }, { -0.707106781f, 0.707106781f },
+{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f },
+{ 0.831469612f, 0.555570233f }, { 1.0f, 0.0f }, { 0.923879533f, 0.382683432f },
+{ 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f }, { 1.0f, 0.0f },
+{ 0.707106781f, 0.707106781f }, { 0.0f, 1.0f }, { -0.707106781f, 0.707106781f },
 };
 
 // exp(2 pi i j later / 32) for j = 1, 2, later = 0 to 7.
 __device__ const float2 kTwiddles4x8[16] = {
-{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
-{ 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f }, { 0.382683432f, 0.923879533f }, { 0.195090322f, 0.98078528f },
-{ 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
-{ 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f }, { -0.923879533f, 0.382683432f },
+{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f },
+{ 0.831469612f, 0.555570233f }, { 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f },
+{ 0.382683432f, 0.923879533f }, { 0.195090322f, 0.98078528f }, { 1.0f, 0.0f },
+{ 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
+{ 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f },
+{ -0.923879533f, 0.382683432f },
 };
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Planes of which transforms are tiles, and the number of the first one that is transformed here.
+// Planes whose tiles are the signals, and the first transform of this block's tile of shared memory.
 struct Planes {
     float* elements;
     int first;
 };
 
-// Where a transform begins: in which plane, and at which point of it, which may lie outside.
-struct Corner {
+// First point of a transform: its plane, and its row and column there, which may lie outside the plane.
+struct Origin {
     float* plane;
     int row, column;
 };
 
-__device__ __forceinline__ Corner corner_of(Planes planes, int transform) {
+__device__ __forceinline__ Origin origin_of(Planes planes, int transform) {
     const unsigned number = planes.first + transform;
     const unsigned tile = number / 96u % 36u;
     const unsigned plane = number / 3456u * 96u + number % 96u;
-    return {planes.elements + static_cast<long long>(plane) * 13924, static_cast<int>(tile / 6u) * 22, static_cast<int>(tile % 6u) * 22};
+    return {planes.elements + static_cast<long long>(plane) * 13924,
+            static_cast<int>(tile / 6u) * 22, static_cast<int>(tile % 6u) * 22};
 }
 
-// To point (y, x) of a transform, where there is one.
-__device__ __forceinline__ void put(Planes planes, int transform, int y, int x, float value) {
-    const Corner corner = corner_of(planes, transform);
-    const int row = corner.row + y, column = corner.column + x;
+// Stores point (y, x) of a transform, unless it is outside the plane or the valid part.
+__device__ __forceinline__ void store_point(Planes planes, int transform, int y, int x, float value) {
+    const Origin origin = origin_of(planes, transform);
+    const int row = origin.row + y, column = origin.column + x;
     if (y < 22 && row < 118 && x < 22 && column < 118) {
-        store(corner.plane + row * 118 + column, value);
+        store(origin.plane + row * 118 + column, value);
     }
 }
 
-// Element (t, y, x) of this tile: one of two real signals that follow each other.
+// Stores element (t, y, x) of the tile: of two consecutive real signals, as real and imaginary part.
 __device__ __forceinline__ void store_signal(Planes planes, int t, int y, int x, float2 value) {
-    put(planes, 2 * t, y, x, value.x);
-    put(planes, 2 * t + 1, y, x, value.y);
+    store_point(planes, 2 * t, y, x, value.x);
+    store_point(planes, 2 * t + 1, y, x, value.y);
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ long long spectrum_offset(int transform, int y, int x) {
     return static_cast<long long>(y * 17 + x) * 442368 + transform;
 }
 
-// Frequency (y, x) of two real signals, which are complex signal t: one in x and y, the other in z and w.
+// Loads frequency (y, x) of the two real signals packed into complex signal t: the first in x and y, the second in z
+// and w.
 __device__ __forceinline__ float4 load_both(const float2* spectrum, int t, int y, int x) {
-    return *reinterpret_cast<const float4*>(spectrum + spectrum_place(2 * t, y, x));
+    return *reinterpret_cast<const float4*>(spectrum + spectrum_offset(2 * t, y, x));
 }
-// The same of the complex signal, and what mirrors it.
+// Frequency (y, x) of the complex signal, and frequency (-y, -x), from those of the two real signals.
 __device__ __forceinline__ float2 merged(float4 both) {
     return kScale * make_float2(both.x - both.w, both.y + both.z);
 }
 __device__ __forceinline__ float2 merged_mirror(float4 both) {
     return kScale * make_float2(both.x + both.w, both.z - both.y);
 }
-// The first again, of a column that is its own mirror image, which has a Hermitian part only.
-__device__ __forceinline__ float2 merged_own(float4 both, float4 mirrored) {
+// Frequency of a column that is its own mirror image: only the Hermitian part of the spectra counts.
+__device__ __forceinline__ float2 merged_self_mirrored(float4 both, float4 mirrored) {
     return 0.5f * (merged(both) + merged_mirror(mirrored));
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, Planes target, float2* tile, unsigned thread) {
-    // Pass 1: 8 points along x, twice, of rows that mirror each other.
+    const float2* __restrict__ source,
+    Planes target,
+    float2* tile, unsigned thread) {
+    // Pass 1: 8 points along x, for two sets of frequencies that mirror each other.
     {
         const unsigned i = thread;
         const int t = i % 4u;
         const int y = i / 4u % 32u;
         const int part = i / 128u;
-        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
-        const int here_y = is_own ? y % 16u : y;
-        const int here = is_own ? (y < 16 ? 0 : 2) : part;
-        const bool is_alone = is_own && here_y == 0;  // and so is the row
-        const int there_y = is_alone ? 16 : here_y == 0 ? 0 : 32 - here_y;
-        const int there = is_own ? here : 4 - part;
-        float2 here_v[8], there_v[8];
-        if (here == 0) {
+        const bool is_own_digit = part == 0;  // digits 0 and M / 2, which mirror themselves
+        const int first_y = is_own_digit ? y % 16u : y;
+        const int first_digit = is_own_digit ? (y < 16 ? 0 : 2) : part;
+        const bool is_self_mirrored = is_own_digit && first_y == 0;  // in rows 0 and Y / 2, their own mirrors
+        const int second_y = is_self_mirrored ? 16 : first_y == 0 ? 0 : 32 - first_y;
+        const int second_digit = is_own_digit ? first_digit : 4 - part;
+        float2 first_v[8], second_v[8];
+        if (first_digit == 0) {
 #pragma unroll
             for (int j = 0; j <= 4; ++j) {
                 const int m = j == 0 ? 0 : 8 - j;
-                const float4 a = load_both(source, t, here_y, j * 4);
-                const float4 b = load_both(source, t, there_y, j * 4);
+                const float4 a = load_both(source, t, first_y, j * 4);
+                const float4 b = load_both(source, t, second_y, j * 4);
                 if (j == 0 || j == 4) {
-                    here_v[j] = merged_own(a, is_alone ? a : b);
-                    there_v[j] = merged_own(b, is_alone ? b : a);
+                    first_v[j] = merged_self_mirrored(a, is_self_mirrored ? a : b);
+                    second_v[j] = merged_self_mirrored(b, is_self_mirrored ? b : a);
                 } else {
-                    here_v[j] = merged(a);
-                    there_v[j] = merged(b);
-                    here_v[m] = merged_mirror(is_alone ? a : b);
-                    there_v[m] = merged_mirror(is_alone ? b : a);
+                    first_v[j] = merged(a);
+                    second_v[j] = merged(b);
+                    first_v[m] = merged_mirror(is_self_mirrored ? a : b);
+                    second_v[m] = merged_mirror(is_self_mirrored ? b : a);
                 }
             }
         } else {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const float4 a = load_both(source, t, here_y, here + j * 4);
-                const float4 b = load_both(source, t, there_y, there + j * 4);
-                here_v[j] = merged(a);
-                there_v[j] = merged(b);
-                here_v[7 - j] = merged_mirror(is_alone ? a : b);
-                there_v[7 - j] = merged_mirror(is_alone ? b : a);
+                const float4 a = load_both(source, t, first_y, first_digit + j * 4);
+                const float4 b = load_both(source, t, second_y, second_digit + j * 4);
+                first_v[j] = merged(a);
+                second_v[j] = merged(b);
+                first_v[7 - j] = merged_mirror(is_self_mirrored ? a : b);
+                second_v[7 - j] = merged_mirror(is_self_mirrored ? b : a);
             }
         }
-        dft8(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7]);
-        dft8(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7]);
+        dft8(first_v[0], first_v[1], first_v[2], first_v[3], first_v[4], first_v[5], first_v[6],
+            first_v[7]);
+        dft8(second_v[0], second_v[1], second_v[2], second_v[3], second_v[4], second_v[5], second_v[6],
+            second_v[7]);
 
         {
-            const float2 w1 = kTwiddles8x4[here];
-            here_v[1] = times(here_v[1], w1);
-            const float2 w2 = kTwiddles8x4[4 + here];
-            here_v[2] = times(here_v[2], w2);
+            const float2 w1 = kTwiddles8x4[first_digit];
+            first_v[1] = times(first_v[1], w1);
+            const float2 w2 = kTwiddles8x4[4 + first_digit];
+            first_v[2] = times(first_v[2], w2);
             const float2 w3 = times(w2, w1);
-            here_v[3] = times(here_v[3], w3);
-            const float2 w4 = kTwiddles8x4[8 + here];
-            here_v[4] = times(here_v[4], w4);
+            first_v[3] = times(first_v[3], w3);
+            const float2 w4 = kTwiddles8x4[8 + first_digit];
+            first_v[4] = times(first_v[4], w4);
             const float2 w5 = times(w4, w1);
-            here_v[5] = times(here_v[5], w5);
+            first_v[5] = times(first_v[5], w5);
             const float2 w6 = times(w4, w2);
-            here_v[6] = times(here_v[6], w6);
+            first_v[6] = times(first_v[6], w6);
             const float2 w7 = times(w4, w3);
-            here_v[7] = times(here_v[7], w7);
+            first_v[7] = times(first_v[7], w7);
         }
         {
-            const float2 w1 = kTwiddles8x4[there];
-            there_v[1] = times(there_v[1], w1);
-            const float2 w2 = kTwiddles8x4[4 + there];
-            there_v[2] = times(there_v[2], w2);
+            const float2 w1 = kTwiddles8x4[second_digit];
+            second_v[1] = times(second_v[1], w1);
+            const float2 w2 = kTwiddles8x4[4 + second_digit];
+            second_v[2] = times(second_v[2], w2);
             const float2 w3 = times(w2, w1);
-            there_v[3] = times(there_v[3], w3);
-            const float2 w4 = kTwiddles8x4[8 + there];
-            there_v[4] = times(there_v[4], w4);
+            second_v[3] = times(second_v[3], w3);
+            const float2 w4 = kTwiddles8x4[8 + second_digit];
+            second_v[4] = times(second_v[4], w4);
             const float2 w5 = times(w4, w1);
-            there_v[5] = times(there_v[5], w5);
+            second_v[5] = times(second_v[5], w5);
             const float2 w6 = times(w4, w2);
-            there_v[6] = times(there_v[6], w6);
+            second_v[6] = times(second_v[6], w6);
             const float2 w7 = times(w4, w3);
-            there_v[7] = times(there_v[7], w7);
+            second_v[7] = times(second_v[7], w7);
         }
-        float2* const here_element = tile + t * 1153 + here_y * 36 + here;
-        float2* const there_element = tile + t * 1153 + there_y * 36 + there;
+        float2* const first_element = tile + t * 1153 + first_y * 36 + first_digit;
+        float2* const second_element = tile + t * 1153 + second_y * 36 + second_digit;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            here_element[j % 4 * 4 + j / 4 * 17] = here_v[j];
-            there_element[j % 4 * 4 + j / 4 * 17] = there_v[j];
+            first_element[j % 4 * 4 + j / 4 * 17] = first_v[j];
+            second_element[j % 4 * 4 + j / 4 * 17] = second_v[j];
         }
     }
     __syncthreads();
@@ -300,11 +313,13 @@ __device__ __forceinline__ void transform(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 4)
-fft_block(const float2* __restrict__ source, float* __restrict__ target) {
+fft_block(const float2* __restrict__ source,
+          float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 8, first = min(start, kLast);
-    transform(source + first * 1, Planes{target, static_cast<int>(first)}, tile, thread);
+    transform(source + first * 1, Planes{target, static_cast<int>(first)},
+              tile, thread);
 }

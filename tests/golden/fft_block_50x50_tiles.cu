@@ -2,25 +2,27 @@
 // problem: fft size=50x50 batch=3456 kind=r2c layout=frequency tiles=3x3 step=40x40 origin=-5x-5 plane=127x127 inner=3
 // config:  blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=5x5 y_radices=5x10
 //
-// Forward transforms of 50x50 points, 4 in a tile of
-// shared memory: radices 5x10 by 5x5, each within a thread. Two columns of a real signal are one complex number.
+// Forward transforms of 50x50 points, 4 per tile.
+// Radices 5x10 by 5x5: each radix is an in-register DFT of a thread.
+// Two columns of a real signal are one complex number.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 256;  // of a tile
-constexpr long long kLast = 3452;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 256;  // threads per tile
+constexpr long long kLast = 3452;  // first transform of the last tile, which may overlap the one before it
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -30,16 +32,18 @@ __device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2&
     const float2 s1 = x1 + x4, d1 = x1 - x4;
     const float2 s2 = x2 + x3, d2 = x2 - x3;
     const float2 even1 = x0 + 0.309016994f * s1 + -0.809016994f * s2;
-    const float2 odd1 = turned_right(0.951056516f * d1 + 0.587785252f * d2);
+    const float2 odd1 = times_minus_i(0.951056516f * d1 + 0.587785252f * d2);
     const float2 even2 = x0 + -0.809016994f * s1 + 0.309016994f * s2;
-    const float2 odd2 = turned_right(0.587785252f * d1 + -0.951056516f * d2);
+    const float2 odd2 = times_minus_i(0.587785252f * d1 + -0.951056516f * d2);
     x0 = x0 + s1 + s2;
     x1 = even1 + odd1;
     x4 = even1 - odd1;
     x2 = even2 + odd2;
     x3 = even2 - odd2;
 }
-__device__ __forceinline__ void dft10(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9) {
+__device__ __forceinline__ void dft10(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8, float2& x9) {
     dft2(x0, x5);
     dft2(x1, x6);
     dft2(x2, x7);
@@ -62,7 +66,8 @@ __device__ __forceinline__ void dft10(float2& x0, float2& x1, float2& x2, float2
     x8 = y4;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -73,80 +78,88 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(-2 pi i j later / 50) for j = 1, 2, 4, later = 0 to 9.
 __device__ const float2 kTwiddles5x10[30] = {
-{ 1.0f, -0.0f }, { 0.992114701f, -0.125333234f }, { 0.968583161f, -0.248689887f }, { 0.929776486f, -0.368124553f },
-{ 0.87630668f, -0.481753674f }, { 0.809016994f, -0.587785252f }, { 0.728968627f, -0.684547106f }, { 0.63742399f, -0.770513243f },
-{ 0.535826795f, -0.844327926f }, { 0.425779292f, -0.904827052f }, { 1.0f, -0.0f }, { 0.968583161f, -0.248689887f },
-{ 0.87630668f, -0.481753674f }, { 0.728968627f, -0.684547106f }, { 0.535826795f, -0.844327926f }, { 0.309016994f, -0.951056516f },
-{ 0.0627905195f, -0.998026728f }, { -0.187381315f, -0.982287251f }, { -0.425779292f, -0.904827052f }, { -0.63742399f, -0.770513243f },
-{ 1.0f, -0.0f }, { 0.87630668f, -0.481753674f }, { 0.535826795f, -0.844327926f }, { 0.0627905195f, -0.998026728f },
-{ -0.425779292f, -0.904827052f }, { -0.809016994f, -0.587785252f }, { -0.992114701f, -0.125333234f }, { -0.929776486f, 0.368124553f },
-{ -0.63742399f, 0.770513243f }, { -0.187381315f, 0.982287251f },
+{ 1.0f, -0.0f }, { 0.992114701f, -0.125333234f }, { 0.968583161f, -0.248689887f },
+{ 0.929776486f, -0.368124553f }, { 0.87630668f, -0.481753674f }, { 0.809016994f, -0.587785252f },
+{ 0.728968627f, -0.684547106f }, { 0.63742399f, -0.770513243f }, { 0.535826795f, -0.844327926f },
+{ 0.425779292f, -0.904827052f }, { 1.0f, -0.0f }, { 0.968583161f, -0.248689887f },
+{ 0.87630668f, -0.481753674f }, { 0.728968627f, -0.684547106f }, { 0.535826795f, -0.844327926f },
+{ 0.309016994f, -0.951056516f }, { 0.0627905195f, -0.998026728f }, { -0.187381315f, -0.982287251f },
+{ -0.425779292f, -0.904827052f }, { -0.63742399f, -0.770513243f }, { 1.0f, -0.0f },
+{ 0.87630668f, -0.481753674f }, { 0.535826795f, -0.844327926f }, { 0.0627905195f, -0.998026728f },
+{ -0.425779292f, -0.904827052f }, { -0.809016994f, -0.587785252f }, { -0.992114701f, -0.125333234f },
+{ -0.929776486f, 0.368124553f }, { -0.63742399f, 0.770513243f }, { -0.187381315f, 0.982287251f },
 };
 
 // exp(-2 pi i j later / 25) for j = 1, 2, 4, later = 0 to 4.
 __device__ const float2 kTwiddles5x5[15] = {
-{ 1.0f, -0.0f }, { 0.968583161f, -0.248689887f }, { 0.87630668f, -0.481753674f }, { 0.728968627f, -0.684547106f },
-{ 0.535826795f, -0.844327926f }, { 1.0f, -0.0f }, { 0.87630668f, -0.481753674f }, { 0.535826795f, -0.844327926f },
-{ 0.0627905195f, -0.998026728f }, { -0.425779292f, -0.904827052f }, { 1.0f, -0.0f }, { 0.535826795f, -0.844327926f },
+{ 1.0f, -0.0f }, { 0.968583161f, -0.248689887f }, { 0.87630668f, -0.481753674f },
+{ 0.728968627f, -0.684547106f }, { 0.535826795f, -0.844327926f }, { 1.0f, -0.0f },
+{ 0.87630668f, -0.481753674f }, { 0.535826795f, -0.844327926f }, { 0.0627905195f, -0.998026728f },
+{ -0.425779292f, -0.904827052f }, { 1.0f, -0.0f }, { 0.535826795f, -0.844327926f },
 { -0.425779292f, -0.904827052f }, { -0.992114701f, -0.125333234f }, { -0.63742399f, 0.770513243f },
 };
 
-// What half_root(x) returns.
-__device__ const float2 kHalfRoots[13] = {
-{ 0.0f, -1.0f }, { -0.125333234f, -0.992114701f }, { -0.248689887f, -0.968583161f }, { -0.368124553f, -0.929776486f },
-{ -0.481753674f, -0.87630668f }, { -0.587785252f, -0.809016994f }, { -0.684547106f, -0.728968627f }, { -0.770513243f, -0.63742399f },
-{ -0.844327926f, -0.535826795f }, { -0.904827052f, -0.425779292f }, { -0.951056516f, -0.309016994f }, { -0.982287251f, -0.187381315f },
+// Values of packing_twiddle(x).
+__device__ const float2 kPackingTwiddles[13] = {
+{ 0.0f, -1.0f }, { -0.125333234f, -0.992114701f }, { -0.248689887f, -0.968583161f },
+{ -0.368124553f, -0.929776486f }, { -0.481753674f, -0.87630668f }, { -0.587785252f, -0.809016994f },
+{ -0.684547106f, -0.728968627f }, { -0.770513243f, -0.63742399f }, { -0.844327926f, -0.535826795f },
+{ -0.904827052f, -0.425779292f }, { -0.951056516f, -0.309016994f }, { -0.982287251f, -0.187381315f },
 { -0.998026728f, -0.0627905195f },
 };
 
 // -i exp(-2 pi i x / 50)
-__device__ __forceinline__ float2 half_root(int x) {
-    return kHalfRoots[x];
+__device__ __forceinline__ float2 packing_twiddle(int x) {
+    return kPackingTwiddles[x];
 }
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Planes of which transforms are tiles, and the number of the first one that is transformed here.
+// Planes whose tiles are the signals, and the first transform of this block's tile of shared memory.
 struct Planes {
     const float* elements;
     int first;
 };
 
-// Where a transform begins: in which plane, and at which point of it, which may lie outside.
-struct Corner {
+// First point of a transform: its plane, and its row and column there, which may lie outside the plane.
+struct Origin {
     const float* plane;
     int row, column;
 };
 
-__device__ __forceinline__ Corner corner_of(Planes planes, int transform) {
+__device__ __forceinline__ Origin origin_of(Planes planes, int transform) {
     const unsigned number = planes.first + transform;
     const unsigned tile = number / 3u % 9u;
     const unsigned plane = number / 27u * 3u + number % 3u;
-    return {planes.elements + static_cast<long long>(plane) * 16129, static_cast<int>(tile / 3u) * 40 - 5, static_cast<int>(tile % 3u) * 40 - 5};
+    return {planes.elements + static_cast<long long>(plane) * 16129,
+            static_cast<int>(tile / 3u) * 40 - 5, static_cast<int>(tile % 3u) * 40 - 5};
 }
 
-// Point (y, x) of a transform; zero where there is none.
-__device__ __forceinline__ float element_of(Planes planes, int transform, int y, int x) {
-    const Corner corner = corner_of(planes, transform);
-    const int row = corner.row + y, column = corner.column + x;
-    return static_cast<unsigned>(row) < 127u && static_cast<unsigned>(column) < 127u ? corner.plane[row * 127 + column] : 0.0f;
+// Loads point (y, x) of a transform; zero outside the plane or the valid part.
+__device__ __forceinline__ float load_point(Planes planes, int transform, int y, int x) {
+    const Origin origin = origin_of(planes, transform);
+    const int row = origin.row + y, column = origin.column + x;
+    return static_cast<unsigned>(row) < 127u && static_cast<unsigned>(column) < 127u
+               ? origin.plane[row * 127 + column] : 0.0f;
 }
 
-// Element (t, y, x) of this tile: columns 2 x and 2 x + 1 of a real signal.
+// Loads element (t, y, x) of the tile: columns 2 x and 2 x + 1 of a real signal.
 __device__ __forceinline__ float2 load_signal(Planes planes, int t, int y, int x) {
-    return make_float2(element_of(planes, t, y, 2 * x), element_of(planes, t, y, 2 * x + 1));
+    return make_float2(load_point(planes, t, y, 2 * x), load_point(planes, t, y, 2 * x + 1));
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ long long spectrum_offset(int transform, int y, int x) {
     return static_cast<long long>(y * 26 + x) * 3456 + transform;
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    Planes source, float2* __restrict__ target, float2* tile, unsigned thread) {
+    Planes source,
+    float2* __restrict__ target,
+    float2* tile, unsigned thread) {
     // Pass 1: 5 points along y.
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
@@ -259,7 +272,7 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // The spectrum of the complex signal as those of the real ones.
+    // Splits the spectrum of the complex signal into the half spectra of the real signals.
 #pragma unroll
     for (int step = 0; step < 11; ++step) {
         const unsigned i = thread + step * kThreads;
@@ -272,19 +285,24 @@ __device__ __forceinline__ void transform(
         const int mirrored_y = y == 0 ? 0 : 50 - y;
         const int mirrored_x = x == 0 ? 0 : 25 - x;
 
-        const float2 z = tile[t * 1252 + modulo<5>(y) * 250 + quotient<5>(y) * 25 + modulo<5>(x) * 5 + quotient<5>(x)], m = conjugate(tile[t * 1252 + modulo<5>(mirrored_y) * 250 + quotient<5>(mirrored_y) * 25 + modulo<5>(mirrored_x) * 5 + quotient<5>(mirrored_x)]);
-        const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), half_root(x));
-        store(target + spectrum_place(t, y, x), even + odd);
-        store(target + spectrum_place(t, mirrored_y, 25 - x), conjugate(even - odd));
+        const float2 z = tile[t * 1252 + modulo<5>(y) * 250 + quotient<5>(y) * 25 + modulo<5>(x) * 5 +
+            quotient<5>(x)],
+                     m = conjugate(tile[t * 1252 + modulo<5>(mirrored_y) * 250 + quotient<5>(mirrored_y) *
+                         25 + modulo<5>(mirrored_x) * 5 + quotient<5>(mirrored_x)]);
+        const float2 even = kHalfScale * (z + m), odd = times(kHalfScale * (z - m), packing_twiddle(x));
+        store(target + spectrum_offset(t, y, x), even + odd);
+        store(target + spectrum_offset(t, mirrored_y, 25 - x), conjugate(even - odd));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+fft_block(const float* __restrict__ source,
+          float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 4, first = min(start, kLast);
-    transform(Planes{source, static_cast<int>(first)}, target + first * 1, tile, thread);
+    transform(Planes{source, static_cast<int>(first)}, target + first * 1,
+              tile, thread);
 }

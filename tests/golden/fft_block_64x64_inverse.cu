@@ -2,25 +2,27 @@
 // problem: fft size=64x64 batch=16384 kind=c2r valid=57x57 norm=ortho
 // config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=4x8 y_radices=8x8
 //
-// Inverse transforms of 64x64 points, 1 in a tile of
-// shared memory: radices 8x8 by 4x8, each within a thread. Two columns of a real signal are one complex number.
+// Inverse transforms of 64x64 points, 1 per tile.
+// Radices 8x8 by 4x8: each radix is an in-register DFT of a thread.
+// Two columns of a real signal are one complex number.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 256;  // of a tile
-constexpr long long kLast = 16383;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 256;  // threads per tile
+constexpr long long kLast = 16383;  // first transform of the last tile, which may overlap the one before it
 constexpr float kScale = 0.015625f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -28,19 +30,20 @@ __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
 }
 __device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
     const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
-    const float2 turned = turned_left(x1 - x3);
+    const float2 rotated = times_i(x1 - x3);
     x0 = even + odd;
     x2 = even - odd;
-    x1 = across + turned;
-    x3 = across - turned;
+    x1 = across + rotated;
+    x3 = across - rotated;
 }
-__device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+__device__ __forceinline__ void dft8(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
     dft2(x0, x4);
     dft2(x1, x5);
     dft2(x2, x6);
     dft2(x3, x7);
     x5 = times(x5, 0.707106781f, 0.707106781f);
-    x6 = turned_left(x6);
+    x6 = times_i(x6);
     x7 = times(x7, -0.707106781f, 0.707106781f);
     dft4(x0, x1, x2, x3);
     dft4(x4, x5, x6, x7);
@@ -55,88 +58,100 @@ __device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2&
 
 // exp(2 pi i j later / 32) for j = 1, 2, later = 0 to 7.
 __device__ const float2 kTwiddles4x8[16] = {
-{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
-{ 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f }, { 0.382683432f, 0.923879533f }, { 0.195090322f, 0.98078528f },
-{ 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
-{ 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f }, { -0.923879533f, 0.382683432f },
+{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f },
+{ 0.831469612f, 0.555570233f }, { 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f },
+{ 0.382683432f, 0.923879533f }, { 0.195090322f, 0.98078528f }, { 1.0f, 0.0f },
+{ 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
+{ 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f },
+{ -0.923879533f, 0.382683432f },
 };
 
 // exp(2 pi i j later / 64) for j = 1, 2, 4, later = 0 to 7.
 __device__ const float2 kTwiddles8x8[24] = {
-{ 1.0f, 0.0f }, { 0.995184727f, 0.0980171403f }, { 0.98078528f, 0.195090322f }, { 0.956940336f, 0.290284677f },
-{ 0.923879533f, 0.382683432f }, { 0.881921264f, 0.471396737f }, { 0.831469612f, 0.555570233f }, { 0.773010453f, 0.634393284f },
-{ 1.0f, 0.0f }, { 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
-{ 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f }, { 0.382683432f, 0.923879533f }, { 0.195090322f, 0.98078528f },
-{ 1.0f, 0.0f }, { 0.923879533f, 0.382683432f }, { 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f },
-{ 0.0f, 1.0f }, { -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f }, { -0.923879533f, 0.382683432f },
+{ 1.0f, 0.0f }, { 0.995184727f, 0.0980171403f }, { 0.98078528f, 0.195090322f },
+{ 0.956940336f, 0.290284677f }, { 0.923879533f, 0.382683432f }, { 0.881921264f, 0.471396737f },
+{ 0.831469612f, 0.555570233f }, { 0.773010453f, 0.634393284f }, { 1.0f, 0.0f },
+{ 0.98078528f, 0.195090322f }, { 0.923879533f, 0.382683432f }, { 0.831469612f, 0.555570233f },
+{ 0.707106781f, 0.707106781f }, { 0.555570233f, 0.831469612f }, { 0.382683432f, 0.923879533f },
+{ 0.195090322f, 0.98078528f }, { 1.0f, 0.0f }, { 0.923879533f, 0.382683432f },
+{ 0.707106781f, 0.707106781f }, { 0.382683432f, 0.923879533f }, { 0.0f, 1.0f },
+{ -0.382683432f, 0.923879533f }, { -0.707106781f, 0.707106781f }, { -0.923879533f, 0.382683432f },
 };
 
-// What half_root(x) returns.
-__device__ const float2 kHalfRoots[17] = {
-{ 0.0f, 1.0f }, { -0.0980171403f, 0.995184727f }, { -0.195090322f, 0.98078528f }, { -0.290284677f, 0.956940336f },
-{ -0.382683432f, 0.923879533f }, { -0.471396737f, 0.881921264f }, { -0.555570233f, 0.831469612f }, { -0.634393284f, 0.773010453f },
-{ -0.707106781f, 0.707106781f }, { -0.773010453f, 0.634393284f }, { -0.831469612f, 0.555570233f }, { -0.881921264f, 0.471396737f },
-{ -0.923879533f, 0.382683432f }, { -0.956940336f, 0.290284677f }, { -0.98078528f, 0.195090322f }, { -0.995184727f, 0.0980171403f },
-{ -1.0f, 0.0f },
+// Values of packing_twiddle(x).
+__device__ const float2 kPackingTwiddles[17] = {
+{ 0.0f, 1.0f }, { -0.0980171403f, 0.995184727f }, { -0.195090322f, 0.98078528f },
+{ -0.290284677f, 0.956940336f }, { -0.382683432f, 0.923879533f }, { -0.471396737f, 0.881921264f },
+{ -0.555570233f, 0.831469612f }, { -0.634393284f, 0.773010453f }, { -0.707106781f, 0.707106781f },
+{ -0.773010453f, 0.634393284f }, { -0.831469612f, 0.555570233f }, { -0.881921264f, 0.471396737f },
+{ -0.923879533f, 0.382683432f }, { -0.956940336f, 0.290284677f }, { -0.98078528f, 0.195090322f },
+{ -0.995184727f, 0.0980171403f }, { -1.0f, 0.0f },
 };
 
 // i exp(2 pi i x / 64)
-__device__ __forceinline__ float2 half_root(int x) {
-    return kHalfRoots[x];
+__device__ __forceinline__ float2 packing_twiddle(int x) {
+    return kPackingTwiddles[x];
 }
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Element (t, y, x) of this tile: columns 2 x and 2 x + 1 of a real signal; nothing beyond the valid part.
+// Stores element (t, y, x) of the tile: columns 2 x and 2 x + 1 of a real signal;
+// elements outside the valid part are dropped.
 __device__ __forceinline__ void store_signal(float* signal, int t, int y, int x, float2 value) {
     float* const element = signal + t * 3249 + y * 57 + 2 * x;
     if (y < 57 && x < 29) store(element, value.x);
     if (y < 57 && x < 28) store(element + 1, value.y);
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ int spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ int spectrum_offset(int transform, int y, int x) {
     return transform * 2112 + y * 33 + x;
 }
 
-// Frequency (y, x) of complex signal t, and the one that mirrors it, from the spectra of real ones; of a column that is its own mirror image, which has a Hermitian part only.
-__device__ __forceinline__ void merge_own(const float2* spectrum, int t, int y, int x, float2& z, bool is_needed) {
+// Frequency (y, x) of complex signal t, in a column that is its own mirror image: only the Hermitian
+// part of the half spectra counts.
+__device__ __forceinline__ void merge_self_mirrored(const float2* spectrum, int t, int y, int x, float2& z,
+                                      bool is_needed) {
     const int mirrored_y = y == 0 ? 0 : 64 - y;
     float2 a{}, a_mirrored{}, m{}, m_mirrored{};
     if (is_needed) {
-        a = spectrum[spectrum_place(t, y, 0)];
-        a_mirrored = spectrum[spectrum_place(t, mirrored_y, 0)];
-        m = spectrum[spectrum_place(t, y, 32)];
-        m_mirrored = spectrum[spectrum_place(t, mirrored_y, 32)];
+        a = spectrum[spectrum_offset(t, y, 0)];
+        a_mirrored = spectrum[spectrum_offset(t, mirrored_y, 0)];
+        m = spectrum[spectrum_offset(t, y, 32)];
+        m_mirrored = spectrum[spectrum_offset(t, mirrored_y, 32)];
     }
     a = 0.5f * (a + conjugate(a_mirrored));
     m = 0.5f * (m + conjugate(m_mirrored));
-    z = kScale * (a + m) + turned_left(kScale * (a - m));
+    z = kScale * (a + m) + times_i(kScale * (a - m));
 }
-// Frequency (y, x) of complex signal t, and the one that mirrors it, from the spectra of real ones.
-__device__ __forceinline__ void merge(const float2* spectrum, int t, int y, int x, float2& z, float2& mirrored) {
+// Frequency (y, x) of complex signal t, and its mirror image, from the half spectra of the real signals.
+__device__ __forceinline__ void merge(const float2* spectrum, int t, int y, int x, float2& z,
+                                      float2& mirrored) {
     const int mirrored_y = y == 0 ? 0 : 64 - y;
-    float2 a = spectrum[spectrum_place(t, y, x)], m = conjugate(spectrum[spectrum_place(t, mirrored_y, 32 - x)]);
-    const float2 even = kScale * (a + m), odd = times(kScale * (a - m), half_root(x));
+    float2 a = spectrum[spectrum_offset(t, y, x)],
+           m = conjugate(spectrum[spectrum_offset(t, mirrored_y, 32 - x)]);
+    const float2 even = kScale * (a + m), odd = times(kScale * (a - m), packing_twiddle(x));
     z = even + odd;
     mirrored = conjugate(even - odd);
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    const float2* __restrict__ source, float* __restrict__ target, float2* tile, unsigned thread) {
-    // Columns that are their own mirror image: asked for before the others, written behind them.
+    const float2* __restrict__ source,
+    float* __restrict__ target,
+    float2* tile, unsigned thread) {
+    // Columns that are their own mirror image: loaded before the others, written after them.
     {
         const unsigned i = thread;
         constexpr int t = 0;
         const int y = i;
         constexpr int x = 0;
         float2 z;
-        merge_own(source, t, y, x, z, i < 64);
+        merge_self_mirrored(source, t, y, x, z, i < 64);
 
-        // The spectra of real signals as that of a complex one.
+        // Merges the half spectra of the real signals into the spectrum of the complex signal.
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
             const unsigned i = thread + step * kThreads;
@@ -256,11 +271,13 @@ __device__ __forceinline__ void transform(
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float2* __restrict__ source, float* __restrict__ target) {
+fft_block(const float2* __restrict__ source,
+          float* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 1, first = min(start, kLast);
-    transform(source + first * 2112, target + first * 3249, tile, thread);
+    transform(source + first * 2112, target + first * 3249,
+              tile, thread);
 }

@@ -5,14 +5,14 @@
 // problem: fft size=12x20 batch=4096 kind=c2r
 // config:  scaling=before threads=256 vector=2
 //
-// One number a thread: scales what cuFFT is to read.
+// One vector of 2 floats per thread: scales the input of cuFFT.
 
-constexpr long long kCount = 540672;  // of float2
+constexpr long long kCount = 540672;  // float2 elements to scale
 constexpr int kThreads = 256;
 constexpr float kScale = 0.00416666667f;
 constexpr int kRows = 12;
 constexpr int kColumns = 11;
-constexpr long long kColumnPitch = 1;  // in complex numbers, as all places here
+constexpr long long kColumnPitch = 1;  // complex numbers from one column to the next
 constexpr long long kRowPitch = kColumns * kColumnPitch;
 
 extern "C" __global__ void __launch_bounds__(kThreads) fft_cufft_scale(const float2* from, float2* to) {
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) fft_cufft_scale(const flo
     }
     float2 value = from[i];
     const int column = static_cast<int>(i / kColumnPitch % kColumns);
-    // Columns that are their own mirror image: what a real signal does not have is left out.
+    // Columns that are their own mirror image are made Hermitian, as the spectrum of a real signal is.
     if (column == 0 || column == kColumns - 1) {
         const int row = static_cast<int>(i / kRowPitch % kRows);
         const float2 mirror = from[i + ((kRows - row) % kRows - row) * kRowPitch];

@@ -5,9 +5,9 @@
 // problem: fft size=12x20 batch=4096 kind=r2c norm=ortho
 // config:  scaling=after threads=256 vector=4
 //
-// Four numbers a thread: scales what cuFFT has written.
+// One vector of 4 floats per thread: scales the output of cuFFT.
 
-constexpr long long kCount = 270336;  // of float4
+constexpr long long kCount = 270336;  // float4 elements to scale
 constexpr int kThreads = 256;
 constexpr float kScale = 0.0645497224f;
 

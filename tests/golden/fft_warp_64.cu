@@ -5,26 +5,26 @@
 // Forward transforms of 64 complex numbers, each in the registers of 8 lanes of a warp:
 // 8 points within a lane, 8 across by shuffles, lanes first. Two real signals are one complex one.
 
-constexpr int kColumns = 64;  // complex numbers of a transform
-constexpr int kLanes = 8;  // of a group, which has a transform at a time
-constexpr int kPoints = 8;  // complex numbers of it in the registers of a lane
-constexpr int kThreads = 128;  // of a block
-constexpr int kRepeats = 1;  // transforms of a group, one after the other
-constexpr long long kLast = 524287;  // transform: groups beyond it do it again
+constexpr int kColumns = 64;  // complex numbers per transform, after packing
+constexpr int kLanes = 8;  // lanes per group; a group computes one transform at a time
+constexpr int kPoints = 8;  // complex numbers of a transform in the registers of a lane
+constexpr int kThreads = 128;  // threads per block
+constexpr int kRepeats = 1;  // transforms of a group, one after another
+constexpr long long kLast = 524287;  // last transform; groups beyond it repeat it
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -32,19 +32,20 @@ __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
 }
 __device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
     const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
-    const float2 turned = turned_right(x1 - x3);
+    const float2 rotated = times_minus_i(x1 - x3);
     x0 = even + odd;
     x2 = even - odd;
-    x1 = across + turned;
-    x3 = across - turned;
+    x1 = across + rotated;
+    x3 = across - rotated;
 }
-__device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+__device__ __forceinline__ void dft8(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
     dft2(x0, x4);
     dft2(x1, x5);
     dft2(x2, x6);
     dft2(x3, x7);
     x5 = times(x5, 0.707106781f, -0.707106781f);
-    x6 = turned_right(x6);
+    x6 = times_minus_i(x6);
     x7 = times(x7, -0.707106781f, -0.707106781f);
     dft4(x0, x1, x2, x3);
     dft4(x4, x5, x6, x7);
@@ -59,25 +60,28 @@ __device__ __forceinline__ void dft8(float2& x0, float2& x1, float2& x2, float2&
 
 // exp(-2 pi i j reversed / 64) for j = 1, 2, 4 and each lane.
 __device__ const float2 kTwiddles[24] = {
-{ 1.0f, -0.0f }, { 0.923879533f, -0.382683432f }, { 0.98078528f, -0.195090322f }, { 0.831469612f, -0.555570233f },
-{ 0.995184727f, -0.0980171403f }, { 0.881921264f, -0.471396737f }, { 0.956940336f, -0.290284677f }, { 0.773010453f, -0.634393284f },
-{ 1.0f, -0.0f }, { 0.707106781f, -0.707106781f }, { 0.923879533f, -0.382683432f }, { 0.382683432f, -0.923879533f },
-{ 0.98078528f, -0.195090322f }, { 0.555570233f, -0.831469612f }, { 0.831469612f, -0.555570233f }, { 0.195090322f, -0.98078528f },
-{ 1.0f, -0.0f }, { 0.0f, -1.0f }, { 0.707106781f, -0.707106781f }, { -0.707106781f, -0.707106781f },
-{ 0.923879533f, -0.382683432f }, { -0.382683432f, -0.923879533f }, { 0.382683432f, -0.923879533f }, { -0.923879533f, -0.382683432f },
+{ 1.0f, -0.0f }, { 0.923879533f, -0.382683432f }, { 0.98078528f, -0.195090322f },
+{ 0.831469612f, -0.555570233f }, { 0.995184727f, -0.0980171403f }, { 0.881921264f, -0.471396737f },
+{ 0.956940336f, -0.290284677f }, { 0.773010453f, -0.634393284f }, { 1.0f, -0.0f },
+{ 0.707106781f, -0.707106781f }, { 0.923879533f, -0.382683432f }, { 0.382683432f, -0.923879533f },
+{ 0.98078528f, -0.195090322f }, { 0.555570233f, -0.831469612f }, { 0.831469612f, -0.555570233f },
+{ 0.195090322f, -0.98078528f }, { 1.0f, -0.0f }, { 0.0f, -1.0f },
+{ 0.707106781f, -0.707106781f }, { -0.707106781f, -0.707106781f }, { 0.923879533f, -0.382683432f },
+{ -0.382683432f, -0.923879533f }, { 0.382683432f, -0.923879533f }, { -0.923879533f, -0.382683432f },
 };
 
 // exp(-2 pi i (lane / 4 % 2 * (lane % 4)) / 8).
 __device__ const float2 kRoots8[8] = {
-{ 1.0f, -0.0f }, { 1.0f, -0.0f }, { 1.0f, -0.0f }, { 1.0f, -0.0f },
-{ 1.0f, -0.0f }, { 0.707106781f, -0.707106781f }, { 0.0f, -1.0f }, { -0.707106781f, -0.707106781f },
+{ 1.0f, -0.0f }, { 1.0f, -0.0f }, { 1.0f, -0.0f },
+{ 1.0f, -0.0f }, { 1.0f, -0.0f }, { 0.707106781f, -0.707106781f },
+{ 0.0f, -1.0f }, { -0.707106781f, -0.707106781f },
 };
 
-// The value that the lane has whose number differs in the bits of `mask`.
+// The value of the lane whose index differs in the bits of `mask`.
 __device__ __forceinline__ float2 across(float2 value, int mask) {
     return make_float2(__shfl_xor_sync(0xffffffff, value.x, mask), __shfl_xor_sync(0xffffffff, value.y, mask));
 }
-// The value that lane `lane` of this group has.
+// The value of lane `lane` of this group.
 __device__ __forceinline__ float2 from_lane(float2 value, int lane) {
     return make_float2(__shfl_sync(0xffffffff, value.x, lane, kLanes), __shfl_sync(0xffffffff, value.y, lane, kLanes));
 }
@@ -96,21 +100,23 @@ template <typename V, typename T> __device__ __forceinline__ void store(T* targe
     *reinterpret_cast<V*>(target) = value;
 }
 
-// Where frequency x lies in a transform's part of the spectrum.
-__device__ __forceinline__ int spectrum_place(int x) { return x; }
+// Offset of frequency x in a transform's spectrum.
+__device__ __forceinline__ int spectrum_offset(int x) {
+    return x;
+}
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 fft_warp(const float* __restrict__ source, float2* __restrict__ target) {
     const int lane = threadIdx.x % kLanes;
-    const int reversed = __brev(lane) >> 29;  // its bits turned round
-    // The lane that has the frequencies -k: of -reversed, turned round, all bits below the highest one are the others.
+    const int reversed = __brev(lane) >> 29;  // the lane, bit-reversed
+    // The lane that has frequencies -k: bit-reversing -reversed flips all bits of `lane` below its highest set bit.
     const int mirror = lane == 0 ? 0 : lane ^ ((1 << (31 - __clz(lane))) - 1);
     const float sign4 = lane & 4 ? -1.0f : 1.0f;
     const float2 root8 = kRoots8[lane];
     const float sign2 = lane & 2 ? -1.0f : 1.0f;
-    const bool turns2 = (lane & 3) == 3;
+    const bool rotates2 = (lane & 3) == 3;
     const float sign1 = lane & 1 ? -1.0f : 1.0f;
-    float2 twiddle[kPoints];  // between registers and lanes
+    float2 twiddle[kPoints];  // between the transforms over registers and over lanes
     twiddle[1] = kTwiddles[lane];
     twiddle[2] = kTwiddles[1 * kLanes + lane];
     twiddle[3] = times(twiddle[2], twiddle[1]);
@@ -137,13 +143,13 @@ fft_warp(const float* __restrict__ source, float2* __restrict__ target) {
             v[j + 2] = make_float2(a.z, b.z);
             v[j + 3] = make_float2(a.w, b.w);
         }
-        // Across lanes: frequency l ends in the lane that has the bits of l turned round.
+        // Radix-2 and radix-4 steps across lanes, decimation in frequency: frequency l ends in the lane bit-reversed l.
 #pragma unroll
         for (int j = 0; j < kPoints; ++j) {
             v[j] = across(v[j], 4) + sign4 * v[j];
             v[j] = times(v[j], root8);
             v[j] = across(v[j], 2) + sign2 * v[j];
-            v[j] = chosen(turns2, turned_right(v[j]), v[j]);
+            v[j] = chosen(rotates2, times_minus_i(v[j]), v[j]);
             v[j] = across(v[j], 1) + sign1 * v[j];
         }
 #pragma unroll
@@ -153,12 +159,13 @@ fft_warp(const float* __restrict__ source, float2* __restrict__ target) {
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 #pragma unroll
         for (int j = 0; j < kPoints / 2; ++j) {
-            const float2 m = conjugate(from_lane(chosen(lane == 0, v[(kPoints - j) % kPoints], v[kPoints - 1 - j]), mirror));  // of -k
-            float2* const frequency = out + spectrum_place(reversed + j * kLanes);
+            const float2 m =
+                conjugate(from_lane(chosen(lane == 0, v[(kPoints - j) % kPoints], v[kPoints - 1 - j]), mirror));
+            float2* const frequency = out + spectrum_offset(reversed + j * kLanes);
             store(frequency, kHalfScale * (v[j] + m));
-            store(frequency + second_out, kHalfScale * turned_right(v[j] - m));
+            store(frequency + second_out, kHalfScale * times_minus_i(v[j] - m));
         }
-        if (lane == 0) {  // the last frequency is its own mirror
+        if (lane == 0) {  // the last frequency is its own mirror image
             const float2 last = (2.0f * kHalfScale) * v[kPoints / 2];
             store(out + kColumns / 2, make_float2(last.x, 0.0f));
             store(out + second_out + kColumns / 2, make_float2(last.y, 0.0f));

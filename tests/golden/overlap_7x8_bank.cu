@@ -3,40 +3,41 @@
 // config:  ahead=0 gaps=6 group=3 min_blocks=4 partners=apart path=global store=streaming twiddles=powers warps=3 weights=argument x_radices=3x9 y_radices=7x5
 //
 // Overlap-save: tiles of 35 x 27 pixels, 29 x 20 results.
-// A block has two as one complex tile in shared memory, whose transform it multiplies by the filter's:
-// columns as 7x5, rows as 3x9, then backwards, in three passes each. All keeps its place.
+// A block computes two tiles as one complex tile in shared memory: forward FFT, product with the filter's
+// spectrum, inverse FFT, in three passes each way and in place. Radices: columns 7x5, rows 3x9.
+// Threads of the block share the first and the last pass; a warp does the others on a group of rows.
 
-constexpr int kRows = 300;  // of one plane of the image
+constexpr int kRows = 300;  // rows of one plane of the image
 constexpr int kColumns = 401;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
-constexpr int kPitch = 401;  // elements from row to row
+constexpr int kChannels = 1;  // interleaved elements of a pixel
+constexpr int kPitch = 401;  // elements from one row to the next
 constexpr int kFilters = 2;
 constexpr int kFilterRows = 7;
 constexpr int kFilterColumns = 8;
 constexpr int kOutputRows = kRows;
 constexpr int kOutputColumns = kColumns;
 constexpr int kResultPitch = 401;
-constexpr int kBeforeRows = 3;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 4;  // and left of it
+constexpr int kBeforeRows = 3;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 4;  // columns of a window left of it
 
-using Pixel = unsigned short;  // the bits of a half
-using Result = unsigned short;  // the bits of a half
+using Pixel = unsigned short;  // fp16 bits
+using Result = unsigned short;  // fp16 bits
 
 static_assert(kChannels == 1, "columns are elements");
 
-constexpr int kTileRows = 35;  // of pixels, and of frequencies
+constexpr int kTileRows = 35;  // pixels before the transform, frequencies after it
 constexpr int kTileColumns = 27;
 constexpr int kThreads = 96;
-constexpr int kGroupRows = 15;  // that a warp transforms at a time
+constexpr int kGroupRows = 15;  // rows that a warp transforms at a time
 constexpr int kRowPitch = 27;  // complex numbers in shared memory from row to row
-constexpr int kDigitPitch = 9;  // and from one value of a row's first digit to the next
-constexpr int kValidRows = kTileRows - kFilterRows + 1;  // of results
+constexpr int kDigitPitch = 9;  // complex numbers from one value of a row's first digit to the next
+constexpr int kValidRows = kTileRows - kFilterRows + 1;  // rows of results per tile
 constexpr int kValidColumns = kTileColumns - kFilterColumns + 1;
-constexpr int kTilesAcross = 21;  // a plane
-constexpr int kTiles = 11 * kTilesAcross;  // of a plane
-constexpr int kPairs = 116;  // likewise
+constexpr int kTilesAcross = 21;  // tiles across a plane
+constexpr int kTiles = 11 * kTilesAcross;  // tiles per plane
+constexpr int kPairs = 116;  // pairs of tiles per plane
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -68,7 +69,7 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     const Pixel* pixels;
 };
@@ -81,7 +82,7 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-// Where the border takes its pixel from: c b a | a b c d | d c b.
+// Index of the pixel that border `reflect` repeats at index i: c b a | a b c d | d c b.
 __device__ __forceinline__ int source_index(int i, int size) {
     i = i < 0 ? -1 - i : i;
     return i >= size ? 2 * size - 1 - i : i;
@@ -94,8 +95,8 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
@@ -104,11 +105,11 @@ __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.
 
 __device__ __forceinline__ float2 swapped(float2 a) { return make_float2(a.y, a.x); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft3(float2& x0, float2& x1, float2& x2) {
     const float2 s1 = x1 + x2, d1 = x1 - x2;
     const float2 even1 = x0 + -0.5f * s1;
-    const float2 odd1 = turned_right(0.866025404f * d1);
+    const float2 odd1 = times_minus_i(0.866025404f * d1);
     x0 = x0 + s1;
     x1 = even1 + odd1;
     x2 = even1 - odd1;
@@ -117,25 +118,26 @@ __device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2&
     const float2 s1 = x1 + x4, d1 = x1 - x4;
     const float2 s2 = x2 + x3, d2 = x2 - x3;
     const float2 even1 = x0 + 0.309016994f * s1 + -0.809016994f * s2;
-    const float2 odd1 = turned_right(0.951056516f * d1 + 0.587785252f * d2);
+    const float2 odd1 = times_minus_i(0.951056516f * d1 + 0.587785252f * d2);
     const float2 even2 = x0 + -0.809016994f * s1 + 0.309016994f * s2;
-    const float2 odd2 = turned_right(0.587785252f * d1 + -0.951056516f * d2);
+    const float2 odd2 = times_minus_i(0.587785252f * d1 + -0.951056516f * d2);
     x0 = x0 + s1 + s2;
     x1 = even1 + odd1;
     x4 = even1 - odd1;
     x2 = even2 + odd2;
     x3 = even2 - odd2;
 }
-__device__ __forceinline__ void dft7(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6) {
+__device__ __forceinline__ void dft7(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6) {
     const float2 s1 = x1 + x6, d1 = x1 - x6;
     const float2 s2 = x2 + x5, d2 = x2 - x5;
     const float2 s3 = x3 + x4, d3 = x3 - x4;
     const float2 even1 = x0 + 0.623489802f * s1 + -0.222520934f * s2 + -0.900968868f * s3;
-    const float2 odd1 = turned_right(0.781831482f * d1 + 0.974927912f * d2 + 0.433883739f * d3);
+    const float2 odd1 = times_minus_i(0.781831482f * d1 + 0.974927912f * d2 + 0.433883739f * d3);
     const float2 even2 = x0 + -0.222520934f * s1 + -0.900968868f * s2 + 0.623489802f * s3;
-    const float2 odd2 = turned_right(0.974927912f * d1 + -0.433883739f * d2 + -0.781831482f * d3);
+    const float2 odd2 = times_minus_i(0.974927912f * d1 + -0.433883739f * d2 + -0.781831482f * d3);
     const float2 even3 = x0 + -0.900968868f * s1 + 0.623489802f * s2 + -0.222520934f * s3;
-    const float2 odd3 = turned_right(0.433883739f * d1 + -0.781831482f * d2 + 0.974927912f * d3);
+    const float2 odd3 = times_minus_i(0.433883739f * d1 + -0.781831482f * d2 + 0.974927912f * d3);
     x0 = x0 + s1 + s2 + s3;
     x1 = even1 + odd1;
     x6 = even1 - odd1;
@@ -144,7 +146,9 @@ __device__ __forceinline__ void dft7(float2& x0, float2& x1, float2& x2, float2&
     x3 = even3 + odd3;
     x4 = even3 - odd3;
 }
-__device__ __forceinline__ void dft9(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8) {
+__device__ __forceinline__ void dft9(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8) {
     dft3(x0, x3, x6);
     dft3(x1, x4, x7);
     dft3(x2, x5, x8);
@@ -164,7 +168,8 @@ __device__ __forceinline__ void dft9(float2& x0, float2& x1, float2& x2, float2&
     x7 = y5;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -175,61 +180,70 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(-2 pi i k j / 35) for k = 1, 2, 4, j = 0 to 4.
 __device__ const float2 kTwiddles7x5[15] = {
-{ 1.0f, 0.0f }, { 0.983929589f, -0.178556895f }, { 0.936234871f, -0.351374824f }, { 0.858448794f, -0.512899277f },
-{ 0.753071466f, -0.657938726f }, { 1.0f, 0.0f }, { 0.936234871f, -0.351374824f }, { 0.753071466f, -0.657938726f },
-{ 0.473868662f, -0.880595532f }, { 0.134233266f, -0.990949762f }, { 1.0f, 0.0f }, { 0.753071466f, -0.657938726f },
+{ 1.0f, 0.0f }, { 0.983929589f, -0.178556895f }, { 0.936234871f, -0.351374824f },
+{ 0.858448794f, -0.512899277f }, { 0.753071466f, -0.657938726f }, { 1.0f, 0.0f },
+{ 0.936234871f, -0.351374824f }, { 0.753071466f, -0.657938726f }, { 0.473868662f, -0.880595532f },
+{ 0.134233266f, -0.990949762f }, { 1.0f, 0.0f }, { 0.753071466f, -0.657938726f },
 { 0.134233266f, -0.990949762f }, { -0.550896981f, -0.834573254f }, { -0.963962861f, -0.266036846f },
 };
 
 // exp(2 pi i j / 35) for j = 0 to 34.
 __device__ const float2 kRoots35[35] = {
-{ 1.0f, 0.0f }, { 0.983929589f, 0.178556895f }, { 0.936234871f, 0.351374824f }, { 0.858448794f, 0.512899277f },
-{ 0.753071466f, 0.657938726f }, { 0.623489802f, 0.781831482f }, { 0.473868662f, 0.880595532f }, { 0.309016994f, 0.951056516f },
-{ 0.134233266f, 0.990949762f }, { -0.0448648304f, 0.998993067f }, { -0.222520934f, 0.974927912f }, { -0.393025032f, 0.919527773f },
-{ -0.550896981f, 0.834573254f }, { -0.691062649f, 0.722794864f }, { -0.809016994f, 0.587785252f }, { -0.900968868f, 0.433883739f },
-{ -0.963962861f, 0.266036846f }, { -0.995974294f, 0.0896393089f }, { -0.995974294f, -0.0896393089f }, { -0.963962861f, -0.266036846f },
-{ -0.900968868f, -0.433883739f }, { -0.809016994f, -0.587785252f }, { -0.691062649f, -0.722794864f }, { -0.550896981f, -0.834573254f },
-{ -0.393025032f, -0.919527773f }, { -0.222520934f, -0.974927912f }, { -0.0448648304f, -0.998993067f }, { 0.134233266f, -0.990949762f },
-{ 0.309016994f, -0.951056516f }, { 0.473868662f, -0.880595532f }, { 0.623489802f, -0.781831482f }, { 0.753071466f, -0.657938726f },
-{ 0.858448794f, -0.512899277f }, { 0.936234871f, -0.351374824f }, { 0.983929589f, -0.178556895f },
+{ 1.0f, 0.0f }, { 0.983929589f, 0.178556895f }, { 0.936234871f, 0.351374824f },
+{ 0.858448794f, 0.512899277f }, { 0.753071466f, 0.657938726f }, { 0.623489802f, 0.781831482f },
+{ 0.473868662f, 0.880595532f }, { 0.309016994f, 0.951056516f }, { 0.134233266f, 0.990949762f },
+{ -0.0448648304f, 0.998993067f }, { -0.222520934f, 0.974927912f }, { -0.393025032f, 0.919527773f },
+{ -0.550896981f, 0.834573254f }, { -0.691062649f, 0.722794864f }, { -0.809016994f, 0.587785252f },
+{ -0.900968868f, 0.433883739f }, { -0.963962861f, 0.266036846f }, { -0.995974294f, 0.0896393089f },
+{ -0.995974294f, -0.0896393089f }, { -0.963962861f, -0.266036846f }, { -0.900968868f, -0.433883739f },
+{ -0.809016994f, -0.587785252f }, { -0.691062649f, -0.722794864f }, { -0.550896981f, -0.834573254f },
+{ -0.393025032f, -0.919527773f }, { -0.222520934f, -0.974927912f }, { -0.0448648304f, -0.998993067f },
+{ 0.134233266f, -0.990949762f }, { 0.309016994f, -0.951056516f }, { 0.473868662f, -0.880595532f },
+{ 0.623489802f, -0.781831482f }, { 0.753071466f, -0.657938726f }, { 0.858448794f, -0.512899277f },
+{ 0.936234871f, -0.351374824f }, { 0.983929589f, -0.178556895f },
 };
 
 // exp(-2 pi i k j / 27) for k = 1, 2, j = 0 to 8.
 __device__ const float2 kTwiddles3x9[18] = {
-{ 1.0f, 0.0f }, { 0.973044871f, -0.230615871f }, { 0.89363264f, -0.44879918f }, { 0.766044443f, -0.64278761f },
-{ 0.597158592f, -0.802123193f }, { 0.396079766f, -0.918216107f }, { 0.173648178f, -0.984807753f }, { -0.0581448289f, -0.998308158f },
-{ -0.286803233f, -0.957989512f }, { 1.0f, 0.0f }, { 0.89363264f, -0.44879918f }, { 0.597158592f, -0.802123193f },
-{ 0.173648178f, -0.984807753f }, { -0.286803233f, -0.957989512f }, { -0.686241638f, -0.727373642f }, { -0.939692621f, -0.342020143f },
-{ -0.993238358f, 0.116092914f }, { -0.835487811f, 0.549508978f },
+{ 1.0f, 0.0f }, { 0.973044871f, -0.230615871f }, { 0.89363264f, -0.44879918f },
+{ 0.766044443f, -0.64278761f }, { 0.597158592f, -0.802123193f }, { 0.396079766f, -0.918216107f },
+{ 0.173648178f, -0.984807753f }, { -0.0581448289f, -0.998308158f }, { -0.286803233f, -0.957989512f },
+{ 1.0f, 0.0f }, { 0.89363264f, -0.44879918f }, { 0.597158592f, -0.802123193f },
+{ 0.173648178f, -0.984807753f }, { -0.286803233f, -0.957989512f }, { -0.686241638f, -0.727373642f },
+{ -0.939692621f, -0.342020143f }, { -0.993238358f, 0.116092914f }, { -0.835487811f, 0.549508978f },
 };
 
 // exp(2 pi i j / 27) for j = 0 to 26.
 __device__ const float2 kRoots27[27] = {
-{ 1.0f, 0.0f }, { 0.973044871f, 0.230615871f }, { 0.89363264f, 0.44879918f }, { 0.766044443f, 0.64278761f },
-{ 0.597158592f, 0.802123193f }, { 0.396079766f, 0.918216107f }, { 0.173648178f, 0.984807753f }, { -0.0581448289f, 0.998308158f },
-{ -0.286803233f, 0.957989512f }, { -0.5f, 0.866025404f }, { -0.686241638f, 0.727373642f }, { -0.835487811f, 0.549508978f },
-{ -0.939692621f, 0.342020143f }, { -0.993238358f, 0.116092914f }, { -0.993238358f, -0.116092914f }, { -0.939692621f, -0.342020143f },
-{ -0.835487811f, -0.549508978f }, { -0.686241638f, -0.727373642f }, { -0.5f, -0.866025404f }, { -0.286803233f, -0.957989512f },
-{ -0.0581448289f, -0.998308158f }, { 0.173648178f, -0.984807753f }, { 0.396079766f, -0.918216107f }, { 0.597158592f, -0.802123193f },
+{ 1.0f, 0.0f }, { 0.973044871f, 0.230615871f }, { 0.89363264f, 0.44879918f },
+{ 0.766044443f, 0.64278761f }, { 0.597158592f, 0.802123193f }, { 0.396079766f, 0.918216107f },
+{ 0.173648178f, 0.984807753f }, { -0.0581448289f, 0.998308158f }, { -0.286803233f, 0.957989512f },
+{ -0.5f, 0.866025404f }, { -0.686241638f, 0.727373642f }, { -0.835487811f, 0.549508978f },
+{ -0.939692621f, 0.342020143f }, { -0.993238358f, 0.116092914f }, { -0.993238358f, -0.116092914f },
+{ -0.939692621f, -0.342020143f }, { -0.835487811f, -0.549508978f }, { -0.686241638f, -0.727373642f },
+{ -0.5f, -0.866025404f }, { -0.286803233f, -0.957989512f }, { -0.0581448289f, -0.998308158f },
+{ 0.173648178f, -0.984807753f }, { 0.396079766f, -0.918216107f }, { 0.597158592f, -0.802123193f },
 { 0.766044443f, -0.64278761f }, { 0.89363264f, -0.44879918f }, { 0.973044871f, -0.230615871f },
 };
 
-__device__ __forceinline__ int place_of(int x) { return x; }
+__device__ __forceinline__ int column_offset(int x) { return x; }
 
-// A tile of pixels, of which it may need fewer than it has, and of results. All are 0 where there is none.
+// A tile of pixels and results. Its results may need fewer pixels than a whole tile; all members are 0 beyond the last
+// tile.
 struct Tile {
     Plane plane;
-    Result* target;  // of the first result
-    int row, column;  // of the first pixel in the image, may be negative
-    int rows, columns;  // of results
-    int pixel_rows, pixel_columns;  // that they need
+    Result* target;  // address of the first result
+    int row, column;  // position of the first pixel in the image; may be negative
+    int rows, columns;  // size of the results
+    int pixel_rows, pixel_columns;  // size of the pixels that they need
 };
 
 struct Pair {
     Tile first, second;
 };
 
-__device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int plane, int number, int f) {
+__device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int plane,
+                                        int number, int f) {
     if (number >= kTiles) {
         return {};
     }
@@ -240,13 +254,13 @@ __device__ __forceinline__ Tile tile_of(const Pixel* image, Result* result, int 
             column - kBeforeColumns, rows, columns, rows + kFilterRows - 1, columns + kFilterColumns - 1};
 }
 
-// Whether all of its pixels lie in the image.
+// True if all pixels of the tile are inside the image.
 __device__ __forceinline__ bool is_inside(const Tile& tile) {
     return tile.rows > 0 && tile.row >= 0 && tile.row + kTileRows <= kRows && tile.column >= 0 &&
            tile.column + kTileColumns <= kColumns;
 }
 
-// Pixel (y, x) of the tile: 0 where no result needs it.
+// Pixel (y, x) of the tile; 0 if no result needs it.
 __device__ __forceinline__ float pixel_of(const Tile& tile, int y, int x) {
     return y < tile.pixel_rows && x < tile.pixel_columns ? pixel_at(tile.plane, tile.row + y, tile.column + x) : 0.0f;
 }
@@ -257,7 +271,7 @@ __device__ __forceinline__ void store(const Tile& tile, int y, int x, float valu
     }
 }
 
-// The first pass, from the image.
+// First pass: loads both tiles of a pair from the image, as real and imaginary part.
 template <bool kInside>
 __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
 #pragma unroll 1
@@ -266,8 +280,10 @@ __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
 
         float2 v[7];
         if (kInside) {
-            const Pixel* const first = pair.first.plane.pixels + (pair.first.row + j) * kPitch + pair.first.column + x;
-            const Pixel* const second = pair.second.plane.pixels + (pair.second.row + j) * kPitch + pair.second.column + x;
+            const Pixel* const first =
+                pair.first.plane.pixels + (pair.first.row + j) * kPitch + pair.first.column + x;
+            const Pixel* const second =
+                pair.second.plane.pixels + (pair.second.row + j) * kPitch + pair.second.column + x;
 #pragma unroll
             for (int k = 0; k < 7; ++k) {
                 v[k].x = to_float(__ldg(first + k * (5 * kPitch)));
@@ -295,7 +311,7 @@ __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
         v[5] = times(v[5], w5);
         v[6] = times(v[6], w6);
 
-        float2* const element = tile + j * kRowPitch + place_of(x);
+        float2* const element = tile + j * kRowPitch + column_offset(x);
 #pragma unroll
         for (int k = 0; k < 7; ++k) {
             element[k * (5 * kRowPitch)] = v[k];
@@ -303,7 +319,7 @@ __device__ __forceinline__ void read_columns(const Pair& pair, float2* tile) {
     }
 }
 
-// The second pass: columns, their second digit, and rows, their first one.
+// Second pass, one sub-tile per thread: along columns over their second digit, then along rows over their first digit.
 __device__ __forceinline__ void transform_corners(float2* tile, int group) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x % 32; i < 27u; i += 32) {
@@ -345,7 +361,7 @@ __device__ __forceinline__ void transform_corners(float2* tile, int group) {
     }
 }
 
-// The second pass backward: what lies in columns that have results.
+// Inverse second pass; it stores only the columns that have results.
 __device__ __forceinline__ void restore_corners(float2* tile, int group) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x % 32; i < 27u; i += 32) {
@@ -382,27 +398,29 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
         dft5(v[2], v[5], v[8], v[11], v[14]);
 #pragma unroll
         for (int n = 0; n < 15; ++n) {
-            if (n % 3 < 2 || (n % 3 == 2 && j < 2)) {
+            if (n % 3 < 2 || (n % 3 == 2 &&
+                j < 2)) {
                 element[n / 3 * kRowPitch + n % 3 * kDigitPitch] = v[n];
             }
         }
     }
 }
 
-// The third pass: rows, their second digit, times the filter's spectrum, and the same backward. From here on real and
-// imaginary parts are swapped, which makes a forward transform one backward.
+// Third pass, along rows over their second digit, the product with the filter's spectrum, and the inverse third pass.
+// From here on real and imaginary parts are swapped, so that the forward DFTs compute the inverse.
 __device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
     const unsigned lane = threadIdx.x % 32;
     const float2* const factors = spectrum + group * 576;
 #pragma unroll 1
     for (unsigned i = lane; i < 45u; i += 32) {
-        const int y = group * kGroupRows + quotient<3>(i), k = modulo<3>(i);
+        const int y = group * kGroupRows + quotient<3>(i),
+                  k = modulo<3>(i);
         if (y >= kTileRows) {
             break;
         }
         float2* const element = tile + y * kRowPitch + k * kDigitPitch;
 
-        const float2* const mine = factors + (i - lane) * 9 + lane;
+        const float2* const lane_factors = factors + (i - lane) * 9 + lane;
         float2 v[9];
 #pragma unroll
         for (int j = 0; j < 9; ++j) {
@@ -411,7 +429,7 @@ __device__ __forceinline__ void multiply_rows(float2* tile, const float2* __rest
         dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
 #pragma unroll
         for (int j = 0; j < 9; ++j) {
-            const float2 h = __ldg(mine + j * 32);
+            const float2 h = __ldg(lane_factors + j * 32);
             v[j] = swapped(times(v[j], h));
         }
         dft9(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
@@ -422,13 +440,13 @@ __device__ __forceinline__ void multiply_rows(float2* tile, const float2* __rest
     }
 }
 
-// The last pass, to the result.
+// Last pass: stores the results of both tiles. Their parts are swapped back.
 __device__ __forceinline__ void write_columns(const Pair& pair, const float2* tile) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 100u; i += kThreads) {
         const int x = modulo<20>(i), j = quotient<20>(i);
 
-        const float2* const element = tile + j * kRowPitch + place_of(x);
+        const float2* const element = tile + j * kRowPitch + column_offset(x);
         float2 v[7];
 #pragma unroll
         for (int k = 0; k < 7; ++k) {
@@ -459,18 +477,18 @@ __device__ __forceinline__ void write_columns(const Pair& pair, const float2* ti
     }
 }
 
-constexpr int kSpectrum = 1728;  // complex numbers of a filter's
+constexpr int kSpectrum = 1728;  // complex numbers of one filter's spectrum
 
-// Where multiply_rows reads frequency (y, x) of a filter's spectrum.
-__device__ __forceinline__ int spectrum_place(int y, int x) {
+// Offset at which multiply_rows() reads frequency (y, x) of a filter's spectrum: neighbouring lanes read neighbours.
+__device__ __forceinline__ int spectrum_offset(int y, int x) {
     const int row = y % 7 * 5 + y / 7, k = x % 3, j = x / 3;
     const int item = row % kGroupRows * 3 + k;
-    const int turn = row / kGroupRows * 2 + item / 32;
-    return (turn * 9 + j / 1) * 32 + item % 32 * 1 + j % 1;
+    const int iteration = row / kGroupRows * 2 + item / 32;
+    return (iteration * 9 + j / 1) * 32 + item % 32 * 1 + j % 1;
 }
 
-// The filters' spectra, scaled: sum over r, s of weights[r, s] * exp(2 pi i (y r / kTileRows + x s / kTileColumns)), the
-// conjugate of the filter's transform, since that of a correlation is the image's times it. A block has a column x.
+// The filters' spectra, scaled: sum over r, s of weights[r, s] * exp(2 pi i (y r / kTileRows + x s / kTileColumns)).
+// This is the conjugate of the filter's transform, as correlation needs. A block computes one column x.
 extern "C" __global__ void __launch_bounds__(64)
 filter2d_overlap_save_spectrum(float2* __restrict__ spectra, const __grid_constant__ Weights weights) {
     __shared__ float taps[kFilterRows * kFilterColumns];
@@ -495,7 +513,7 @@ filter2d_overlap_save_spectrum(float2* __restrict__ spectra, const __grid_consta
         for (int r = 0; r < kFilterRows; ++r) {
             sum = sum + times(sums[r], kRoots35[y * r % kTileRows]);
         }
-        spectra[f * kSpectrum + spectrum_place(y, first)] = sum;
+        spectra[f * kSpectrum + spectrum_offset(y, first)] = sum;
     }
 }
 
@@ -503,7 +521,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
 filter2d_overlap_save(const Pixel* __restrict__ image, Result* __restrict__ result, const float2* __restrict__ spectra,
                       const __grid_constant__ Weights weights) {
     extern __shared__ __align__(16) float2 tile[];
-    const int number = blockIdx.x / kFilters % kPairs, plane = blockIdx.x / kFilters / kPairs, f = blockIdx.x % kFilters;
+    const int number = blockIdx.x / kFilters % kPairs, plane = blockIdx.x / kFilters / kPairs,
+              f = blockIdx.x % kFilters;
     const Pair pair = {tile_of(image, result, plane, number, f),
                        tile_of(image, result, plane, kPairs + number, f)};
     if (is_inside(pair.first) && is_inside(pair.second)) {

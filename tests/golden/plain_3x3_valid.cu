@@ -2,31 +2,31 @@
 // problem: filter2d image=9216x9216 filter=3x3 planes=1 dtype=float32 border=valid
 // config:  block_columns=32 block_rows=8 columns=1 filters=1 min_blocks=0 path=global rows=1 weights=argument
 //
-// kThreadRows x kThreadColumns outputs a thread. A pixel is read from global memory wherever a tap needs it.
-// The baseline that a winner has to beat.
+// Baseline without shared memory. A thread computes kThreadRows x kThreadColumns outputs of kThreadFilters filters and
+// reads a pixel from global memory for every tap. Blocks are numbered columns first, then rows, then planes.
 
-constexpr int kRows = 9216;  // of one plane of the image
+constexpr int kRows = 9216;  // rows of one plane of the image
 constexpr int kColumns = 9216;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
-constexpr int kPitch = 9216;  // elements from row to row
+constexpr int kChannels = 1;  // interleaved elements of a pixel
+constexpr int kPitch = 9216;  // elements from one row to the next
 constexpr int kFilters = 1;
 constexpr int kFilterRows = 3;
 constexpr int kFilterColumns = 3;
 constexpr int kOutputRows = kRows - kFilterRows + 1;
 constexpr int kOutputColumns = kColumns - kFilterColumns + 1;
 constexpr int kResultPitch = 9214;
-constexpr int kBeforeRows = 0;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 0;  // and left of it
+constexpr int kBeforeRows = 0;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 0;  // columns of a window left of it
 
 using Pixel = float;
 using Result = float;
 
-constexpr int kOutputElements = kOutputColumns * kChannels;  // of a row of the result
-constexpr int kThreadRows = 1;  // outputs a thread, down
-constexpr int kThreadColumns = 1;  // and across, in elements
-constexpr int kThreadFilters = 1;  // that use a pixel once it is read
-constexpr int kBlockColumns = 32;  // threads across a block
-constexpr int kBlockRows = 8;  // and down
+constexpr int kOutputElements = kOutputColumns * kChannels;  // elements per row of the result
+constexpr int kThreadRows = 1;  // output rows per thread
+constexpr int kThreadColumns = 1;  // output elements per thread in a row
+constexpr int kThreadFilters = 1;  // filters per thread, which share each pixel that it reads
+constexpr int kBlockColumns = 32;  // threads of a block in x
+constexpr int kBlockRows = 8;  // threads of a block in y
 constexpr int kColumnBlocks = 288;
 constexpr int kRowBlocks = 1152;
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     const Pixel* pixels;
 };
@@ -55,12 +55,12 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-// No window reaches outside the image.
+// Border `valid`: no window reaches outside the image.
 __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int element) {
     return load(plane, row, element);
 }
 
-// One element of each result; `results` are those of the plane.
+// Computes one element of each result; `results` points to the result of the plane's first filter.
 __device__ __forceinline__ void filter_element(const Plane& plane, Result* results, const Weights& weights,
                                                int row, int element) {
     float sums[kThreadFilters] = {};

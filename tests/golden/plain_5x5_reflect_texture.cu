@@ -2,34 +2,34 @@
 // problem: filter2d image=512x640 filter=5x5 planes=1 dtype=float16 border=reflect
 // config:  block_columns=32 block_rows=4 columns=1 filters=1 min_blocks=4 path=texture rows=2 weights=constant
 //
-// kThreadRows x kThreadColumns outputs a thread. A pixel is read through a texture wherever a tap needs it.
-// The baseline that a winner has to beat.
+// Baseline without shared memory. A thread computes kThreadRows x kThreadColumns outputs of kThreadFilters filters and
+// reads a pixel through a texture for every tap. Blocks are numbered columns first, then rows, then planes.
 
-constexpr int kRows = 512;  // of one plane of the image
+constexpr int kRows = 512;  // rows of one plane of the image
 constexpr int kColumns = 640;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
+constexpr int kChannels = 1;  // interleaved elements of a pixel
 constexpr int kFilters = 1;
 constexpr int kFilterRows = 5;
 constexpr int kFilterColumns = 5;
 constexpr int kOutputRows = kRows;
 constexpr int kOutputColumns = kColumns;
 constexpr int kResultPitch = 640;
-constexpr int kBeforeRows = 2;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 2;  // and left of it
+constexpr int kBeforeRows = 2;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 2;  // columns of a window left of it
 
-using Pixel = unsigned short;  // the bits of a half
-using Result = unsigned short;  // the bits of a half
+using Pixel = unsigned short;  // fp16 bits
+using Result = unsigned short;  // fp16 bits
 
-constexpr int kOutputElements = kOutputColumns * kChannels;  // of a row of the result
-constexpr int kThreadRows = 2;  // outputs a thread, down
-constexpr int kThreadColumns = 1;  // and across, in elements
-constexpr int kThreadFilters = 1;  // that use a pixel once it is read
-constexpr int kBlockColumns = 32;  // threads across a block
-constexpr int kBlockRows = 4;  // and down
+constexpr int kOutputElements = kOutputColumns * kChannels;  // elements per row of the result
+constexpr int kThreadRows = 2;  // output rows per thread
+constexpr int kThreadColumns = 1;  // output elements per thread in a row
+constexpr int kThreadFilters = 1;  // filters per thread, which share each pixel that it reads
+constexpr int kBlockColumns = 32;  // threads of a block in x
+constexpr int kBlockRows = 4;  // threads of a block in y
 constexpr int kColumnBlocks = 20;
 constexpr int kRowBlocks = 64;
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -63,10 +63,10 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     cudaTextureObject_t texture;
-    int first;  // row of the plane in the texture
+    int first;  // first row of the plane in the texture
 };
 
 __device__ __forceinline__ Plane plane_of(cudaTextureObject_t image, int plane) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return tex2D<float>(plane.texture, element + 0.5f, plane.first + row + 0.5f);
 }
 
-// Where the border takes its pixel from: c b a | a b c d | d c b.
+// Index of the pixel that border `reflect` repeats at index i: c b a | a b c d | d c b.
 __device__ __forceinline__ int source_index(int i, int size) {
     i = i < 0 ? -1 - i : i;
     return i >= size ? 2 * size - 1 - i : i;
@@ -87,7 +87,7 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
     return load(plane, source_index(row, kRows), source_index(element, kColumns));
 }
 
-// One element of each result; `results` are those of the plane.
+// Computes one element of each result; `results` points to the result of the plane's first filter.
 __device__ __forceinline__ void filter_element(const Plane& plane, Result* results, const Weights& weights,
                                                int row, int element) {
     float sums[kThreadFilters] = {};

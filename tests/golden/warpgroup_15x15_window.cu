@@ -2,51 +2,54 @@
 // problem: filter2d image=9216x9216 filter=15x15 planes=1 dtype=float32 border=valid
 // config:  ahead=0 block_groups=1 block_strips=1 columns=4 min_blocks=1 path=async prefetch=5 rows=419 store=plain weights=argument
 //
-// A row of the image times all rows of the filter at once. A warpgroup owns 64 segments of 8 adjacent outputs. A row of
-// matrix A holds pixels of a segment; column 8r + n of matrix B weighs them for output n with row r of the filter. The
-// products are added to the outputs in progress, of which one is complete. Both matrices are split into two parts of
-// 11 bits, and products of both lesser parts left out. The outputs around the interior are computed one by one.
+// Convolution by wgmma.m64nNk8 on tf32. A warpgroup computes a strip of kThreadRows rows by 64 segments of 8 adjacent
+// outputs. Row m of matrix A, in registers, has the pixels of segment m in one image row; column 8r + n of matrix B, in
+// shared memory, has the weights of filter row r for output n. The products are the contributions of an image row to
+// all output rows in progress; they are added to accumulators in registers, which completes the oldest output row.
+// Pixels and weights are split into high and low tf32 parts (3xTF32).
+// Each warp copies rows by cp.async into its own ring buffer, kPrefetch rows ahead, synchronised by __syncwarp().
+// The first kFrameBlocks blocks compute the outputs around the interior, one per thread.
 
-constexpr int kRows = 9216;  // of one plane of the image
+constexpr int kRows = 9216;  // rows of one plane of the image
 constexpr int kColumns = 9216;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
-constexpr int kPitch = 9216;  // elements from row to row
+constexpr int kChannels = 1;  // interleaved elements of a pixel
+constexpr int kPitch = 9216;  // elements from one row to the next
 constexpr int kFilters = 1;
 constexpr int kFilterRows = 15;
 constexpr int kFilterColumns = 15;
 constexpr int kOutputRows = kRows - kFilterRows + 1;
 constexpr int kOutputColumns = kColumns - kFilterColumns + 1;
 constexpr int kResultPitch = 9202;
-constexpr int kBeforeRows = 0;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 0;  // and left of it
+constexpr int kBeforeRows = 0;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 0;  // columns of a window left of it
 
 using Pixel = float;
 using Result = float;
 
-constexpr int kDepth = 24;  // pixels of a row of matrix A, from a segment's first one on
-constexpr int kSteps = kDepth / 8;  // products that sum over them
-constexpr int kThreadPixels = kDepth / 4;  // of a segment: four threads share it
+constexpr int kDepth = 24;  // K: pixels of a row of matrix A, from a segment's first pixel on
+constexpr int kSteps = kDepth / 8;  // wgmma instructions that sum over them
+constexpr int kThreadPixels = kDepth / 4;  // pixels of a segment per thread: a quad shares a segment
 constexpr int kMatrixRows = kFilterRows;  // rows of weights in matrix B
-constexpr int kProducts = 4 * kMatrixRows;  // of a thread: 2 outputs of 2 segments for each of them
+constexpr int kProducts = 4 * kMatrixRows;  // wgmma accumulators per thread: 2 outputs of 2 segments per row of weights
 constexpr int kLast = kFilterRows - 1;  // the row of a window that completes it
-constexpr int kGroupColumns = 512;  // outputs of a warpgroup, across
-constexpr int kThreadRows = 419;  // and down
-constexpr int kPrefetch = 5;  // rows that are read ahead
-constexpr int kCopyVector = 4;  // elements that a thread copies at once
-constexpr int kLoadVector = 2;  // and that it loads at once
-constexpr int kBlockGroups = 1;  // warpgroups across a block
-constexpr int kBlockStrips = 1;  // and down
+constexpr int kGroupColumns = 512;  // outputs of a warpgroup in a row
+constexpr int kThreadRows = 419;  // output rows of a strip
+constexpr int kPrefetch = 5;  // rows that are copied ahead
+constexpr int kCopyVector = 4;  // elements per cp.async
+constexpr int kLoadVector = 2;  // elements per load from shared memory
+constexpr int kBlockGroups = 1;  // warpgroups of a block in x
+constexpr int kBlockStrips = 1;  // warpgroups of a block in y, each with a strip of its own
 constexpr int kColumnBlocks = 18;  // blocks across the interior
-constexpr int kStripBlocks = 22;  // and down
-constexpr int kFrameBlocks = 144;  // blocks for the outputs around it, in all planes
-constexpr int kFirstRow = 0;  // of the interior
+constexpr int kStripBlocks = 22;  // blocks down the interior
+constexpr int kFrameBlocks = 144;  // blocks for the frames of all planes
+constexpr int kFirstRow = 0;  // first output row of the interior
 constexpr int kInteriorRows = 9202;
-constexpr int kFirstColumn = 0;  // of the interior, in elements
-constexpr int kLead = 0;  // elements read before a segment's windows, so that loads and stores are aligned
-constexpr int kLastColumn = 8688;  // where the last warpgroup begins, which may overlap the one before
-constexpr int kInteriorGroups = 18;  // across it
+constexpr int kFirstColumn = 0;  // first output element of the interior
+constexpr int kLead = 0;  // elements loaded left of a segment's windows, so that loads and stores are aligned
+constexpr int kLastColumn = 8688;  // first output of the last warpgroup, which may overlap the one before it
+constexpr int kInteriorGroups = 18;  // warpgroups across the interior
 
-__device__ constexpr int skew_of(int) { return 0; }  // rows of outputs all begin at kFirstColumn
+__device__ constexpr int skew_of(int) { return 0; }  // all rows of the interior begin at kFirstColumn
 
 __device__ __forceinline__ float to_float(float value) { return value; }
 
@@ -60,7 +63,7 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     const Pixel* pixels;
 };
@@ -73,17 +76,18 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-// No window reaches outside the image.
+// Border `valid`: no window reaches outside the image.
 __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int element) {
     return load(plane, row, element);
 }
 
 constexpr int kRowOutputs = kOutputColumns * kChannels;
 constexpr int kInteriorColumns = kLastColumn + kGroupColumns - kFirstColumn;
-constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // of whole rows, above and below
-constexpr int kFramePixels = 18404;  // of one plane
+constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // above and below it
+constexpr int kFramePixels = 18404;  // outputs of the frame of one plane
 
-// Output n of a plane's frame: first the rows above and below the interior, then what is left and right of it.
+// Position of output n of a plane's frame: the rows above and below the interior come first, then the columns left and
+// right of it.
 __device__ __forceinline__ void locate(int n, int& row, int& element) {
     if (n < kFrameRowPixels) {
         row = n / kRowOutputs;
@@ -105,7 +109,7 @@ __device__ __forceinline__ void compute_frame(const Plane& plane, Result* __rest
 #pragma unroll 1
     for (int f = 0; f < kFilters; ++f) {
         float sum = 0.0f;
-#pragma unroll kFilterColumns < 8 ? 8 : 4  // so many rows' loads are in flight together
+#pragma unroll kFilterColumns < 8 ? 8 : 4  // rows of taps whose loads are in flight together
         for (int r = 0; r < kFilterRows; ++r) {
 #pragma unroll
             for (int s = 0; s < kFilterColumns; ++s) {
@@ -117,7 +121,7 @@ __device__ __forceinline__ void compute_frame(const Plane& plane, Result* __rest
     }
 }
 
-constexpr int kWarpColumns = kGroupColumns / 4;  // outputs of a warp, across
+constexpr int kWarpColumns = kGroupColumns / 4;  // outputs of a warp in a row
 
 __device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights& weights, int f, int row,
                                                int element) {
@@ -133,21 +137,22 @@ __device__ __forceinline__ float sum_of_window(const Plane& plane, const Weights
     return sum;
 }
 
-// Whether an output, as it is stored, is finite, and so what the products are to give.
+// True if a stored output is finite, and thus unaffected by pixels outside its window.
 __device__ __forceinline__ bool is_settled(Result stored) {
     return (__float_as_uint(stored) & 0x7f800000u) != 0x7f800000u;
 }
 
-// A product also sums over pixels outside of a window, with weights of zero: a NaN or an infinity there makes NaN of
-// the sum. Where `check` is NaN in a thread, its warp has had such sums, and computes them again, pixel by pixel. The
-// warp's first output, in a strip of `rows`, is `first` elements behind the result's. It may be that another warp stores
-// the same output, and repairs it too: each does so after its own store.
+// A matrix product also multiplies pixels outside a window by weights of zero, so a NaN or an infinity there makes the
+// sum NaN. If `check` is NaN in some thread, its warp recomputes the outputs of its strip of `rows` rows that are not
+// finite, tap by tap. `first` is the offset of the strip's first output in the result.
+// Two warps may store and repair the same output; each repairs after its own stores.
+
 __device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* result, const Weights& weights,
                                        int first, int rows, float check) {
     if (!__any_sync(0xffffffffu, check != 0.0f)) {
         return;
     }
-    __syncwarp();  // what other threads of the warp have stored is seen
+    __syncwarp();  // makes the stores of the warp's other threads visible
     constexpr int kResultPlane = kOutputRows * kResultPitch;
     const Plane plane = plane_of(image, first / kResultPlane);
     const int row = first % kResultPlane / kResultPitch, element = first % kResultPitch;
@@ -161,11 +166,11 @@ __device__ __forceinline__ void repair(const Pixel* __restrict__ image, Result* 
     }
 }
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Writes to shared memory become visible to the tensor cores; a barrier follows.
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// Makes writes to shared memory visible to wgmma; a barrier of the threads follows.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// What a product needs to know of matrix B, in units of 16 bytes: where it lies, and how far apart core matrices are.
+// Matrix descriptor of B, in units of 16 bytes: address, leading and stride offsets between core matrices.
 using SmemDescriptorB = unsigned long long;
 
 __device__ __forceinline__ SmemDescriptorB smem_descriptor_b(const float* first) {
@@ -174,12 +179,12 @@ __device__ __forceinline__ SmemDescriptorB smem_descriptor_b(const float* first)
     return (address & 0x3ffff) >> 4 | kAlong << 16 | kAcross << 32;
 }
 
-// The matrix that lies `elements` behind it.
+// Descriptor of the matrix `elements` after `matrix`.
 __device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements / 4; }
 
-// sums = a * b, or sums += a * b: 64x8 by 8x120 tf32 numbers into floats, spread over a warpgroup as PTX lays out
-// wgmma.m64n120k8. Of a float it reads the upper 19 bits. It goes on in the background: between wgmma_fence()
-// and wgmma_wait_all() nothing may touch sums.
+// sums = a * b, or sums += a * b if kAdd: 64x8 by 8x120 TF32 with float32 accumulators, in the register layout of
+// wgmma.m64n120k8. The hardware reads the upper 19 bits of a float. Asynchronous: no access to sums between
+// wgmma_fence() and wgmma_wait_all().
 template <bool kAdd>
 __device__ __forceinline__ void multiply(float (&sums)[60], const float (&a)[4], SmemDescriptorB b) {
     asm volatile(
@@ -206,7 +211,7 @@ __device__ __forceinline__ void multiply(float (&sums)[60], const float (&a)[4],
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits for all of them.
+// Waits for all wgmma groups. The accumulators are operands, so that the compiler reads them only after the wait.
 __device__ __forceinline__ void wgmma_wait_all(float (&sums)[60]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
@@ -225,8 +230,8 @@ __device__ __forceinline__ void wgmma_wait_all(float (&sums)[60]) {
 }
 #endif
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// a + b, now: put off, it would take a move to have it in the register where the next row wants it.
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// a + b, in program order: a later instruction would need a move to the register that the next row reads.
 __device__ __forceinline__ float add_in_order(float a, float b) {
     float sum;
     asm volatile("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
@@ -246,35 +251,37 @@ __device__ __forceinline__ float2 pack(const float* sums) {
     return make_float2(sums[0], sums[1]);
 }
 
-// A product reads the upper 19 bits of a float. Those of this one are the float's nearest number of 11 bits.
-__device__ __forceinline__ float rounding_up(float value) { return __uint_as_float(__float_as_uint(value) + 0x1000u); }
-
-__device__ __forceinline__ float to_tf32(float value) {
-    return __uint_as_float(__float_as_uint(rounding_up(value)) & 0xffffe000u);
+// wgmma truncates a float to tf32, its upper 19 bits. This addition makes it round to nearest, to 11 significant bits.
+__device__ __forceinline__ float with_tf32_rounding(float value) {
+    return __uint_as_float(__float_as_uint(value) + 0x1000u);
 }
 
-// Both parts of matrix B, in the order of its core matrices.
-struct Factors {
+__device__ __forceinline__ float to_tf32(float value) {
+    return __uint_as_float(__float_as_uint(with_tf32_rounding(value)) & 0xffffe000u);
+}
+
+// High and low parts of matrix B, in the order of its core matrices.
+struct MatrixB {
     float high[kDepth * 8 * kMatrixRows];
     float low[kDepth * 8 * kMatrixRows];
 };
 
-// The threads of a block share the work.
-__device__ __forceinline__ void split(const Weights& weights, Factors& factors) {
+// Splits the weights into tf32 parts and writes matrix B to shared memory, all threads of a block together.
+__device__ __forceinline__ void split(const Weights& weights, MatrixB& matrix_b) {
     const int thread = threadIdx.y * (128 * kBlockGroups) + threadIdx.x;
     for (int i = thread; i < kDepth * 8 * kMatrixRows; i += 128 * kBlockGroups * kBlockStrips) {
-        const int holder = i % 4, column = i / 4 % (8 * kMatrixRows), part = i / (32 * kMatrixRows);
-        const int away = holder * kThreadPixels + part - kLead - column % 8;  // elements from the output's first tap
-        const int s = away / kChannels;
-        const bool is_tap = away >= 0 && away % kChannels == 0 && s < kFilterColumns;
+        const int quad_lane = i % 4, column = i / 4 % (8 * kMatrixRows), part = i / (32 * kMatrixRows);
+        const int tap_offset = quad_lane * kThreadPixels + part - kLead - column % 8;  // from the output's first tap
+        const int s = tap_offset / kChannels;
+        const bool is_tap = tap_offset >= 0 && tap_offset % kChannels == 0 && s < kFilterColumns;
         const float value = is_tap ? tap(weights, 0, column / 8, is_tap ? s : 0) : 0.0f;
-        factors.high[i] = to_tf32(value);
+        matrix_b.high[i] = to_tf32(value);
         const float rest = value - to_tf32(value);
-        factors.low[i] = rest == rest ? to_tf32(rest) : rest;  // where a weight is not a number, results are none either
+        matrix_b.low[i] = rest == rest ? to_tf32(rest) : rest;  // a NaN weight stays NaN
     }
 }
 
-// A thread's pixels of two segments in one row of the image, as they are stored.
+// A thread's pixels of two segments in one image row, in the image's element type.
 struct Row {
     Vector vectors[2][kThreadPixels / kLoadVector];
 };
@@ -292,7 +299,7 @@ __device__ __forceinline__ Row read(const Pixel* __restrict__ source) {
 }
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Copies past the registers where `wanted` holds, without a branch; the thread goes on at once.
+// cp.async predicated by `wanted`, without a branch.
 template <int kBytes>
 __device__ __forceinline__ void cp_async_if(bool wanted, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -313,47 +320,48 @@ __device__ __forceinline__ void cp_async_wait_group() {
 }
 #endif
 
-constexpr int kRowPixels = 120 + kDepth;  // that a warp needs of a row
-constexpr int kSlots = kPrefetch + 1;
+constexpr int kRowPixels = 120 + kDepth;  // pixels of a row that a warp needs
+constexpr int kStages = kPrefetch + 1;
 
-// A strip's rows, by way of a ring in shared memory that each warp fills for itself: no warp ever waits for another.
+// Multistage ring buffer of a strip's rows in shared memory. Each warp fills its own by cp.async, so that __syncwarp()
+// is the only barrier.
 struct Rows {
-    const Pixel* __restrict__ source;  // what the thread copies of the row that is asked for next
-    Pixel* copied;                     // where to, in the first slot
-    const Pixel* pixels;               // the thread's pixels there
-    int remaining;                     // rows to be asked for; then the last one again, since a branch costs more
-    int asked, next;                   // slots, in elements
+    const Pixel* __restrict__ source;  // source of the thread's first copy in the next row
+    Pixel* copy_target;                // target of the thread's first copy, in the first stage
+    const Pixel* pixels;               // the thread's pixels in the first stage
+    int remaining;                     // rows to copy; then the last one again, cheaper than a branch
+    int copy_offset, next;             // stage to copy to and stage to read next, as offsets in elements
 
-    __device__ __forceinline__ void request() {
+    __device__ __forceinline__ void copy_row_async() {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < kRowPixels; i += 32 * kCopyVector) {
             const bool is_needed = i + lane * kCopyVector < kRowPixels;
-            cp_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copied + asked + i, source + i);
+            cp_async_if<kCopyVector * sizeof(Pixel)>(is_needed, copy_target + copy_offset + i, source + i);
         }
         cp_async_commit_group();
         source += --remaining > 0 ? kPitch : 0;
-        asked = asked == (kSlots - 1) * kRowPixels ? 0 : asked + kRowPixels;
+        copy_offset = copy_offset == (kStages - 1) * kRowPixels ? 0 : copy_offset + kRowPixels;
     }
 
-    __device__ __forceinline__ void begin() {
+    __device__ __forceinline__ void prologue() {
 #pragma unroll
         for (int k = 0; k < kPrefetch; ++k) {
-            request();
+            copy_row_async();
         }
     }
 
     __device__ __forceinline__ Row read_next() {
         cp_async_wait_group<kPrefetch - 1>();
-        __syncwarp();  // the whole warp has its part of this row, and is done with the row before
+        __syncwarp();  // the row has arrived for all lanes, and all lanes have read the row before
         const Row row = read(pixels + next);
-        next = next == (kSlots - 1) * kRowPixels ? 0 : next + kRowPixels;
+        next = next == (kStages - 1) * kRowPixels ? 0 : next + kRowPixels;
         return row;
     }
 };
 
-// A thread's part of matrix A for each product, and what that leaves of the pixels. The order of the
-// pixels that are summed over is free, as long as both matrices agree on it: a thread's two of a product are adjacent.
+// A thread's fragments of matrix A, high and low parts. The terms of a sum may be in any order that both matrices
+// share, so a thread's two pixels of an instruction are adjacent.
 struct Segments {
     float high[kSteps][4];
     float low[kSteps][4];
@@ -370,15 +378,15 @@ __device__ __forceinline__ Segments segments_of(const Row& row) {
         }
 #pragma unroll
         for (int j = 0; j < kThreadPixels; ++j) {
-            segments.high[j / 2][j % 2 * 2 + i] = rounding_up(pixels[j]);
+            segments.high[j / 2][j % 2 * 2 + i] = with_tf32_rounding(pixels[j]);
             segments.low[j / 2][j % 2 * 2 + i] = pixels[j] - to_tf32(pixels[j]);
         }
     }
     return segments;
 }
 
-// Starts the products of a row of the image with each row of weights, the lesser ones first: the tensor cores round
-// towards zero, by more the larger a sum is.
+// Issues the products of an image row with all rows of weights, the smallest first: tensor cores truncate a sum, and
+// the error grows with its magnitude.
 __device__ __forceinline__ void multiply(float (&products)[kProducts], const Segments& segments, SmemDescriptorB high,
                                          SmemDescriptorB low) {
     constexpr int kStep = 8 * 8 * kMatrixRows;  // elements of matrix B
@@ -399,8 +407,7 @@ __device__ __forceinline__ void multiply(float (&products)[kProducts], const Seg
     wgmma_commit_group();
 }
 
-// Adds the products of a row to the outputs in progress, of which the first is then complete, and those that begin
-// come in.
+// Adds the products of an image row to the output rows in progress: the oldest is then complete, and a new one starts.
 __device__ __forceinline__ void advance(float (&sums)[kLast][4], const float (&products)[kProducts],
                                         float (&complete)[4]) {
 #pragma unroll
@@ -420,7 +427,7 @@ __device__ __forceinline__ void advance(float (&sums)[kLast][4], const float (&p
     }
 }
 
-// Stores two outputs of each segment; `check` stays 0 as long as all are finite, then it is NaN.
+// Stores two outputs of each segment; `check` is 0 while all outputs are finite, then NaN.
 __device__ __forceinline__ void store(Result* __restrict__ target, const float (&outputs)[4], float& check) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -433,19 +440,20 @@ __device__ __forceinline__ void store(Result* __restrict__ target, const float (
     }
 }
 
-// Walks down a strip of `rows` output rows. `target` is the thread's first output.
-__device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ image, Result* result, const int* firsts,
-                                      Result* target, const Weights& weights, const Factors& factors, int rows) {
+// Computes a strip of `rows` output rows; `target` is the thread's first output.
+__device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ image, Result* result,
+                                      const int* first_outputs, Result* target,
+                                      const Weights& weights, const MatrixB& matrix_b, int rows) {
     float check = 0.0f;
-    const SmemDescriptorB high = smem_descriptor_b(factors.high), low = smem_descriptor_b(factors.low);
-    float sums[kLast][4] = {};  // of the outputs in progress
-    source.begin();
+    const SmemDescriptorB high = smem_descriptor_b(matrix_b.high), low = smem_descriptor_b(matrix_b.low);
+    float sums[kLast][4] = {};  // accumulators of the output rows in progress
+    source.prologue();
 #pragma unroll 1
     for (int k = -kLast; k < rows; ++k) {
         const Segments segments = segments_of(source.read_next());
         float products[kProducts], complete[4];
         multiply(products, segments, high, low);
-        source.request();
+        source.copy_row_async();
         wgmma_wait_all(products);
         advance(sums, products, complete);
         if (k >= 0) {
@@ -453,13 +461,14 @@ __device__ __forceinline__ void slide(Rows source, const Pixel* __restrict__ ima
             target += kResultPitch;
         }
     }
-    repair(image, result, weights, firsts[threadIdx.y * (4 * kBlockGroups) + threadIdx.x / 32], rows, check);
+    repair(image, result, weights, first_outputs[threadIdx.y * (4 * kBlockGroups) + threadIdx.x / 32], rows, check);
 }
 
 extern "C" __global__ void __launch_bounds__(128 * kBlockGroups * kBlockStrips, 1)
-filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
+filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result,
+                   const __grid_constant__ Weights weights) {
     constexpr int kResultPlane = kOutputRows * kResultPitch;
-    // The frame is the slow part, pixel by pixel: it goes first, so that nobody waits for it at the end.
+    // The frame's blocks are the slowest, so they start first and leave no tail at the end of the grid.
     if (blockIdx.x < kFrameBlocks) {
         const int n = (blockIdx.x * kBlockStrips + threadIdx.y) * (128 * kBlockGroups) + threadIdx.x;
         const int plane = n / kFramePixels;
@@ -469,14 +478,14 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result,
         return;
     }
     const int block = blockIdx.x - kFrameBlocks;
-    __shared__ __align__(128) Factors factors;
-    split(weights, factors);
+    __shared__ __align__(128) MatrixB matrix_b;
+    split(weights, matrix_b);
     fence_proxy_async();
     __syncthreads();
-    // From the first thread of a warp, so that the compiler knows that all of them go the same way.
-    const int here = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);
-    const int group = block % kColumnBlocks * kBlockGroups + here % kBlockGroups;
-    const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + here / kBlockGroups) * kThreadRows;
+    // Broadcast from lane 0, so that the compiler knows the value to be uniform in a warp.
+    const int block_group = __shfl_sync(0xffffffffu, threadIdx.y * kBlockGroups + threadIdx.x / 128, 0);
+    const int group = block % kColumnBlocks * kBlockGroups + block_group % kBlockGroups;
+    const int inside = (block / kColumnBlocks % kStripBlocks * kBlockStrips + block_group / kBlockGroups) * kThreadRows;
     const int plane = block / (kColumnBlocks * kStripBlocks);
     if (group >= kInteriorGroups || inside >= kInteriorRows) {
         return;
@@ -487,12 +496,12 @@ filter2d_warpgroup(const Pixel* __restrict__ image, Result* __restrict__ result,
     const int row = kFirstRow + inside;
     const Pixel* first = plane_of(image, plane).pixels + element - kBeforeColumns * kChannels - kLead +
                          (row - kBeforeRows) * kPitch;
-    __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kSlots * kRowPixels];
-    Pixel* ring = rings[here * 4 + warp];
+    __shared__ __align__(16) Pixel rings[kBlockGroups * kBlockStrips * 4][kStages * kRowPixels];
+    Pixel* ring = rings[block_group * 4 + warp];
     const Rows source{first + lane * kCopyVector, ring + lane * kCopyVector,
                       ring + lane / 4 * 8 + lane % 4 * kThreadPixels, rows + kLast, 0, 0};
     Result* target = result + plane * kResultPlane + row * kResultPitch + element + lane / 4 * 8 + lane % 4 * 2;
-    __shared__ int firsts[kBlockGroups * kBlockStrips * 4];  // outputs of warps: kept here, they take no registers
-    firsts[here * 4 + warp] = plane * kResultPlane + row * kResultPitch + element;
-    slide(source, image, result, firsts, target, weights, factors, rows);
+    __shared__ int first_outputs[kBlockGroups * kBlockStrips * 4];  // per warp; in shared memory to save registers
+    first_outputs[block_group * 4 + warp] = plane * kResultPlane + row * kResultPitch + element;
+    slide(source, image, result, first_outputs, target, weights, matrix_b, rows);
 }

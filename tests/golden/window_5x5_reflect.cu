@@ -2,48 +2,49 @@
 // problem: filter2d image=512x512 filter=5x5 planes=1 dtype=float32 border=reflect
 // config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 order=rows path=global prefetch=0 rows=1 store=streaming store_vector=4 tail=whole unroll=1 weights=argument
 //
-// A window that slides down in registers. Each thread owns kThreadColumns adjacent elements and walks down
-// kThreadRows output rows. Every input row is read once and added into the outputs in progress; the output
-// that it completes is stored. The outputs around, whose windows need care, are computed one by one.
+// Sliding window in registers. A thread computes a strip of kThreadColumns adjacent elements by kThreadRows rows. It
+// reads each input row once and adds it to the accumulators of all output rows in progress, then stores the row that is
+// complete. Blocks cover the interior of the image, columns first, then strips, then planes. The first kFrameBlocks
+// blocks compute the frame around it, whose windows may reach outside the image, one output per thread.
 
-constexpr int kRows = 512;  // of one plane of the image
+constexpr int kRows = 512;  // rows of one plane of the image
 constexpr int kColumns = 512;
-constexpr int kChannels = 1;  // elements of a pixel, side by side
-constexpr int kPitch = 512;  // elements from row to row
+constexpr int kChannels = 1;  // interleaved elements of a pixel
+constexpr int kPitch = 512;  // elements from one row to the next
 constexpr int kFilters = 1;
 constexpr int kFilterRows = 5;
 constexpr int kFilterColumns = 5;
 constexpr int kOutputRows = kRows;
 constexpr int kOutputColumns = kColumns;
 constexpr int kResultPitch = 512;
-constexpr int kBeforeRows = 2;  // of a window, above its output pixel
-constexpr int kBeforeColumns = 2;  // and left of it
+constexpr int kBeforeRows = 2;  // rows of a window above its output pixel
+constexpr int kBeforeColumns = 2;  // columns of a window left of it
 
 using Pixel = float;
 using Result = float;
 
-constexpr int kThreadColumns = 4;  // outputs a thread, across
-constexpr int kThreadRows = 1;  // and down
-constexpr int kUnroll = 1;  // input rows in one turn of the loop
-constexpr int kInProgress = kFilterRows - 1 + kUnroll;  // output rows that a turn adds to
-constexpr int kLoadVector = 4;  // elements in one load
-constexpr int kStoreVector = 4;  // and in one store
-constexpr int kLoads = 3;  // loads that cover a thread's part of a row
+constexpr int kThreadColumns = 4;  // output elements per thread in a row
+constexpr int kThreadRows = 1;  // output rows per thread
+constexpr int kUnroll = 1;  // input rows per iteration of the main loop
+constexpr int kInProgress = kFilterRows - 1 + kUnroll;  // output rows that an iteration adds to
+constexpr int kLoadVector = 4;  // elements per vector load
+constexpr int kStoreVector = 4;  // elements per vector store
+constexpr int kLoads = 3;  // vector loads that cover a thread's part of a row
 constexpr int kPixels = kLoads * kLoadVector;
-constexpr int kBlockColumns = 64;  // threads across a block
-constexpr int kBlockStrips = 2;  // and down
+constexpr int kBlockColumns = 64;  // threads of a block in x
+constexpr int kBlockStrips = 2;  // threads of a block in y, each with a strip of its own
 constexpr int kColumnBlocks = 2;  // blocks across the interior
-constexpr int kStripBlocks = 254;  // and down
-constexpr int kFrameBlocks = 48;  // blocks for the outputs around it, in all planes
-constexpr int kFirstRow = 2;  // of the interior
+constexpr int kStripBlocks = 254;  // blocks down the interior
+constexpr int kFrameBlocks = 48;  // blocks for the frames of all planes
+constexpr int kFirstRow = 2;  // first output row of the interior
 constexpr int kInteriorRows = 508;
-constexpr int kFirstColumn = 4;  // of the interior, in elements, where a row is not skewed
-constexpr int kInteriorThreads = 126;  // across it
+constexpr int kFirstColumn = 4;  // first output element of the interior in a row without skew
+constexpr int kInteriorThreads = 126;  // threads across the interior
 
-// Elements read left of a row's first tap so that loads are aligned.
+// Elements left of a row's first tap that its aligned vector loads read too.
 __device__ constexpr int lead_of(int) { return 2; }
 
-// Elements that a row of outputs is moved right so that stores are aligned.
+// Elements by which a row of outputs is shifted right, so that vector stores are aligned.
 __device__ constexpr int skew_of(int) { return 0; }
 
 __device__ __forceinline__ float to_float(float value) { return value; }
@@ -58,7 +59,7 @@ __device__ __forceinline__ float tap(const Weights& weights, int f, int r, int s
     return weights.taps[f][r][s];
 }
 
-// One plane of the image, and one of its elements as float.
+// One plane of the image; load() returns one of its elements as float.
 struct Plane {
     const Pixel* pixels;
 };
@@ -71,7 +72,7 @@ __device__ __forceinline__ float load(const Plane& plane, int row, int element) 
     return to_float(__ldg(plane.pixels + row * kPitch + element));
 }
 
-// Where the border takes its pixel from: c b a | a b c d | d c b.
+// Index of the pixel that border `reflect` repeats at index i: c b a | a b c d | d c b.
 __device__ __forceinline__ int source_index(int i, int size) {
     i = i < 0 ? -1 - i : i;
     return i >= size ? 2 * size - 1 - i : i;
@@ -83,10 +84,11 @@ __device__ __forceinline__ float pixel_at(const Plane& plane, int row, int eleme
 
 constexpr int kRowOutputs = kOutputColumns * kChannels;
 constexpr int kInteriorColumns = kInteriorThreads * kThreadColumns;
-constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // of whole rows, above and below
-constexpr int kFramePixels = 6112;  // of one plane
+constexpr int kFrameRowPixels = (kOutputRows - kInteriorRows) * kRowOutputs;  // above and below it
+constexpr int kFramePixels = 6112;  // outputs of the frame of one plane
 
-// Output n of a plane's frame: first the rows above and below the interior, then what is left and right of it.
+// Position of output n of a plane's frame: the rows above and below the interior come first, then the columns left and
+// right of it.
 __device__ __forceinline__ void locate(int n, int& row, int& element) {
     if (n < kFrameRowPixels) {
         row = n / kRowOutputs;
@@ -108,7 +110,7 @@ __device__ __forceinline__ void compute_frame(const Plane& plane, Result* __rest
 #pragma unroll 1
     for (int f = 0; f < kFilters; ++f) {
         float sum = 0.0f;
-#pragma unroll kFilterColumns < 8 ? 8 : 4  // so many rows' loads are in flight together
+#pragma unroll kFilterColumns < 8 ? 8 : 4  // rows of taps whose loads are in flight together
         for (int r = 0; r < kFilterRows; ++r) {
 #pragma unroll
             for (int s = 0; s < kFilterColumns; ++s) {
@@ -135,12 +137,12 @@ __device__ __forceinline__ float4 pack(const float* sums) {
     return make_float4(sums[0], sums[1], sums[2], sums[3]);
 }
 
-// A thread's part of one row of the image, as it is stored.
+// A thread's part of one image row, in the image's element type.
 struct Row {
     Vector vectors[kLoads];
 };
 
-// Straight from global memory; `first` is the first tap of the strip.
+// Vector loads from global memory; `first` points to the first tap of the strip.
 struct Rows {
     const Pixel* __restrict__ first;
 
@@ -155,7 +157,7 @@ struct Rows {
     }
 };
 
-// Stores row j of a turn, for each filter; `target` is where an unskewed row of the first filter would be stored.
+// Stores output row j of an iteration for each filter; `target` is its address for the first filter, without skew.
 __device__ __forceinline__ void store_row(Result* __restrict__ target, const Sums& sums, int j) {
 #pragma unroll
     for (int f = 0; f < kFilters; ++f) {
@@ -175,9 +177,10 @@ __device__ __forceinline__ void add_tap(float (&sums)[kWidth], const float* pixe
     }
 }
 
-// Adds row k of a turn to the outputs in progress, from the oldest to the newest: filter rows `first` to `last` - 1,
-// since the others lie outside the strip.
-__device__ __forceinline__ void add_row(Sums& sums, const Row& part, const Weights& weights, int k, int first, int last) {
+// Adds row k of an iteration to the output rows in progress, the oldest first: filter rows `first` to `last` - 1, since
+// the others belong to outputs outside the strip.
+__device__ __forceinline__ void add_row(Sums& sums, const Row& part,
+                                        const Weights& weights, int k, int first, int last) {
     float pixels[kPixels];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -200,7 +203,7 @@ __device__ __forceinline__ void add_row(Sums& sums, const Row& part, const Weigh
     }
 }
 
-// The window moves on by `rows`: what was in progress moves up, and new outputs start from nothing.
+// Moves the window down by `rows`: accumulators shift up by as many rows, and new ones start at zero.
 __device__ __forceinline__ void advance(Sums& sums, int rows) {
 #pragma unroll
     for (int f = 0; f < kFilters; ++f) {
@@ -214,12 +217,13 @@ __device__ __forceinline__ void advance(Sums& sums, int rows) {
     }
 }
 
-// Walks down a strip of `rows` output rows, of which `target` is the first.
-__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, const Weights& weights, int rows) {
-    constexpr int kLast = kFilterRows - 1;  // a window's last row completes it
+// Computes a strip of `rows` output rows; `target` is its first output.
+__device__ __forceinline__ void slide(Rows source, Result* __restrict__ target,
+                                      const Weights& weights, int rows) {
+    constexpr int kLast = kFilterRows - 1;  // the row of a window that completes it
     Sums sums = {};
 
-    // The rows above the first complete window.
+    // Prologue: the input rows before the first complete window.
 #pragma unroll
     for (int k = 0; k < kLast; ++k) {
         add_row(sums, source.read(k, k), weights, k, 0, k + 1);
@@ -230,9 +234,10 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
     for (; done < rows; done += kUnroll) {
 #pragma unroll
         for (int u = 0; u < kUnroll; ++u) {
-            add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u, 0, kFilterRows);
+            add_row(sums, source.read(kLast + done + u, kLast + u), weights, kLast + u,
+                    0, kFilterRows);
             store_row(target + (done + u) * kResultPitch, sums, u);
-}
+        }
         advance(sums, kUnroll);
     }
 }
@@ -240,7 +245,7 @@ __device__ __forceinline__ void slide(Rows source, Result* __restrict__ target, 
 extern "C" __global__ void __launch_bounds__(kBlockColumns * kBlockStrips)
 filter2d_window(const Pixel* __restrict__ image, Result* __restrict__ result, const __grid_constant__ Weights weights) {
     constexpr int kResultPlane = kFilters * kOutputRows * kResultPitch;
-    // The frame is the slow part, pixel by pixel: it goes first, so that nobody waits for it at the end.
+    // The frame's blocks are the slowest, so they start first and leave no tail at the end of the grid.
     if (blockIdx.x < kFrameBlocks) {
         const int n = (blockIdx.x * kBlockStrips + threadIdx.y) * kBlockColumns + threadIdx.x;
         const int plane = n / kFramePixels;

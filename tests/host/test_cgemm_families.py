@@ -285,6 +285,7 @@ class TestSums:
 
 
 class TestUnderTheSanitizers:
+    @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
     def test_kernels_are_clean(self, tmp_path: Path) -> None:
         some = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]
         split = Cgemm(2, 18, 20, 270, "t", "n")  # type: ignore[arg-type]

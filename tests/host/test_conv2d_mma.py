@@ -103,6 +103,7 @@ def test_multiplies_low_parts_where_float32_is_asked_for_alone(
     assert exact < 1e-6 < 1e-5 < rounded
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_kernels_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     problems = [Conv2d(**SHAPES["strides"], pass_=pass_) for pass_ in Pass]
     sanitized.check([(each, MMA.program(each, config_of(each, **TILES[0]))) for each in problems], tmp_path)

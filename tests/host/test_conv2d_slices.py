@@ -111,6 +111,7 @@ def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, k
         assert len(wide) == 2 or np.mean(is_rounded_once[0]) < 0.5
 
 
+@pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_kernels_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """An integer sum that leaves 32 bits would be told too."""
     problems = [Conv2d(**SHAPES["strides"], pass_=pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)]

@@ -139,7 +139,7 @@ class TestWinners:
         assert store.records("fft") == ()
 
     def test_a_problem_s_winners_are_those_of_one_device_or_of_all(self, store: Store) -> None:
-        found = [record(), dataclasses.replace(record(), device=H200)]
+        found = [dataclasses.replace(record(), device=HOST), record()]
         for each in (*found, record(LITERAL)):
             store.put_winner(each)
         assert store.winners(SMALL.key(), H200.key()) == (found[1],)

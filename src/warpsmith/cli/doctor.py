@@ -97,9 +97,7 @@ def _look(name: str, look: Callable[[], str]) -> _Finding:
 def _calls() -> str:
     """How calls of plans run."""
     if native() is None:
-        raise DeviceError(
-            "checked and bound in Python, several times slower: install warpsmith where there is a C compiler"
-        )
+        raise DeviceError("bound one by one in Python, which is slower: install warpsmith where there is a C compiler")
     return "compiled"
 
 

@@ -191,7 +191,7 @@ class StoreChain(Generic[Asked_co]):
         return tuple(found.values())
 
     def answers_for(self, problem: Problem) -> tuple[Record, ...]:
-        """Those of `answers` that are winners of one problem, of which alone the records are read."""
+        """Records of `answers` that are winners of one problem; no other records are read."""
         found: dict[str, Record] = {}
         for record in self.winners(problem.key()):
             found.setdefault(record.device.key(), record)

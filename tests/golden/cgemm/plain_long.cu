@@ -2,17 +2,17 @@
 // problem: cgemm batch=40 m=64 n=64 k=16384 a=c
 // config:  threads=256 unroll=1
 //
-// A thread a result, and every term read from global memory where it is needed.
-// The baseline that a winner has to beat.
+// c = op(a) * op(b), one element of c per thread, without shared memory: a thread reads each operand from global
+// memory where it needs it. The baseline that a tuned kernel has to beat.
 
 constexpr unsigned kResults = 163840;
-constexpr int kM = 64;  // rows of a result
-constexpr int kN = 64;  // and columns
-constexpr int kK = 16384;  // terms of a sum
-constexpr int kChain = 256;  // terms one after the other; a longer sum is one of such sums
+constexpr int kM = 64;  // rows of c
+constexpr int kN = 64;  // columns of c
+constexpr int kK = 16384;  // length of a dot product
+constexpr int kChain = 256;  // terms added in sequence; longer dot products are sums of such partial sums
 constexpr int kThreads = 256;
 
-// Adds op(a) * op(b).
+// sum += op(a) * op(b).
 __device__ __forceinline__ void multiply_add(float2 a, float2 b, float2& sum) {
     sum.x = fmaf(a.x, b.x, sum.x);
     sum.x = fmaf(a.y, b.y, sum.x);

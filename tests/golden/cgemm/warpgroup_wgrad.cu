@@ -2,47 +2,50 @@
 // problem: cgemm batch=2112 m=64 n=64 k=128 a=c accuracy=normwise
 // config:  columns=64 dealt_to=0 groups=1 min_blocks=3 splits=1 stages=0 terms=16
 //
-// 64 x kTileColumns results a warpgroup, by products of the tensor cores. Tiles are scaled by powers of two, and each
-// float32 is the sum of two halves, high and low: a product of two is low * high, high * low and high * high. Tensor
-// cores cut sums off where float32 rounds them, so that those of a tile are added up outside, and small products come
-// first in them.
+// c = op(a) * op(b) by wgmma on split fp16 (fp16x3). A block computes a kTileM x kTileN tile of c, a warpgroup 64 x
+// kTileN of it. Each k tile of an operand is scaled by a power of two; each float32 is
+// high + low, two fp16 numbers; a product is low * high + high * low + high * high. Tensor cores truncate sums where
+// float32 rounds them, so each k tile is summed in fresh accumulators, small products first, and added to the float32
+// totals in registers.
+// Shared memory holds two buffers of split tiles, each 4 fp16 matrices per operand. While wgmma multiplies one buffer,
+// the threads split the next k tile into the other one, from registers.
 
-constexpr int kM = 64;  // rows of a result
-constexpr int kN = 64;  // and columns
-constexpr int kK = 128;  // terms of a sum
-constexpr int kGroups = 1;  // warpgroups of a block, one below the other
-constexpr int kThreads = 128 * kGroups;
+constexpr int kM = 64;
+constexpr int kN = 64;
+constexpr int kK = 128;
+constexpr int kWarpgroups = 1;  // along M
+constexpr int kThreads = 128 * kWarpgroups;
 constexpr int kWarps = kThreads / 32;
-constexpr int kTileRows = 64 * kGroups;
-constexpr int kTileColumns = 64;
-constexpr int kTileTerms = 16;
-constexpr int kTilesDown = 1;  // a result
-constexpr int kTilesAcross = 1;
-constexpr int kSums = kTileColumns / 2;  // of real numbers, a thread
+constexpr int kTileM = 64 * kWarpgroups;
+constexpr int kTileN = 64;
+constexpr int kTileK = 16;
+constexpr int kTilesM = 1;  // tiles along M
+constexpr int kTilesN = 1;
+constexpr int kAccumulators = kTileN / 2;  // real accumulators per thread
 
-// Parts of a tile: matrices of halves, each of core matrices of 8 x 8.
-constexpr int kReal = 0;  // high parts, and low ones behind them
+// Parts of a split tile: fp16 matrices in core matrices of 8 x 8. kReal + kLow is the low part of the real numbers.
+constexpr int kReal = 0;
 constexpr int kImaginary = 2;
 constexpr int kLow = 1;
-constexpr bool kATurned = true;  // whether its rows lie side by side, not the terms
-constexpr bool kBTurned = true;
-constexpr int kATerms = 128;  // bytes from core matrix to core matrix along the terms
-constexpr int kARows = 320;  // and along the rows
-constexpr int kAPart = 2560;  // bytes
-constexpr int kBTerms = 128;
-constexpr int kBColumns = 320;
+constexpr bool kATransposed = true;  // M-major (rows side by side) or K-major
+constexpr bool kBTransposed = true;
+constexpr int kAStrideK = 128;  // bytes from core matrix to core matrix along K
+constexpr int kAStrideM = 320;  // bytes from core matrix to core matrix along M
+constexpr int kAPart = 2560;  // bytes of a part
+constexpr int kBStrideK = 128;
+constexpr int kBStrideN = 320;
 constexpr int kBPart = 2560;
-constexpr int kParts = 4 * (kAPart + kBPart);
-constexpr int kACopies = 4;  // of a thread, for a tile
+constexpr int kSplitTile = 4 * (kAPart + kBPart);  // bytes of a buffer
+constexpr int kACopies = 4;  // vectors of a per thread and k tile
 constexpr int kBCopies = 4;
-constexpr int kStride = 1;  // from numbers of a thread to its next ones, in registers
-constexpr int kSteps = 8;  // tiles that a sum goes through
+constexpr int kStride = 1;  // vectors from one of a thread's loads to its next one, in registers
+constexpr int kSteps = 8;  // k tiles per dot product
 
-using Sums = float[kSums];
-using NumbersA = float4;  // as many as are read at once
+using Accumulators = float[kAccumulators];
+using NumbersA = float4;  // one vector access
 using NumbersB = float4;
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -61,28 +64,30 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
     return bits;
 }
 #endif
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Writes to shared memory become visible to the tensor cores; a barrier follows.
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// Makes writes to shared memory visible to wgmma; a barrier of the threads follows.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
-// along the terms and across them.
+// Matrix descriptor without swizzle, in units of 16 bytes: address, leading offset (core matrix to core matrix along K)
+// and stride offset (along M or N).
 using SmemDescriptor = unsigned long long;
 
-template <int kAlong, int kAcross> __device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
-    static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
+template <int kLeadingBytes, int kStrideBytes>
+__device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
+    static_assert(kLeadingBytes % 16 == 0 && kStrideBytes % 16 == 0, "descriptors count 16 bytes");
     const SmemDescriptor address = __cvta_generic_to_shared(first);
-    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kAcross / 16) << 32 | static_cast<SmemDescriptor>(kAlong / 16) << 16;
+    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kStrideBytes / 16) << 32 |
+                                   static_cast<SmemDescriptor>(kLeadingBytes / 16) << 16;
     return (address & 0x3ffff) >> 4 | offsets;
 }
 
-// The matrix that lies so many bytes behind it.
+// Descriptor of the matrix `bytes` after `matrix`.
 __device__ __forceinline__ SmemDescriptor behind(SmemDescriptor matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 f16 numbers into floats, spread over
-// a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
-// they are turned. It goes on in the background: between wgmma_fence() and wgmma_wait_all() nothing may touch sums.
-template <bool kNegated, bool kTurnedA, bool kTurnedB>
+// sums = a * b, or sums += a * b if `add`; -a * b if kNegated. 64x16 by 16x64 f16 with float32 accumulators, in the
+// register layout of wgmma.m64n64k16. kTransposeA and kTransposeB: MN-major operands instead of K-major ones.
+// Asynchronous: no access to sums between wgmma_fence() and wgmma_wait_all().
+template <bool kNegated, bool kTransposeA, bool kTransposeB>
 __device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, SmemDescriptor b, bool add) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
@@ -97,13 +102,13 @@ __device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, S
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
           "+f"(sums[30]), "+f"(sums[31])
         : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kNegated ? -1 : 1),
-          "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
+          "n"(kTransposeA ? 1 : 0), "n"(kTransposeB ? 1 : 0));
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits for all of them.
+// Waits for all wgmma groups. The accumulators are operands, so that the compiler reads them only after the wait.
 __device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
@@ -118,22 +123,23 @@ __device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
 }
 #endif
 
-// Where a thread's first numbers of a tile of a are: along a row of memory, and across.
+// Place of a thread's first vector in a tile of a: x along a row of memory, y the row of memory.
 __device__ __forceinline__ int2 place_a(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 4 * 16 + lane % 8 * 2;
     return make_int2(along, warp / 4 * 4 + lane / 8);
 }
 
-// Where a thread's first numbers of a tile of b are: along a row of memory, and across.
+// Place of a thread's first vector in a tile of b: x along a row of memory, y the row of memory.
 __device__ __forceinline__ int2 place_b(int thread) {
     const int warp = thread / 32, lane = thread % 32;
     const int along = warp % 4 * 16 + lane % 8 * 2;
     return make_int2(along, warp / 4 * 4 + lane / 8);
 }
 
-// Loads a thread's share of a tile of a: `term` and `row` are the tile's first ones.
-__device__ __forceinline__ void load_a(const float2* a, int term, int row, int thread, float4 (&numbers)[kACopies]) {
+// Loads a thread's part of a tile of a; `term` (K) and `row` are the tile's first ones.
+__device__ __forceinline__ void load_a(const float2* a, int term, int row, int thread,
+                                       float4 (&numbers)[kACopies]) {
     const int2 place = place_a(thread);
     const float2* own = a + (term + place.y) * kM + row + place.x;
 #pragma unroll
@@ -144,8 +150,9 @@ __device__ __forceinline__ void load_a(const float2* a, int term, int row, int t
     }
 }
 
-// Loads a thread's share of a tile of b: `term` and `column` are the tile's first ones.
-__device__ __forceinline__ void load_b(const float2* b, int term, int column, int thread, float4 (&numbers)[kBCopies]) {
+// Loads a thread's part of a tile of b; `term` (K) and `column` are the tile's first ones.
+__device__ __forceinline__ void load_b(const float2* b, int term, int column, int thread,
+                                       float4 (&numbers)[kBCopies]) {
     const int2 place = place_b(thread);
     const float2* own = b + (term + place.y) * kN + column + place.x;
 #pragma unroll
@@ -170,38 +177,38 @@ __device__ __forceinline__ float4 finite(float4 two) {
     return make_float4(finite(two.x), finite(two.y), finite(two.z), finite(two.w));
 }
 
-// The largest magnitude of what a warp has loaded of a tile, as bits, which are in the same order.
+// Largest finite magnitude of a warp's part of a tile, as bits: these have the order of the magnitudes.
 template <int kCopies, typename Vector> __device__ __forceinline__ unsigned largest(const Vector* own) {
-    float most = 0.0f;
+    float maximum = 0.0f;
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-        most = fmaxf(most, largest_of(own[i * kStride]));  // leaves out what is not a number
+        maximum = fmaxf(maximum, largest_of(own[i * kStride]));  // ignores NaN
     }
-    if (__float_as_uint(most) == kInfinityBits) {
-        most = 0.0f;
+    if (__float_as_uint(maximum) == kInfinityBits) {
+        maximum = 0.0f;
 #pragma unroll
         for (int i = 0; i < kCopies; ++i) {
-            most = fmaxf(most, largest_of(finite(own[i * kStride])));
+            maximum = fmaxf(maximum, largest_of(finite(own[i * kStride])));
         }
     }
-    return __reduce_max_sync(0xffffffffu, __float_as_uint(most));
+    return __reduce_max_sync(0xffffffffu, __float_as_uint(maximum));
 }
 
-// 2 to which power brings the largest number to [2^14, 2^15), as far as floats go.
+// Exponent of the power of two that scales the largest of all warps' maxima into [2^14, 2^15), at most 126.
 __device__ __forceinline__ int power_for(const unsigned* largest) {
-    unsigned most = largest[0];
+    unsigned maximum = largest[0];
 #pragma unroll
     for (int warp = 1; warp < kWarps; ++warp) {
-        most = max(most, largest[warp]);
+        maximum = max(maximum, largest[warp]);
     }
-    return min(14 + 127 - static_cast<int>(most >> 23), 126);
+    return min(14 + 127 - static_cast<int>(maximum >> 23), 126);
 }
 
 __device__ __forceinline__ float power_of_two(int power) {
     return __uint_as_float(static_cast<unsigned>(127 + power) << 23);
 }
 
-// Two numbers times `scale`, each as the sum of a half and another one of the size of what the first one leaves.
+// Scales two numbers and splits each into high + low: high is the nearest fp16 number, low the fp16 rest.
 __device__ __forceinline__ void store_parts(float x, float y, float scale, char* high, char* low) {
     const unsigned above = floats_to_half2(x * scale, y * scale);
     *reinterpret_cast<unsigned*>(high) = above;
@@ -216,8 +223,9 @@ __device__ __forceinline__ void store_parts(float x, float scale, char* high, ch
     *reinterpret_cast<unsigned short*>(low) = float_to_half(fmaf(x, scale, -half_to_float(above)));
 }
 
-// Splits a thread's share of a tile of a.
-__device__ __forceinline__ void split_a(const float4* numbers, int thread, float scale, char* parts) {
+// Splits a thread's part of a tile of a into the four fp16 matrices from `parts` on.
+__device__ __forceinline__ void split_a(const float4* numbers, int thread,
+                                        float scale, char* parts) {
     const int2 place = place_a(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
@@ -230,8 +238,9 @@ __device__ __forceinline__ void split_a(const float4* numbers, int thread, float
     }
 }
 
-// Splits a thread's share of a tile of b.
-__device__ __forceinline__ void split_b(const float4* numbers, int thread, float scale, char* parts) {
+// Splits a thread's part of a tile of b into the four fp16 matrices from `parts` on.
+__device__ __forceinline__ void split_b(const float4* numbers, int thread,
+                                        float scale, char* parts) {
     const int2 place = place_b(thread);
     char* own = parts + place.x / 8 * 320 + place.x % 8 * 2 + place.y / 8 * 128 + place.y % 8 * 16;
 #pragma unroll
@@ -244,77 +253,78 @@ __device__ __forceinline__ void split_b(const float4* numbers, int thread, float
     }
 }
 
-template <bool kNegated> __device__ __forceinline__ void multiply(Sums& sums, SmemDescriptor a, SmemDescriptor b, bool add) {
-    wgmma_f16<kNegated, kATurned, kBTurned>(sums, a, b, add);
+template <bool kNegated>
+__device__ __forceinline__ void multiply(Accumulators& sums, SmemDescriptor a, SmemDescriptor b, bool add) {
+    wgmma_f16<kNegated, kATransposed, kBTransposed>(sums, a, b, add);
 }
 
-// A matrix of halves: which part of a tile, and its j-th 16 terms.
+// Descriptor of 16 terms, the j-th of a tile, in one of its parts.
 __device__ __forceinline__ SmemDescriptor part_a(SmemDescriptor a, int part, int j) {
-    return behind(a, part * kAPart + 2 * j * kATerms);
+    return behind(a, part * kAPart + 2 * j * kAStrideK);
 }
 __device__ __forceinline__ SmemDescriptor part_b(SmemDescriptor b, int part, int j) {
-    return behind(b, part * kBPart + 2 * j * kBTerms);
+    return behind(b, part * kBPart + 2 * j * kBStrideK);
 }
 
-// sums = the real part of what a tile gives 64 rows: small products first, since tensor cores cut sums off.
-__device__ __forceinline__ void multiply_real(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
+// sums = the real part of 64 rows of a times the tile of b, small products first: tensor cores truncate sums.
+__device__ __forceinline__ void multiply_real(Accumulators& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
-    for (int j = 0; j < kTileTerms / 16; ++j) {
+    for (int j = 0; j < kTileK / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal + kLow, j), part_b(b, kReal, j), j > 0);
         multiply<false>(sums, part_a(a, kReal, j), part_b(b, kReal + kLow, j), true);
         multiply<false>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kImaginary, j), true);
         multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary + kLow, j), true);
     }
 #pragma unroll
-    for (int j = 0; j < kTileTerms / 16; ++j) {
+    for (int j = 0; j < kTileK / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal, j), part_b(b, kReal, j), true);
         multiply<false>(sums, part_a(a, kImaginary, j), part_b(b, kImaginary, j), true);
     }
 }
 
-// sums = the imaginary part of what a tile gives 64 rows.
-__device__ __forceinline__ void multiply_imaginary(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
+// sums = the imaginary part of 64 rows of a times the tile of b.
+__device__ __forceinline__ void multiply_imaginary(Accumulators& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
-    for (int j = 0; j < kTileTerms / 16; ++j) {
+    for (int j = 0; j < kTileK / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal + kLow, j), part_b(b, kImaginary, j), j > 0);
         multiply<false>(sums, part_a(a, kReal, j), part_b(b, kImaginary + kLow, j), true);
         multiply<true>(sums, part_a(a, kImaginary + kLow, j), part_b(b, kReal, j), true);
         multiply<true>(sums, part_a(a, kImaginary, j), part_b(b, kReal + kLow, j), true);
     }
 #pragma unroll
-    for (int j = 0; j < kTileTerms / 16; ++j) {
+    for (int j = 0; j < kTileK / 16; ++j) {
         multiply<false>(sums, part_a(a, kReal, j), part_b(b, kImaginary, j), true);
         multiply<true>(sums, part_a(a, kImaginary, j), part_b(b, kReal, j), true);
     }
 }
 
-// Adds what a tile gives times two to a power, as floats are rounded. That power may be beyond a float's.
-__device__ __forceinline__ void add(const Sums& sums, int power, Sums& totals) {
-    const int within = max(min(power, 127), -126);
-    const float factor = power_of_two(within);
-    if (within == power) {
+// totals += sums * 2^power, rounded as float32. The power may lie beyond the range of a float: then in two factors.
+__device__ __forceinline__ void add(const Accumulators& sums, int power, Accumulators& totals) {
+    const int clamped = max(min(power, 127), -126);
+    const float factor = power_of_two(clamped);
+    if (clamped == power) {
 #pragma unroll
-        for (int i = 0; i < kSums; ++i) {
+        for (int i = 0; i < kAccumulators; ++i) {
             totals[i] = fmaf(sums[i], factor, totals[i]);
         }
     } else {
-        const float first = power_of_two(power - within);
+        const float first = power_of_two(power - clamped);
 #pragma unroll
-        for (int i = 0; i < kSums; ++i) {
+        for (int i = 0; i < kAccumulators; ++i) {
             totals[i] = fmaf(sums[i] * first, factor, totals[i]);
         }
     }
 }
 
-// Writes a warp's sums where they lie in the result.
-__device__ __forceinline__ void store(const Sums& real, const Sums& imaginary, int row, int column, int lane,
-                                      float2* c) {
+// Epilogue: stores a warp's 16 rows from (row, column) on, in wgmma's accumulator layout.
+__device__ __forceinline__ void store(const Accumulators& real, const Accumulators& imaginary, int row, int column,
+                                      int lane, float2* c) {
     const int own_row = row + lane / 4, own_column = column + lane % 4 * 2;
     float2* own = c + own_row * kN + own_column;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
-        for (int i = 2 * half; i < kSums; i += 4) {
+        for (int i = 2 * half; i < kAccumulators; i += 4) {
             float2* target = own + 8 * half * kN + i / 4 * 8;
             *reinterpret_cast<float4*>(target) = make_float4(real[i], imaginary[i], real[i + 1], imaginary[i + 1]);
         }
@@ -325,41 +335,44 @@ extern "C" __global__ void __launch_bounds__(kThreads, 3)
 cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
                 float2* __restrict__ c) {
     extern __shared__ __align__(128) float2 shared[];
-    // Two tiles in parts, and a float for each warp and operand.
+    // Shared memory: two buffers of split tiles, the maximum of each warp and operand.
     char* const memory = reinterpret_cast<char*>(shared);
-    unsigned* const most = reinterpret_cast<unsigned*>(memory + 2 * kParts);
+    unsigned* const maximum = reinterpret_cast<unsigned*>(memory + 2 * kSplitTile);
     const int thread = threadIdx.x;
-    const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // so that the compiler sees that it is a warp's
+    const int group = __shfl_sync(0xffffffffu, thread / 128, 0);  // warpgroup; shuffled to show that it is warp-uniform
     int block = blockIdx.x;
-    const int column = block % kTilesAcross * kTileColumns;  // fastest: these blocks read the same rows of a
-    block /= kTilesAcross;
-    const int row = block % kTilesDown * kTileRows;
-    block /= kTilesDown;
+    const int column = block % kTilesN * kTileN;  // N varies fastest: neighbouring blocks read the same rows of a
+    block /= kTilesN;
+    const int row = block % kTilesM * kTileM;
+    block /= kTilesM;
     const size_t product = block;
     const float2* left = a + product * (static_cast<size_t>(kM) * kK);
     const float2* right = b + product * (static_cast<size_t>(kK) * kN);
     float2* result = c + product * (static_cast<size_t>(kM) * kN);
 
-    NumbersA numbers_a[kACopies];  // of the tile that is split next
+    NumbersA numbers_a[kACopies];  // the k tile that is split next
     NumbersB numbers_b[kBCopies];
+    // Loads k tile `step` of both operands into registers.
     const auto begin = [&](int step) {
         if (step < kSteps) {
-            const int term = step * kTileTerms;
+            const int term = step * kTileK;
             load_a(left, term, row, thread, numbers_a);
             load_b(right, term, column, thread, numbers_b);
         }
     };
+    // Writes the maxima of the next k tile to shared memory.
     const auto measure = [&]() {
-        const unsigned most_a = largest<kACopies>(numbers_a);
-        const unsigned most_b = largest<kBCopies>(numbers_b);
+        const unsigned maximum_a = largest<kACopies>(numbers_a);
+        const unsigned maximum_b = largest<kBCopies>(numbers_b);
         if (thread % 32 == 0) {
-            most[thread / 32] = most_a;
-            most[kWarps + thread / 32] = most_b;
+            maximum[thread / 32] = maximum_a;
+            maximum[kWarps + thread / 32] = maximum_b;
         }
     };
+    // Scales and splits the next k tile into `buffer`; returns the exponent that scales its product back.
     const auto split = [&](int buffer) {
-        const int power_a = power_for(most), power_b = power_for(most + kWarps);
-        char* parts = memory + buffer * kParts;
+        const int power_a = power_for(maximum), power_b = power_for(maximum + kWarps);
+        char* parts = memory + buffer * kSplitTile;
         split_a(numbers_a, thread, power_of_two(power_a), parts);
         split_b(numbers_b, thread, power_of_two(power_b), parts + 4 * kAPart);
         fence_proxy_async();
@@ -371,18 +384,19 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
     int power = split(0);
     begin(1);
 
-    Sums sums, real = {}, imaginary = {};
+    Accumulators sums, real = {}, imaginary = {};
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) {
+    for (int i = 0; i < kAccumulators; ++i) {
         sums[i] = 0.0f;
     }
-    const SmemDescriptor rows = smem_descriptor<kATerms, kARows>(memory + group * (8 * kARows));
-    const SmemDescriptor columns = smem_descriptor<kBTerms, kBColumns>(memory + 4 * kAPart);
+    const SmemDescriptor rows = smem_descriptor<kAStrideK, kAStrideM>(memory + group * (8 * kAStrideM));
+    const SmemDescriptor columns = smem_descriptor<kBStrideK, kBStrideN>(memory + 4 * kAPart);
 #pragma unroll 1
     for (int step = 0; step < kSteps; ++step) {
-        __syncthreads();  // all parts of this tile are there, and all products of the one before are done
+        __syncthreads();  // this buffer is complete, and all wgmma on the other one are done
         const int buffer = step % 2;
-        const SmemDescriptor tile_rows = behind(rows, buffer * kParts), tile_columns = behind(columns, buffer * kParts);
+        const SmemDescriptor tile_rows = behind(rows, buffer * kSplitTile),
+                             tile_columns = behind(columns, buffer * kSplitTile);
         const bool is_last = step + 1 == kSteps;
         wgmma_fence();
         multiply_real(sums, tile_rows, tile_columns);
@@ -394,8 +408,8 @@ cgemm_warpgroup(const float2* __restrict__ a, const float2* __restrict__ b,
         wgmma_commit_group();
         int next = power;
         if (!is_last) {
-            measure();  // as late as can be: its numbers may still be on their way
-            __syncthreads();  // all warps have told their largest numbers
+            measure();  // as late as possible: the loads may still be in flight
+            __syncthreads();  // all warps have written their maxima
             next = split(1 - buffer);
             begin(step + 2);
         }

@@ -2,52 +2,54 @@
 // problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee padding=3x3 groups=192
 // config:  block_filters=1 channels=1 column_bands=1 columns=4 filters=1 min_blocks=1 rounds=1 row_bands=1 rows=7 stages=1 stores=direct tap_rows=7 units=2
 //
-// y from tiles of x in shared memory: a thread has kThreadFilters channels by kThreadRows x kThreadColumns
-// pixels of a unit, a group of an image, in registers, and reads a row of its window once for all rows of taps.
+// Depthwise or grouped convolution. A unit is one group of one image. A block computes kBlockUnits units at a time; a
+// thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of y of one unit in registers.
+// cp.async copies tiles of x to shared memory and the units' weights behind them.
+// A thread reads each row of its window once per kTapRows rows of taps.
 
 constexpr int kGroups = 192;
-constexpr int kSourceChannels = 1;  // of x, in a group
+constexpr int kSourceChannels = 1;  // channels of x per group
 constexpr int kSourceRows = 28;
 constexpr int kSourceColumns = 28;
-constexpr int kResultChannels = 1;  // of y, in a group
+constexpr int kResultChannels = 1;  // channels of y per group
 constexpr int kResultRows = 28;
 constexpr int kResultColumns = 28;
 constexpr int kFilterRows = 7;
 constexpr int kFilterColumns = 7;
-constexpr int kWeightsPerResult = 49;  // elements of w from one channel of y to the next
-constexpr int kWeightsPerSource = 49;  // and of x
+constexpr int kWeightsPerResult = 49;  // stride of w between channels of y, in elements
+constexpr int kWeightsPerSource = 49;  // stride of w between channels of x
 
-constexpr int kThreadFilters = 1;  // channels of y that use a pixel once it is read
-constexpr int kThreadRows = 7;
+constexpr int kThreadFilters = 1;  // channels of y per thread, which reuse each pixel
+constexpr int kThreadRows = 7;  // pixels of y per thread and phase
 constexpr int kThreadColumns = 4;
-constexpr int kTapRows = 7;  // rows of taps whose weights are in registers
-constexpr int kAcross = 7;  // threads across a unit's tile
-constexpr int kDown = 4;
-constexpr int kBlockUnits = 2;
-constexpr int kBlockFilters = 1 * kThreadFilters;  // channels of y that a block computes
-constexpr int kLoopChannels = 1;  // of x, that are staged at once
+constexpr int kTapRows = 7;  // rows of taps whose weights are in registers at once
+constexpr int kThreadsAcross = 7;  // threads along a row of a unit
+constexpr int kThreadsDown = 4;  // threads along a column
+constexpr int kBlockUnits = 2;  // units per mainloop iteration
+constexpr int kBlockFilters = 1 * kThreadFilters;  // channels of y per block
+constexpr int kLoopChannels = 1;  // channels of x per stage
 constexpr int kThreads = 64;
-constexpr int kTileRows = 34;  // of a tile of x
-constexpr int kTileRowVectors = 9;  // that are copied of a row
-constexpr int kTileVector = 4;  // numbers of each
-constexpr int kTilePitch = 36;
-constexpr int kTilePlanePitch = 1232;
+constexpr int kTileRows = 34;  // tile of x in shared memory
+constexpr int kTileRowVectors = 9;  // vectors that are copied per row
+constexpr int kTileVector = 4;  // floats per vector
+constexpr int kTilePitch = 36;  // floats from one row to the next, for few bank conflicts
+constexpr int kTilePlanePitch = 1232;  // floats from one plane's tile to the next
 
-constexpr int kTileTop = -3;  // row of x at which the first tile begins
+constexpr int kTileTop = -3;  // row and column of x where the first tile begins
 constexpr int kTileLeft = -4;
-constexpr int kReadVector = 4;  // numbers that a thread reads at once
-constexpr int kWeightPitch = 8;  // from one row of a filter to the next, in shared memory
+constexpr int kReadVector = 4;  // floats per read of a thread from shared memory
+constexpr int kWeightPitch = 8;  // floats from one row of a filter to the next, in shared memory
 constexpr int kFilterPitch = kLoopChannels * kFilterRows * kWeightPitch;
-constexpr int kUnitWeights = 60;  // an odd count of vectors: units lie in different banks
-constexpr int kTileNumbers = 2464;  // of all tiles; weights lie behind them
+constexpr int kUnitWeightPitch = 60;  // floats per unit, an odd number of vectors: units lie in different banks
+constexpr int kTileFloats = 2464;  // floats of a stage's tiles; the weights lie behind them
 
-constexpr int kRowPhases = 1;  // row i of phase f is row i * kRowPhases + f of the result
+constexpr int kRowPhases = 1;  // stride phases: row i of phase f is result row i * kRowPhases + f
 constexpr int kColumnPhases = 1;
-constexpr int kRowMultiple = 1;  // rows of the source from one row of a phase to the next
-constexpr int kColumnMultiple = 1;
+constexpr int kRowStride = 1;  // source rows from one row of a phase to the next
+constexpr int kColumnStride = 1;
 
-// The taps that touch a phase. For row i, tap t is row first + t * step of the filter, and reads row
-// i * kRowMultiple + low + t * spread of the source; span counts the rows from the first tap's to the last one's.
+// The taps of one phase along one axis. For row i of the phase, tap t is filter row first + t * step and reads source
+// row i * kRowStride + low + t * spread; span is the number of source rows from the first tap to the last.
 struct Taps {
     int count, first, step, low, spread, span;
 };
@@ -59,7 +61,7 @@ constexpr Taps kColumnTaps[kColumnPhases] = {
 };
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-// Copies past the registers where `wanted` holds: zeros, and nothing is read, unless `has_source` does.
+// Asynchronous copy of kBytes to shared memory if `wanted`. Without `has_source` it writes zeros and reads nothing.
 template <int kBytes>
 __device__ __forceinline__ void cp_async_or_zero(bool wanted, bool has_source, void* shared, const void* global) {
     const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -81,12 +83,12 @@ __device__ __forceinline__ void cp_async_wait_group() {
 }
 #endif
 
-// Begins to copy the tiles of `x` whose first row and column are `row` and `column` of the image; what the
-// image does not have is zero.
-__device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int first_unit, int first_channel,
-                                           int row, int column, float* tiles) {
+// Issues the cp.async copies of tiles of `x`, whose first pixel is (row, column) of the image. Pixels outside the
+// image are zeros.
+__device__ __forceinline__ void load_tiles_async(const float* __restrict__ x, int first_unit, int first_channel,
+                                                int row, int column, float* tiles) {
     constexpr int kPlanes = kBlockUnits;
-    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;  // a thread keeps its column
+    constexpr int kRowsAtOnce = kThreads / kTileRowVectors;  // a thread copies vectors of one column only
     const int first = threadIdx.x / kTileRowVectors;
     const int tile_column = (threadIdx.x - first * kTileRowVectors) * kTileVector;
     const int image_column = column + tile_column;
@@ -114,9 +116,10 @@ __device__ __forceinline__ void begin_tiles(const float* __restrict__ x, int fir
     }
 }
 
-// Begins to copy the filters of a block's units, a row a thread; rows begin at multiples of a vector.
-__device__ __forceinline__ void begin_weights(const float* __restrict__ w, int first_unit, int first_channel,
-                                              int first_filter, float* weights) {
+// Issues the cp.async copies of the weights of a block's units. A thread copies rows of taps; each row begins at a
+// multiple of a vector in shared memory.
+__device__ __forceinline__ void load_weights_async(const float* __restrict__ w, int first_unit, int first_channel,
+                                                   int first_filter, float* weights) {
     constexpr int kTaps = kFilterRows * kFilterColumns;
     constexpr int kCopies = kBlockUnits * kBlockFilters * kLoopChannels * kFilterRows;
     for (unsigned i = threadIdx.x; i < kCopies; i += kThreads) {
@@ -128,7 +131,7 @@ __device__ __forceinline__ void begin_weights(const float* __restrict__ w, int f
         const int from = group * (kResultChannels * kSourceChannels * kTaps) +
                          (first_filter + filter) * kWeightsPerResult +
                          (first_channel + channel) * kWeightsPerSource + r * kFilterColumns;
-        float* const to = weights + unit * kUnitWeights + filter * kFilterPitch +
+        float* const to = weights + unit * kUnitWeightPitch + filter * kFilterPitch +
                           (channel * kFilterRows + r) * kWeightPitch;
 #pragma unroll
         for (int s = 0; s < kFilterColumns; ++s) {
@@ -137,29 +140,29 @@ __device__ __forceinline__ void begin_weights(const float* __restrict__ w, int f
     }
 }
 
-// A row of a thread's window.
+// Reads a row of a thread's window from the tile.
 template <int kCount>
-__device__ __forceinline__ void read_pixels(const float* from, float (&numbers)[kCount]) {
+__device__ __forceinline__ void read_pixels(const float* from, float (&values)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
         const float4 v = *reinterpret_cast<const float4*>(from + i);
-        numbers[i + 0] = v.x;
-        numbers[i + 1] = v.y;
-        numbers[i + 2] = v.z;
-        numbers[i + 3] = v.w;
+        values[i + 0] = v.x;
+        values[i + 1] = v.y;
+        values[i + 2] = v.z;
+        values[i + 3] = v.w;
     }
 }
 
-// Adds what one channel of the source has to a thread's sums. `tile` is at the thread's first row and column.
+// Accumulates one source channel. `tile` points to the thread's first row and column.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void add_channel(const float* tile, const float* weights,
                                             float (&sums)[kThreadFilters][kThreadRows][kThreadColumns]) {
     constexpr Taps rows = kRowTaps[kRowPhase], columns = kColumnTaps[kColumnPhase];
     if constexpr (rows.count > 0 && columns.count > 0) {
         constexpr int kTaps = kTapRows < rows.count ? kTapRows : rows.count;
-        constexpr int kFirst = columns.low - kTileLeft;  // column of the tile where the window begins
-        constexpr int kSkip = kFirst % kReadVector;  // reads begin at a whole vector
-        constexpr int kSpan = kSkip + kColumnMultiple * (kThreadColumns - 1) + columns.span;
+        constexpr int kFirst = columns.low - kTileLeft;  // tile column where the window begins
+        constexpr int kSkip = kFirst % kReadVector;  // reads are aligned to a vector: the first kSkip floats are unused
+        constexpr int kSpan = kSkip + kColumnStride * (kThreadColumns - 1) + columns.span;
         constexpr int kWindow = (kSpan + kReadVector - 1) / kReadVector * kReadVector;
         const float* const window = tile + (rows.low - kTileTop) * kTilePitch + kFirst - kSkip;
 #pragma unroll
@@ -170,7 +173,8 @@ __device__ __forceinline__ void add_channel(const float* tile, const float* weig
 #pragma unroll
                 for (int t = 0; t < kTaps; ++t) {
                     const int r = rows.first + (first_tap + t) * rows.step;
-                    // Not by way of an array: NVVM 13.0 then takes the first weight of one row for another row's.
+                    // The weights are read one by one, not through a local array of a row: with one, NVVM 13.0 took the
+                    // first weight of one row for another row's.
                     const float* const row = weights + f * kFilterPitch + r * kWeightPitch;
 #pragma unroll
                     for (int u = 0; u < columns.count; ++u) {
@@ -179,23 +183,23 @@ __device__ __forceinline__ void add_channel(const float* tile, const float* weig
                 }
             }
 #pragma unroll
-            for (int row = 0; row <= kRowMultiple * (kThreadRows - 1) + (kTaps - 1) * rows.spread; ++row) {
+            for (int row = 0; row <= kRowStride * (kThreadRows - 1) + (kTaps - 1) * rows.spread; ++row) {
                 float pixels[kWindow];
                 read_pixels(window + (first_tap * rows.spread + row) * kTilePitch, pixels);
 #pragma unroll
                 for (int t = 0; t < kTaps; ++t) {
-                    const int away = row - t * rows.spread;  // of the window's first row, in which tap t meets this one
-                    if (away < 0 || away % kRowMultiple != 0 || away / kRowMultiple >= kThreadRows) {
+                    const int offset = row - t * rows.spread;  // from the row that tap row t reads for result row 0
+                    if (offset < 0 || offset % kRowStride != 0 || offset / kRowStride >= kThreadRows) {
                         continue;
                     }
 #pragma unroll
                     for (int u = 0; u < columns.count; ++u) {
 #pragma unroll
                         for (int j = 0; j < kThreadColumns; ++j) {
-                            const float pixel = pixels[kSkip + j * kColumnMultiple + u * columns.spread];
+                            const float pixel = pixels[kSkip + j * kColumnStride + u * columns.spread];
 #pragma unroll
                             for (int f = 0; f < kThreadFilters; ++f) {
-                                float& sum = sums[f][away / kRowMultiple][j];
+                                float& sum = sums[f][offset / kRowStride][j];
                                 sum = fmaf(taps[f][t][u], pixel, sum);
                             }
                         }
@@ -206,8 +210,8 @@ __device__ __forceinline__ void add_channel(const float* tile, const float* weig
     }
 }
 
-// What a thread's sums begin with.
-__device__ __forceinline__ void clear(float (&sums)[kThreadFilters][kThreadRows][kThreadColumns]) {
+// Initialises the accumulators with zeros.
+__device__ __forceinline__ void init_sums(float (&sums)[kThreadFilters][kThreadRows][kThreadColumns]) {
 #pragma unroll
     for (int f = 0; f < kThreadFilters; ++f) {
 #pragma unroll
@@ -220,7 +224,7 @@ __device__ __forceinline__ void clear(float (&sums)[kThreadFilters][kThreadRows]
     }
 }
 
-// Writes a thread's sums. `row` and `column` count steps of the phase.
+// Epilogue: writes the accumulators to global memory. `row` and `column` are counted within the phase.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void store(const float (&sums)[kThreadFilters][kThreadRows][kThreadColumns],
                                       float* y, int row, int column) {
@@ -242,38 +246,38 @@ sums[f][i][j], sums[f][i][j + 1], sums[f][i][j + 2], sums[f][i][j + 3]);
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_depthwise(const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y) {
-    extern __shared__ __align__(16) float memory[];
+    extern __shared__ __align__(16) float smem[];
     int block = blockIdx.x;
     constexpr int block_filter = 0;
     constexpr int block_column = 0;
     constexpr int block_row = 0;
     const int block_unit = block * 2;
-    const int column = threadIdx.x % kAcross * kThreadColumns;
-    const int row = threadIdx.x / kAcross % kDown * kThreadRows;
-    const int own_unit = threadIdx.x / (kAcross * kDown) % kBlockUnits;
+    const int column = threadIdx.x % kThreadsAcross * kThreadColumns;
+    const int row = threadIdx.x / kThreadsAcross % kThreadsDown * kThreadRows;
+    const int own_unit = threadIdx.x / (kThreadsAcross * kThreadsDown) % kBlockUnits;
     constexpr int filter = 0;
-    const bool is_busy = threadIdx.x < 56;  // those beyond help to copy
+    const bool is_compute_thread = threadIdx.x < 56;  // the other threads only copy
 
-    const auto begin = [&](float* stage) {
+    const auto load_stage_async = [&](float* stage) {
         const int first_unit = block_unit;
-        begin_tiles(x, first_unit, 0, kRowMultiple * block_row + kTileTop,
-                    kColumnMultiple * block_column + kTileLeft, stage);
-        begin_weights(w, first_unit, 0, block_filter, stage + kTileNumbers);
+        load_tiles_async(x, first_unit, 0, kRowStride * block_row + kTileTop,
+                         kColumnStride * block_column + kTileLeft, stage);
+        load_weights_async(w, first_unit, 0, block_filter, stage + kTileFloats);
         cp_async_commit_group();
     };
     float sums[kThreadFilters][kThreadRows][kThreadColumns];
-    float* const stage = memory;
-    begin(stage);
+    float* const stage = smem;
+    load_stage_async(stage);
     cp_async_wait_group<0>();
     __syncthreads();
     const int unit = block_unit + own_unit;
-    if (is_busy) {
+    if (is_compute_thread) {
         const float* const tile = stage + own_unit * (kLoopChannels * kTilePlanePitch) +
-                                  row * kRowMultiple * kTilePitch + column * kColumnMultiple;
-        const float* const weights = stage + kTileNumbers + own_unit * kUnitWeights + filter * kFilterPitch;
+                                  row * kRowStride * kTilePitch + column * kColumnStride;
+        const float* const weights = stage + kTileFloats + own_unit * kUnitWeightPitch + filter * kFilterPitch;
         const int plane = unit * kResultChannels + block_filter + filter;
         float* const result = y + plane * (kResultRows * kResultColumns);
-        clear(sums);
+        init_sums(sums);
         add_channel<0, 0>(tile, weights, sums);
         store<0, 0>(sums, result, block_row + row, block_column + column);
     }

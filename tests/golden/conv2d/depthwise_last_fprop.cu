@@ -2,36 +2,37 @@
 // problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee dtype=bfloat16 padding=3x3 groups=192 layout=nhwc bias=yes relu=yes
 // config:  columns=4 lanes=8 min_blocks=1 rows=2 strips=16 tap_rows=7 vector=4
 //
-// y in strips of kThreadRows x kThreadColumns pixels, a thread each in kVector channels.
-// A row of x is read straight from memory, once for kTapRows rows of taps, whose sums are in registers.
+// Depthwise convolution, channels last. A thread computes a strip of kThreadRows x kThreadColumns pixels of y in
+// kVector adjacent channels, with accumulators in registers. It reads each row of x from global
+// memory once for kTapRows rows of taps. The block's weights lie in shared memory as [tap][channel].
 
 constexpr int kChannels = 192;
-constexpr int kSourceRows = 28;  // of x
+constexpr int kSourceRows = 28;  // size of an image of x
 constexpr int kSourceColumns = 28;
-constexpr int kResultRows = 28;  // of y
+constexpr int kResultRows = 28;  // size of an image of y
 constexpr int kResultColumns = 28;
 constexpr int kFilterRows = 7;
 constexpr int kFilterColumns = 7;
 
-constexpr int kVector = 4;  // channels of a thread
-constexpr int kThreadRows = 2;
+constexpr int kVector = 4;  // channels per thread
+constexpr int kThreadRows = 2;  // pixels of a strip
 constexpr int kThreadColumns = 4;
-constexpr int kTapRows = 7;
-constexpr int kLanes = 8;  // threads side by side in channels
-constexpr int kStrips = 16;  // of a block
-constexpr int kAcross = 7;  // strips side by side in an image
-constexpr int kDown = 14;
+constexpr int kTapRows = 7;  // rows of taps that share a row of pixels
+constexpr int kLanes = 8;  // threads of a block along channels
+constexpr int kStrips = 16;  // strips per block
+constexpr int kStripsAcross = 7;  // strips along a row of an image
+constexpr int kStripsDown = 14;  // strips along a column
 constexpr int kThreads = kLanes * kStrips;
 constexpr int kBlockChannels = kLanes * kVector;
-constexpr int kTapPitch = 36;  // from one tap's weights to the next one's: neighbours lie in different banks
+constexpr int kTapPitch = 36;  // floats from one tap's weights to the next tap's, in different banks
 
-constexpr int kRowPhases = 1;  // row i of phase f is row i * kRowPhases + f of the result
+constexpr int kRowPhases = 1;  // stride phases: row i of phase f is result row i * kRowPhases + f
 constexpr int kColumnPhases = 1;
-constexpr int kRowMultiple = 1;  // rows of the source from one row of a phase to the next
-constexpr int kColumnMultiple = 1;
+constexpr int kRowStride = 1;  // source rows from one row of a phase to the next
+constexpr int kColumnStride = 1;
 
-// The taps that touch a phase. For row i, tap t is row first + t * step of the filter, and reads row
-// i * kRowMultiple + low + t * spread of the source; span counts the rows from the first tap's to the last one's.
+// The taps of one phase along one axis. For row i of the phase, tap t is filter row first + t * step and reads source
+// row i * kRowStride + low + t * spread; span is the number of source rows from the first tap to the last.
 struct Taps {
     int count, first, step, low, spread, span;
 };
@@ -42,14 +43,14 @@ constexpr Taps kColumnTaps[kColumnPhases] = {
     {7, 0, 1, -3, 1, 7},
 };
 
-using Element = unsigned short;  // the bits of a bfloat16
+using Element = unsigned short;  // bits of a bfloat16
 
 // A bfloat16 is the upper half of a float.
 __device__ __forceinline__ float bfloat_to_float(unsigned short bits) {
     return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
 
-// To the nearest, ties to even; a NaN stays one.
+// Rounds to nearest even; a NaN stays a NaN.
 __device__ __forceinline__ unsigned short float_to_bfloat(float value) {
     const unsigned bits = __float_as_uint(value);
     const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
@@ -60,10 +61,10 @@ __device__ __forceinline__ float load(const Element* from) { return bfloat_to_fl
 
 __device__ __forceinline__ Element rounded(float value) { return float_to_bfloat(value); }
 
-// The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
-__device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+// relu(NaN) is NaN, as in PyTorch; fmaxf would return 0.
+__device__ __forceinline__ float relu(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
-using Vector = uint2;  // kVector channels side by side, as in memory
+using Vector = uint2;  // kVector adjacent channels as stored in memory
 
 __device__ __forceinline__ void unpack(uint2 vector, float* pixels) {
     pixels[0] = __uint_as_float(vector.x << 16);
@@ -77,7 +78,8 @@ __device__ __forceinline__ Vector read(const Element* from) {
 }
 
 #ifndef WARPSMITH_ON_HOST  // the host device has its own
-// The same address, in registers: ptxas else computes it anew for each load that may not happen, in three instructions.
+// Returns the address and keeps it in registers: otherwise ptxas recomputes it, in three instructions, for every
+// predicated load.
 __device__ __forceinline__ const Element* kept(const Element* address) {
     asm("" : "+l"(address));
     return address;
@@ -96,7 +98,7 @@ __device__ __forceinline__ void write(const float* sums, Element* to) {
     *reinterpret_cast<Vector*>(to) = pack(sums);
 }
 
-// What one tap has in a thread's channels.
+// Reads one tap's weights for the thread's channels from shared memory.
 __device__ __forceinline__ void read_weights(const float* from, float* weights) {
 #pragma unroll
     for (int i = 0; i < kVector; i += 4) {
@@ -108,19 +110,20 @@ __device__ __forceinline__ void read_weights(const float* from, float* weights) 
     }
 }
 
-// Reads a row of a window, from the pixel that the first tap meets from the first step on; it has zeros outside of
-// the image, where only the first kBefore places and those from kBehind on may lie.
-template <int kBefore, int kBehind, int kWindow>
+// Loads a row of a window from global memory; `first` is the pixel that tap 0 reads for result 0. Pixels outside the
+// image are zeros. Columns kInsideBegin to kInsideEnd - 1 of the window are inside for every thread: no check.
+template <int kInsideBegin, int kInsideEnd, int kWindow>
 __device__ __forceinline__ void read_window(const Element* first, int column, float (&pixels)[kWindow][kVector]) {
     const Element* const from = kept(first);
 #pragma unroll
     for (int j = 0; j < kWindow; ++j) {
-        const bool is_there = (j >= kBefore || column + j >= 0) && (j < kBehind || column + j < kSourceColumns);
-        unpack(is_there ? read(from + j * kChannels) : Vector{}, pixels[j]);
+        const bool is_inside =
+            (j >= kInsideBegin || column + j >= 0) && (j < kInsideEnd || column + j < kSourceColumns);
+        unpack(is_inside ? read(from + j * kChannels) : Vector{}, pixels[j]);
     }
 }
 
-// Puts the weights of a block's channels in shared memory, channels side by side.
+// Copies the weights of the block's channels to shared memory as [tap][channel].
 __device__ __forceinline__ void stage_weights(const Element* __restrict__ w, int first_channel, float* weights) {
     constexpr unsigned kTaps = kFilterRows * kFilterColumns;
     for (unsigned i = threadIdx.x; i < kBlockChannels * kTaps; i += kThreads) {
@@ -129,33 +132,33 @@ __device__ __forceinline__ void stage_weights(const Element* __restrict__ w, int
     }
 }
 
-// Adds what all taps have to a thread's sums. `source` is the first pixel of the image in the thread's channels; `row`
-// and `column` are those that the first tap meets from the first sum.
+// Accumulates all taps of a phase. `source` points to the image's first pixel in the thread's channels; (row, column)
+// is the pixel that tap 0 reads for the strip's first result.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void add_taps(const Element* source, const float* weights, int row, int column,
                                          float (&sums)[kThreadRows][kThreadColumns][kVector]) {
     constexpr Taps rows = kRowTaps[kRowPhase], columns = kColumnTaps[kColumnPhase];
     if constexpr (rows.count > 0 && columns.count > 0) {
         constexpr int kTaps = kTapRows < rows.count ? kTapRows : rows.count;
-        constexpr int kWindow = kColumnMultiple * (kThreadColumns - 1) + columns.span;
-        constexpr int kBefore = -columns.low;
-        constexpr int kBehind = kSourceColumns + kBefore - kColumnMultiple * (kAcross - 1) * kThreadColumns;
+        constexpr int kWindow = kColumnStride * (kThreadColumns - 1) + columns.span;
+        constexpr int kInsideBegin = -columns.low;
+        constexpr int kInsideEnd = kSourceColumns + kInsideBegin - kColumnStride * (kStripsAcross - 1) * kThreadColumns;
         const float* const first_weights = weights + columns.first * kTapPitch;
 #pragma unroll
         for (int first_tap = 0; first_tap < rows.count; first_tap += kTaps) {
 #pragma unroll
-            for (int i = 0; i <= kRowMultiple * (kThreadRows - 1) + (kTaps - 1) * rows.spread; ++i) {
+            for (int i = 0; i <= kRowStride * (kThreadRows - 1) + (kTaps - 1) * rows.spread; ++i) {
                 const int source_row = row + first_tap * rows.spread + i;
                 if (source_row < 0 || source_row >= kSourceRows) {
                     continue;
                 }
                 float pixels[kWindow][kVector];
-                read_window<kBefore, kBehind>(
+                read_window<kInsideBegin, kInsideEnd>(
                     source + (source_row * kSourceColumns + column) * kChannels, column, pixels);
 #pragma unroll
                 for (int t = 0; t < kTaps; ++t) {
-                    const int away = i - t * rows.spread;  // of the first row, in which tap t meets this one
-                    if (away < 0 || away % kRowMultiple != 0 || away / kRowMultiple >= kThreadRows) {
+                    const int offset = i - t * rows.spread;  // from the row that tap row t reads for result row 0
+                    if (offset < 0 || offset % kRowStride != 0 || offset / kRowStride >= kThreadRows) {
                         continue;
                     }
                     const int r = rows.first + (first_tap + t) * rows.step;
@@ -167,8 +170,8 @@ __device__ __forceinline__ void add_taps(const Element* source, const float* wei
                         for (int k = 0; k < kThreadColumns; ++k) {
 #pragma unroll
                             for (int v = 0; v < kVector; ++v) {
-                                float& sum = sums[away / kRowMultiple][k][v];
-                                sum = fmaf(weight[v], pixels[k * kColumnMultiple + u * columns.spread][v], sum);
+                                float& sum = sums[offset / kRowStride][k][v];
+                                sum = fmaf(weight[v], pixels[k * kColumnStride + u * columns.spread][v], sum);
                             }
                         }
                     }
@@ -178,8 +181,8 @@ __device__ __forceinline__ void add_taps(const Element* source, const float* wei
     }
 }
 
-// Computes a strip of a phase. `source` and `y` are the first pixels of the image in the thread's channels; `row`
-// and `column` count steps of the phase.
+// Computes a strip of one phase. `source` and `y` point to the image's first pixel in the thread's channels;
+// (row, column) is the strip's first result within the phase.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void compute(const Element* source, const float* weights, int row, int column,
                                         const float (&bias)[kVector], Element* y) {
@@ -191,8 +194,8 @@ __device__ __forceinline__ void compute(const Element* source, const float* weig
             sums[i / kThreadColumns][i % kThreadColumns][v] = bias[v];
         }
     }
-    add_taps<kRowPhase, kColumnPhase>(source, weights, row * kRowMultiple + kRowTaps[kRowPhase].low,
-                                      column * kColumnMultiple + kColumnTaps[kColumnPhase].low, sums);
+    add_taps<kRowPhase, kColumnPhase>(source, weights, row * kRowStride + kRowTaps[kRowPhase].low,
+                                      column * kColumnStride + kColumnTaps[kColumnPhase].low, sums);
 #pragma unroll
     for (int i = 0; i < kThreadRows; ++i) {
         const int result_row = (row + i) * kRowPhases + kRowPhase;
@@ -201,7 +204,7 @@ __device__ __forceinline__ void compute(const Element* source, const float* weig
             const int result_column = (column + k) * kColumnPhases + kColumnPhase;
 #pragma unroll
             for (int v = 0; v < kVector; ++v) {
-                sums[i][k][v] = finished(sums[i][k][v]);
+                sums[i][k][v] = relu(sums[i][k][v]);
             }
             write(sums[i][k], y + (result_row * kResultColumns + result_column) * kChannels);
         }
@@ -214,15 +217,15 @@ conv2d_depthwise_last(const Element* __restrict__ x,
                       const Element* __restrict__ b,
                       Element* __restrict__ y) {
     extern __shared__ __align__(16) float weights[];
-    const int first_channel = blockIdx.x % 6 * kBlockChannels;  // fastest: they read neighbours
+    const int first_channel = blockIdx.x % 6 * kBlockChannels;  // fastest: adjacent channels
     const int strip = blockIdx.x / 6 * kStrips + threadIdx.x / kLanes;
-    const int own_channel = threadIdx.x % kLanes * kVector;  // in the block
+    const int own_channel = threadIdx.x % kLanes * kVector;  // within the block
     const int channel = first_channel + own_channel;
     stage_weights(w, first_channel, weights);
     __syncthreads();
-    const int image = strip / (kAcross * kDown);
-    const int row = strip / kAcross % kDown * kThreadRows;
-    const int column = strip % kAcross * kThreadColumns;
+    const int image = strip / (kStripsAcross * kStripsDown);
+    const int row = strip / kStripsAcross % kStripsDown * kThreadRows;
+    const int column = strip % kStripsAcross * kThreadColumns;
     const Element* const source = x + image * (kSourceRows * kSourceColumns * kChannels) + channel;
     Element* const result = y + image * (kResultRows * kResultColumns * kChannels) + channel;
     float bias[kVector];

@@ -2,41 +2,41 @@
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1
 // config:  block_columns=16 block_filters=1 block_rows=16 channels=2 columns=4 filters=8 min_blocks=0 pixels=global rows=1 spacing=apart weights=shared
 //
-// dx from sums over the channels and taps of dy: kThreadFilters channels by kThreadRows x kThreadColumns
-// pixels of dx a thread, whose sums are in registers. Pixels come straight from global memory,
-// weights from shared memory, a thread's filters side by side.
+// Direct convolution: a thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of dx in
+// registers, over all channels of dy and all taps. It reads pixels from global memory and weights from
+// shared memory, where a thread's filters are contiguous. Two barriers per mainloop iteration guard shared memory.
 
-constexpr int kSourceChannels = 64;  // of dy
+constexpr int kSourceChannels = 64;  // channels of dy
 constexpr int kSourceRows = 56;
 constexpr int kSourceColumns = 56;
-constexpr int kResultChannels = 64;  // of dx
+constexpr int kResultChannels = 64;  // channels of dx
 constexpr int kResultRows = 56;
 constexpr int kResultColumns = 56;
 constexpr int kFilterColumns = 3;
-constexpr int kWeightsPerResult = 9;  // elements of w from one channel of dx to the next
-constexpr int kWeightsPerSource = 576;  // and of dy
+constexpr int kWeightsPerResult = 9;  // stride of w between channels of dx, in elements
+constexpr int kWeightsPerSource = 576;  // stride of w between channels of dy
 
-constexpr int kThreadFilters = 8;  // channels of dx that use a pixel once it is read
-constexpr int kThreadRows = 1;
+constexpr int kThreadFilters = 8;  // channels of dx per thread, which reuse each pixel
+constexpr int kThreadRows = 1;  // pixels of dx per thread
 constexpr int kThreadColumns = 4;
-constexpr int kLoopChannels = 2;  // of dy, in each round of the loop
-constexpr int kBlockColumns = 16;  // threads across a block
-constexpr int kBlockRows = 16;  // and down
-constexpr int kColumnStep = kBlockColumns;  // from one of a thread's columns to the next
+constexpr int kLoopChannels = 2;  // channels of dy per mainloop iteration
+constexpr int kBlockColumns = 16;  // threads of a block along columns
+constexpr int kBlockRows = 16;  // threads along rows
+constexpr int kColumnStep = kBlockColumns;  // distance between a thread's columns, so that loads and stores coalesce
 constexpr int kThreads = 256;
-constexpr int kBlockFilters = 1 * kThreadFilters;  // channels of dx that a block computes
+constexpr int kBlockFilters = 1 * kThreadFilters;  // channels of dx per block
 constexpr int kFilterBlocks = 8;
 constexpr int kColumnBlocks = 1;
 constexpr int kRowBlocks = 4;
-constexpr int kMostTaps = 9;
+constexpr int kMaxTaps = 9;  // largest number of taps of any phase
 
-constexpr int kRowPhases = 1;  // row i of phase f is row i * kRowPhases + f of the result
+constexpr int kRowPhases = 1;  // stride phases: row i of phase f is result row i * kRowPhases + f
 constexpr int kColumnPhases = 1;
-constexpr int kRowMultiple = 1;  // rows of the source from one row of a phase to the next
-constexpr int kColumnMultiple = 1;
+constexpr int kRowStride = 1;  // source rows from one row of a phase to the next
+constexpr int kColumnStride = 1;
 
-// The taps that touch a phase. For row i, tap t is row first + t * step of the filter, and reads row
-// i * kRowMultiple + low + t * spread of the source; span counts the rows from the first tap's to the last one's.
+// The taps of one phase along one axis. For row i of the phase, tap t is filter row first + t * step and reads source
+// row i * kRowStride + low + t * spread; span is the number of source rows from the first tap to the last.
 struct Taps {
     int count, first, step, low, spread, span;
 };
@@ -47,7 +47,7 @@ constexpr Taps kColumnTaps[kColumnPhases] = {
     {3, 2, -1, -1, 1, 3},
 };
 
-// A pixel of one channel of dy; zero outside of the image.
+// Loads a pixel of one channel of dy; returns 0 outside the image.
 __device__ __forceinline__ float pixel_at(const float* channel, int row, int column) {
     if (row < 0 || row >= kSourceRows || column < 0 || column >= kSourceColumns) {
         return 0.0f;
@@ -55,8 +55,8 @@ __device__ __forceinline__ float pixel_at(const float* channel, int row, int col
     return __ldg(channel + row * kSourceColumns + column);
 }
 
-// The weights of a block's filters in a phase's taps and in channels first, first + 1, ... of the source: filters are
-// innermost, so that a thread reads several of its own at once.
+// Copies the block's weights for one phase and kLoopChannels source channels from `first` on to shared memory as
+// [channel][tap][filter]. Filters are innermost, so that a thread loads several of its filters in one vector.
 template <int kRowPhase, int kColumnPhase>
 __device__ __forceinline__ void stage_weights(const float* w, int first, int block_filter, float* filters) {
     constexpr Taps rows = kRowTaps[kRowPhase], columns = kColumnTaps[kColumnPhase];
@@ -71,12 +71,13 @@ __device__ __forceinline__ void stage_weights(const float* w, int first, int blo
     }
 }
 
-// Adds what one channel of the source has to a thread's sums. `row` and `column` are the first of the thread's window.
+// Accumulates one source channel. `row` and `column` are where the thread's window begins in the image.
 template <int kRowPhase, int kColumnPhase>
-__device__ __forceinline__ void accumulate(const float* channel, int row, int column, const float* weights,
+__device__ __forceinline__ void accumulate(const float* channel, int row, int column,
+                                           const float* weights,
                                            float (&sums)[kThreadFilters][kThreadRows][kThreadColumns]) {
     constexpr Taps rows = kRowTaps[kRowPhase], columns = kColumnTaps[kColumnPhase];
-    constexpr int kWindowRows = kRowMultiple * (kThreadRows - 1) + rows.span;
+    constexpr int kWindowRows = kRowStride * (kThreadRows - 1) + rows.span;
 #pragma unroll
     for (int window_row = 0; window_row < kWindowRows; ++window_row) {
         float pixels[kThreadColumns][columns.count];
@@ -84,17 +85,17 @@ __device__ __forceinline__ void accumulate(const float* channel, int row, int co
         for (int j = 0; j < kThreadColumns; ++j) {
 #pragma unroll
             for (int u = 0; u < columns.count; ++u) {
-                const int away = kColumnMultiple * kColumnStep * j + u * columns.spread;
-                pixels[j][u] = pixel_at(channel, row + window_row, column + away);
+                const int offset = kColumnStride * kColumnStep * j + u * columns.spread;
+                pixels[j][u] = pixel_at(channel, row + window_row, column + offset);
             }
         }
 #pragma unroll
         for (int i = 0; i < kThreadRows; ++i) {
-            const int away = window_row - kRowMultiple * i;  // of a tap's row that reads this one for row i
-            if (away < 0 || away >= rows.span || away % rows.spread != 0) {
+            const int offset = window_row - kRowStride * i;  // from the row that tap 0 reads for row i
+            if (offset < 0 || offset >= rows.span || offset % rows.spread != 0) {
                 continue;
             }
-            const int t = away / rows.spread;
+            const int t = offset / rows.spread;
 #pragma unroll
             for (int u = 0; u < columns.count; ++u) {
 #pragma unroll
@@ -110,18 +111,19 @@ __device__ __forceinline__ void accumulate(const float* channel, int row, int co
     }
 }
 
-// A block's part of one phase of one image and group, to whose first elements the pointers point; `row` and `column`
-// count steps of the phase.
+// Computes the block's tile of one phase. All pointers are those of the block's image and group; `block_filter`,
+// `block_row` and `block_column` are the tile's first channel, row and column within the phase.
 template <int kRowPhase, int kColumnPhase>
-__device__ __forceinline__ void convolve(const float* source, const float* w, float* result,
+__device__ __forceinline__ void convolve(const float* source, const float* w,
+                                         float* result,
                                          float* filters,
                                          int block_filter, int block_row, int block_column) {
     constexpr Taps rows = kRowTaps[kRowPhase], columns = kColumnTaps[kColumnPhase];
     const int filter = block_filter + threadIdx.z * kThreadFilters;
     const int row = block_row + threadIdx.y * kThreadRows;
     const int column = block_column + threadIdx.x;
-    const bool is_used = filter < kResultChannels && row * kRowPhases + kRowPhase < kResultRows &&
-                         column * kColumnPhases + kColumnPhase < kResultColumns;
+    const bool has_results = filter < kResultChannels && row * kRowPhases + kRowPhase < kResultRows &&
+                             column * kColumnPhases + kColumnPhase < kResultColumns;
     float sums[kThreadFilters][kThreadRows][kThreadColumns];
 #pragma unroll
     for (int f = 0; f < kThreadFilters; ++f) {
@@ -136,23 +138,23 @@ __device__ __forceinline__ void convolve(const float* source, const float* w, fl
     if constexpr (rows.count > 0 && columns.count > 0) {
 #pragma unroll 1
         for (int first = 0; first < kSourceChannels; first += kLoopChannels) {
-            __syncthreads();  // what the last round has staged is no longer read
+            __syncthreads();  // all threads have read the previous channels
             stage_weights<kRowPhase, kColumnPhase>(w, first, block_filter, filters);
             __syncthreads();
-            if (!is_used) {
+            if (!has_results) {
                 continue;
             }
 #pragma unroll
             for (int c = 0; c < kLoopChannels; ++c) {
                 accumulate<kRowPhase, kColumnPhase>(
-                    source + (first + c) * (kSourceRows * kSourceColumns), kRowMultiple * row + rows.low,
-                    kColumnMultiple * column + columns.low,
+                    source + (first + c) * (kSourceRows * kSourceColumns), kRowStride * row + rows.low,
+                    kColumnStride * column + columns.low,
                     filters + c * (rows.count * columns.count * kBlockFilters) + threadIdx.z * kThreadFilters,
                     sums);
             }
         }
     }
-    if (!is_used) {
+    if (!has_results) {
         return;
     }
 #pragma unroll
@@ -175,9 +177,9 @@ __device__ __forceinline__ void convolve(const float* source, const float* w, fl
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_direct(const float* __restrict__ dy, const float* __restrict__ w, float* __restrict__ dx) {
-    __shared__ __align__(16) float filters[kLoopChannels * kMostTaps * kBlockFilters];
+    __shared__ __align__(16) float filters[kLoopChannels * kMaxTaps * kBlockFilters];
     int block = blockIdx.x;
-    const int block_filter = block % kFilterBlocks * kBlockFilters;  // fastest: these blocks read the same pixels
+    const int block_filter = block % kFilterBlocks * kBlockFilters;  // fastest: these blocks share pixels in L2
     block /= kFilterBlocks;
     const int block_column = block % kColumnBlocks * (kBlockColumns * kThreadColumns);
     block /= kColumnBlocks;

@@ -2,54 +2,55 @@
 // problem: conv2d pass=wgrad input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1
 // config:  channels=1 columns=1 filters=4 tap_columns=3 tap_rows=3 threads=256 unroll=1
 //
-// A block computes kBlockFilters filters by kBlockChannels channels by kTapRows x kTapColumns taps. Its threads add up
-// these weights over every kThreads-th run of positions of y, in registers, and then each other's sums.
+// A block computes kBlockFilters filters by kBlockChannels channels by kTapRows x kTapColumns taps of dw. Each thread
+// accumulates all of them in registers over every kThreads-th strip of kStripColumns adjacent pixels of y, the K
+// dimension of the implicit GEMM. Warp shuffles and shared memory then reduce the threads' accumulators.
 
 constexpr int kGroups = 1;
-constexpr int kChannels = 64;  // of x
-constexpr int kRows = 56;  // of an image of x
+constexpr int kChannels = 64;  // C: channels of x
+constexpr int kRows = 56;  // H, W: size of an image of x
 constexpr int kColumns = 56;
-constexpr int kFilters = 64;  // and so channels of y
-constexpr int kFilterRows = 3;
+constexpr int kFilters = 64;  // K: filters, the channels of y
+constexpr int kFilterRows = 3;  // R, S: taps of a filter
 constexpr int kFilterColumns = 3;
-constexpr int kOutputRows = 56;  // of an image of y
+constexpr int kOutputRows = 56;  // P, Q: size of an image of y
 constexpr int kOutputColumns = 56;
 constexpr int kStrideRows = 1;
 constexpr int kStrideColumns = 1;
 constexpr int kDilationRows = 1;
 constexpr int kDilationColumns = 1;
-constexpr int kAbove = 1;  // rows of zeros
-constexpr int kLeft = 1;
+constexpr int kPadTop = 1;  // rows of zero padding above an image of x
+constexpr int kPadLeft = 1;
 
-constexpr int kBlockFilters = 4;  // that use a pixel once it is read
+constexpr int kBlockFilters = 4;  // filters per block, which reuse each pixel
 constexpr int kBlockChannels = 1;
-constexpr int kTapRows = 3;
+constexpr int kTapRows = 3;  // taps per block
 constexpr int kTapColumns = 3;
 constexpr int kFilterBlocks = 16;
 constexpr int kChannelBlocks = 64;
-constexpr int kRun = 1;  // positions side by side
-constexpr int kRunsPerRow = kOutputColumns / kRun;
-constexpr unsigned kRuns = 100352;  // in all images
-constexpr int kWindow = 3;  // columns of x from the first tap of a run's first position to the last of its last
+constexpr int kStripColumns = 1;  // adjacent pixels of y that a thread loads at once
+constexpr int kStripsPerRow = kOutputColumns / kStripColumns;
+constexpr unsigned kStrips = 100352;  // strips of all images
+constexpr int kWindow = 3;  // columns of x from the first pixel's first tap to the last pixel's last tap
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kSums = kBlockFilters * kBlockChannels * kTapRows * kTapColumns;
 
-// Of a thread, and with all threads' added up those of the block.
-struct Sums {
-    float of[kBlockFilters][kBlockChannels][kTapRows][kTapColumns];
+// One thread's accumulators, one for each weight of the block.
+struct Accumulators {
+    float weight[kBlockFilters][kBlockChannels][kTapRows][kTapColumns];
 };
 
-// The sum over a warp's lanes, in every lane; always in the same order, so that the same inputs give the same bits.
+// Sum over a warp's 32 lanes, returned in every lane. The order is fixed, so equal inputs give equal bits.
 __device__ __forceinline__ float warp_sum(float sum) {
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    for (int lane_mask = 16; lane_mask > 0; lane_mask /= 2) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, lane_mask);
     }
     return sum;
 }
 
-// A pixel of one channel of x; zero in the padding.
+// Loads a pixel of one channel of x; returns 0 in the padding.
 __device__ __forceinline__ float pixel_at(const float* channel, int row, int column) {
     if (row < 0 || row >= kRows || column < 0 || column >= kColumns) {
         return 0.0f;
@@ -57,16 +58,16 @@ __device__ __forceinline__ float pixel_at(const float* channel, int row, int col
     return __ldg(channel + row * kColumns + column);
 }
 
-// Adds what one run has to a thread's sums. `x` and `dy` point to the run's image and the block's group; `r` and `s`
-// are the first taps of the block.
-__device__ __forceinline__ void accumulate(const float* x, const float* dy, int first_filter, int first_channel, int p,
-                                           int q, int r, int s, Sums& sums) {
-    float gradients[kBlockFilters][kRun];
+// Accumulates one strip, which begins at pixel (p, q) of y. `x` and `dy` point to the strip's image and the block's
+// group; (r, s) is the block's first tap.
+__device__ __forceinline__ void accumulate(const float* x, const float* dy, int first_filter,
+                                           int first_channel, int p, int q, int r, int s, Accumulators& sums) {
+    float gradients[kBlockFilters][kStripColumns];
 #pragma unroll
     for (int f = 0; f < kBlockFilters; ++f) {
         const float* plane = dy + (first_filter + f) * (kOutputRows * kOutputColumns);
 #pragma unroll
-        for (int j = 0; j < kRun; ++j) {
+        for (int j = 0; j < kStripColumns; ++j) {
             gradients[f][j] = __ldg(plane + p * kOutputColumns + q + j);
         }
     }
@@ -75,8 +76,8 @@ __device__ __forceinline__ void accumulate(const float* x, const float* dy, int 
         const float* plane = x + (first_channel + c) * (kRows * kColumns);
 #pragma unroll
         for (int t = 0; t < kTapRows; ++t) {
-            const int row = p * kStrideRows + (r + t) * kDilationRows - kAbove;
-            const int column = q * kStrideColumns + s * kDilationColumns - kLeft;
+            const int row = p * kStrideRows + (r + t) * kDilationRows - kPadTop;
+            const int column = q * kStrideColumns + s * kDilationColumns - kPadLeft;
             float pixels[kWindow];
 #pragma unroll
             for (int i = 0; i < kWindow; ++i) {
@@ -87,9 +88,10 @@ __device__ __forceinline__ void accumulate(const float* x, const float* dy, int 
 #pragma unroll
                 for (int u = 0; u < kTapColumns; ++u) {
 #pragma unroll
-                    for (int j = 0; j < kRun; ++j) {
-                        sums.of[f][c][t][u] = fmaf(gradients[f][j], pixels[j * kStrideColumns + u * kDilationColumns],
-                                                   sums.of[f][c][t][u]);
+                    for (int j = 0; j < kStripColumns; ++j) {
+                        sums.weight[f][c][t][u] =
+                            fmaf(gradients[f][j], pixels[j * kStrideColumns + u * kDilationColumns],
+                                 sums.weight[f][c][t][u]);
                     }
                 }
             }
@@ -106,17 +108,18 @@ conv2d_direct(const float* __restrict__ x, const float* __restrict__ dy, float* 
     const int first_filter = block % kFilterBlocks * kBlockFilters;
     const int group = block / kFilterBlocks;
 
-    Sums sums = {};
+    Accumulators sums = {};
 #pragma unroll 1
-    for (unsigned run = threadIdx.x; run < kRuns; run += kThreads) {
-        const int q = run % kRunsPerRow * kRun;
-        const int p = run / kRunsPerRow % kOutputRows;
-        const int planes = run / (kRunsPerRow * kOutputRows) * kGroups + group;  // groups before this one
-        accumulate(x + planes * kChannels * (kRows * kColumns), dy + planes * kFilters * (kOutputRows * kOutputColumns),
-                   first_filter, first_channel, p, q, r, s, sums);
+    for (unsigned strip = threadIdx.x; strip < kStrips; strip += kThreads) {
+        const int q = strip % kStripsPerRow * kStripColumns;
+        const int p = strip / kStripsPerRow % kOutputRows;
+        const int image_group = strip / (kStripsPerRow * kOutputRows) * kGroups + group;
+        accumulate(x + image_group * kChannels * (kRows * kColumns),
+                   dy + image_group * kFilters * (kOutputRows * kOutputColumns), first_filter,
+                   first_channel, p, q, r, s, sums);
     }
 
-    // Threads, then lanes, then warps: the error grows with the terms of one thread, not with all of them.
+    // Reduces lanes, then warps: the rounding error grows with the terms of one thread, not with all terms.
     __shared__ float partial[kWarps][kSums];
     const int warp = threadIdx.x / 32;
 #pragma unroll
@@ -127,7 +130,7 @@ conv2d_direct(const float* __restrict__ x, const float* __restrict__ dy, float* 
             for (int t = 0; t < kTapRows; ++t) {
 #pragma unroll
                 for (int u = 0; u < kTapColumns; ++u) {
-                    const float sum = warp_sum(sums.of[f][c][t][u]);
+                    const float sum = warp_sum(sums.weight[f][c][t][u]);
                     if (threadIdx.x % 32 == 0) {
                         partial[warp][((f * kBlockChannels + c) * kTapRows + t) * kTapColumns + u] = sum;
                     }
@@ -143,9 +146,10 @@ conv2d_direct(const float* __restrict__ x, const float* __restrict__ dy, float* 
         const int filter = first_filter + i / (kTapColumns * kTapRows * kBlockChannels);
         float sum = partial[0][i];
 #pragma unroll
-        for (int other = 1; other < kWarps; ++other) {
-            sum += partial[other][i];
+        for (int other_warp = 1; other_warp < kWarps; ++other_warp) {
+            sum += partial[other_warp][i];
         }
-        dw[(((group * kFilters + filter) * kChannels + channel) * kFilterRows + row) * kFilterColumns + column] = sum;
+        dw[(((group * kFilters + filter) * kChannels + channel) * kFilterRows + row) * kFilterColumns + column] =
+            sum;
     }
 }

@@ -2,25 +2,27 @@
 // problem: fft size=60x60 batch=4096 kind=r2c valid=3x3 start=59x59 layout=frequency
 // config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
 //
-// Forward transforms of 60x60 points, 2 in a tile of
-// shared memory: radices 6x10 by 6x10, each within a thread. Two real signals are one complex one.
+// Forward transforms of 60x60 points, 2 per tile.
+// Radices 6x10 by 6x10: each radix is an in-register DFT of a thread.
+// Two real signals are one complex one.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 256;  // of a tile
-constexpr long long kLast = 4092;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 256;  // threads per tile
+constexpr long long kLast = 4092;  // first transform of the last tile, which may overlap the one before it
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
 __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
     const float2 sum = x0 + x1;
     x1 = x0 - x1;
@@ -29,7 +31,7 @@ __device__ __forceinline__ void dft2(float2& x0, float2& x1) {
 __device__ __forceinline__ void dft3(float2& x0, float2& x1, float2& x2) {
     const float2 s1 = x1 + x2, d1 = x1 - x2;
     const float2 even1 = x0 + -0.5f * s1;
-    const float2 odd1 = turned_right(0.866025404f * d1);
+    const float2 odd1 = times_minus_i(0.866025404f * d1);
     x0 = x0 + s1;
     x1 = even1 + odd1;
     x2 = even1 - odd1;
@@ -38,9 +40,9 @@ __device__ __forceinline__ void dft5(float2& x0, float2& x1, float2& x2, float2&
     const float2 s1 = x1 + x4, d1 = x1 - x4;
     const float2 s2 = x2 + x3, d2 = x2 - x3;
     const float2 even1 = x0 + 0.309016994f * s1 + -0.809016994f * s2;
-    const float2 odd1 = turned_right(0.951056516f * d1 + 0.587785252f * d2);
+    const float2 odd1 = times_minus_i(0.951056516f * d1 + 0.587785252f * d2);
     const float2 even2 = x0 + -0.809016994f * s1 + 0.309016994f * s2;
-    const float2 odd2 = turned_right(0.587785252f * d1 + -0.951056516f * d2);
+    const float2 odd2 = times_minus_i(0.587785252f * d1 + -0.951056516f * d2);
     x0 = x0 + s1 + s2;
     x1 = even1 + odd1;
     x4 = even1 - odd1;
@@ -61,7 +63,9 @@ __device__ __forceinline__ void dft6(float2& x0, float2& x1, float2& x2, float2&
     x3 = y4;
     x4 = y2;
 }
-__device__ __forceinline__ void dft10(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9) {
+__device__ __forceinline__ void dft10(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8, float2& x9) {
     dft2(x0, x5);
     dft2(x1, x6);
     dft2(x2, x7);
@@ -84,7 +88,8 @@ __device__ __forceinline__ void dft10(float2& x0, float2& x1, float2& x2, float2
     x8 = y4;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -95,43 +100,51 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
 
 // exp(-2 pi i j later / 60) for j = 1, 2, 4, later = 0 to 9.
 __device__ const float2 kTwiddles6x10[30] = {
-{ 1.0f, -0.0f }, { 0.994521895f, -0.104528463f }, { 0.978147601f, -0.207911691f }, { 0.951056516f, -0.309016994f },
-{ 0.913545458f, -0.406736643f }, { 0.866025404f, -0.5f }, { 0.809016994f, -0.587785252f }, { 0.743144825f, -0.669130606f },
-{ 0.669130606f, -0.743144825f }, { 0.587785252f, -0.809016994f }, { 1.0f, -0.0f }, { 0.978147601f, -0.207911691f },
-{ 0.913545458f, -0.406736643f }, { 0.809016994f, -0.587785252f }, { 0.669130606f, -0.743144825f }, { 0.5f, -0.866025404f },
-{ 0.309016994f, -0.951056516f }, { 0.104528463f, -0.994521895f }, { -0.104528463f, -0.994521895f }, { -0.309016994f, -0.951056516f },
-{ 1.0f, -0.0f }, { 0.913545458f, -0.406736643f }, { 0.669130606f, -0.743144825f }, { 0.309016994f, -0.951056516f },
-{ -0.104528463f, -0.994521895f }, { -0.5f, -0.866025404f }, { -0.809016994f, -0.587785252f }, { -0.978147601f, -0.207911691f },
-{ -0.978147601f, 0.207911691f }, { -0.809016994f, 0.587785252f },
+{ 1.0f, -0.0f }, { 0.994521895f, -0.104528463f }, { 0.978147601f, -0.207911691f },
+{ 0.951056516f, -0.309016994f }, { 0.913545458f, -0.406736643f }, { 0.866025404f, -0.5f },
+{ 0.809016994f, -0.587785252f }, { 0.743144825f, -0.669130606f }, { 0.669130606f, -0.743144825f },
+{ 0.587785252f, -0.809016994f }, { 1.0f, -0.0f }, { 0.978147601f, -0.207911691f },
+{ 0.913545458f, -0.406736643f }, { 0.809016994f, -0.587785252f }, { 0.669130606f, -0.743144825f },
+{ 0.5f, -0.866025404f }, { 0.309016994f, -0.951056516f }, { 0.104528463f, -0.994521895f },
+{ -0.104528463f, -0.994521895f }, { -0.309016994f, -0.951056516f }, { 1.0f, -0.0f },
+{ 0.913545458f, -0.406736643f }, { 0.669130606f, -0.743144825f }, { 0.309016994f, -0.951056516f },
+{ -0.104528463f, -0.994521895f }, { -0.5f, -0.866025404f }, { -0.809016994f, -0.587785252f },
+{ -0.978147601f, -0.207911691f }, { -0.978147601f, 0.207911691f }, { -0.809016994f, 0.587785252f },
 };
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Element (t, y, x) of this tile: one of two real signals that follow each other; zero beyond the valid part.
+// Loads element (t, y, x) of the tile: of two consecutive real signals, as real and imaginary part;
+// zero outside the valid part.
 __device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x) {
-    y += y < 59 ? 1 : -59;  // from where the signal begins
+    y += y < 59 ? 1 : -59;  // distance from the start of the signal, cyclically
     x += x < 59 ? 1 : -59;
     const float* const element = signal + 2 * t * 9 + y * 3 + x;
     return make_float2(y < 3 && x < 3 ? element[0] : 0.0f, y < 3 && x < 3 ? element[9] : 0.0f);
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ long long spectrum_offset(int transform, int y, int x) {
     return static_cast<long long>(y * 31 + x) * 4096 + transform;
 }
 
-// Frequency (y, x) of two real signals, which are complex signal t, from it and the frequency that mirrors it.
-__device__ __forceinline__ void store_both(float2* spectrum, int t, int y, int x, float2 z, float2 mirrored) {
-    const float2 m = conjugate(mirrored), one = kHalfScale * (z + m), other = kHalfScale * turned_right(z - m);
-    // A plain store would be taken apart in two of 8 bytes.
-    __stwb(reinterpret_cast<float4*>(spectrum + spectrum_place(2 * t, y, x)), make_float4(one.x, one.y, other.x, other.y));
+// Stores frequency (y, x) of the two real signals packed into complex signal t: z is its frequency (y, x), `mirrored`
+// is its frequency (-y, -x).
+__device__ __forceinline__ void store_both(float2* spectrum, int t, int y, int x, float2 z,
+                                           float2 mirrored) {
+    const float2 m = conjugate(mirrored), one = kHalfScale * (z + m), other = kHalfScale * times_minus_i(z - m);
+    // A cache hint keeps the 16-byte store whole: a plain store would become two of 8 bytes.
+    __stwb(reinterpret_cast<float4*>(spectrum + spectrum_offset(2 * t, y, x)),
+        make_float4(one.x, one.y, other.x, other.y));
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    const float* __restrict__ source, float2* __restrict__ target, float2* tile, unsigned thread) {
+    const float* __restrict__ source,
+    float2* __restrict__ target,
+    float2* tile, unsigned thread) {
     // Pass 1: 6 points along y.
 #pragma unroll
     for (int step = 0; step < 5; ++step) {
@@ -224,7 +237,7 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // Pass 4: 10 points along x, twice, of rows that mirror each other.
+    // Pass 4: 10 points along x, for two sets of frequencies that mirror each other.
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
         const unsigned i = thread + step * kThreads;
@@ -234,47 +247,55 @@ __device__ __forceinline__ void transform(
         const int t = i % 2u;
         const int y = modulo<60>(i / 2u);
         const int part = quotient<120>(i);
-        const bool is_own = part == 0;  // columns whose mirror images are in the same set of them
-        const int here_y = is_own ? modulo<30>(y) : y;
-        const int here = is_own ? (y < 30 ? 0 : 3) : part;
-        const bool is_alone = is_own && here_y == 0;  // and so is the row
-        const int there_y = is_alone ? 30 : here_y == 0 ? 0 : 60 - here_y;
-        const int there = is_own ? here : 6 - part;
-        const float2* const here_element = tile + t * 3736 + modulo<6>(here_y) * 621 + quotient<6>(here_y) * 62 + here * 10;
-        const float2* const there_element = tile + t * 3736 + modulo<6>(there_y) * 621 + quotient<6>(there_y) * 62 + there * 10;
-        float2 here_v[10], there_v[10];
+        const bool is_own_digit = part == 0;  // digits 0 and M / 2, which mirror themselves
+        const int first_y = is_own_digit ? modulo<30>(y) : y;
+        const int first_digit = is_own_digit ? (y < 30 ? 0 : 3) : part;
+        const bool is_self_mirrored = is_own_digit && first_y == 0;  // in rows 0 and Y / 2, their own mirrors
+        const int second_y = is_self_mirrored ? 30 : first_y == 0 ? 0 : 60 - first_y;
+        const int second_digit = is_own_digit ? first_digit : 6 - part;
+        const float2* const first_element = tile + t * 3736 + modulo<6>(first_y) * 621 + quotient<6>(first_y) * 62 + first_digit * 10;
+        const float2* const second_element = tile + t * 3736 + modulo<6>(second_y) * 621 + quotient<6>(second_y) * 62 + second_digit * 10;
+        float2 first_v[10], second_v[10];
 #pragma unroll
         for (int j = 0; j < 10; ++j) {
-            here_v[j] = here_element[j];
-            there_v[j] = there_element[j];
+            first_v[j] = first_element[j];
+            second_v[j] = second_element[j];
         }
-        dft10(here_v[0], here_v[1], here_v[2], here_v[3], here_v[4], here_v[5], here_v[6], here_v[7], here_v[8], here_v[9]);
-        dft10(there_v[0], there_v[1], there_v[2], there_v[3], there_v[4], there_v[5], there_v[6], there_v[7], there_v[8], there_v[9]);
+        dft10(first_v[0], first_v[1], first_v[2], first_v[3], first_v[4], first_v[5], first_v[6],
+            first_v[7], first_v[8], first_v[9]);
+        dft10(second_v[0], second_v[1], second_v[2], second_v[3], second_v[4], second_v[5], second_v[6],
+            second_v[7], second_v[8], second_v[9]);
 
-        if (here == 0) {
+        if (first_digit == 0) {
 #pragma unroll
             for (int j = 0; j <= 5; ++j) {
                 const int m = j == 0 ? 0 : 10 - j;
-                store_both(target, t, here_y, j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
-                store_both(target, t, there_y, j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+                store_both(target, t, first_y, j * 6, first_v[j],
+                           is_self_mirrored ? first_v[m] : second_v[m]);
+                store_both(target, t, second_y, j * 6, second_v[j],
+                           is_self_mirrored ? second_v[m] : first_v[m]);
             }
         } else {
 #pragma unroll
             for (int j = 0; j < 5; ++j) {
                 const int m = 9 - j;
-                store_both(target, t, here_y, here + j * 6, here_v[j], is_alone ? here_v[m] : there_v[m]);
-                store_both(target, t, there_y, there + j * 6, there_v[j], is_alone ? there_v[m] : here_v[m]);
+                store_both(target, t, first_y, first_digit + j * 6, first_v[j],
+                           is_self_mirrored ? first_v[m] : second_v[m]);
+                store_both(target, t, second_y, second_digit + j * 6, second_v[j],
+                           is_self_mirrored ? second_v[m] : first_v[m]);
             }
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 3)
-fft_block(const float* __restrict__ source, float2* __restrict__ target) {
+fft_block(const float* __restrict__ source,
+          float2* __restrict__ target) {
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 4, first = min(start, kLast);
-    transform(source + first * 9, target + first * 1, tile, thread);
+    transform(source + first * 9, target + first * 1,
+              tile, thread);
 }

@@ -2,44 +2,60 @@
 // problem: fft size=13x13 batch=49152 kind=r2c layout=frequency
 // config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=staged stores=plain threads=224 tiles=1 transforms=16 twiddles=powers x_radices=13 y_radices=13
 //
-// Forward transforms of 13x13 points, 16 in a tile of
-// shared memory: radices 13 by 13, each within a thread. Two real signals are one complex one.
+// Forward transforms of 13x13 points, 16 per tile.
+// Radices 13 by 13: each radix is an in-register DFT of a thread.
+// Two real signals are one complex one.
+// kThreads threads compute a tile. Stages work in place in shared memory, separated by __syncthreads().
 
-constexpr int kThreads = 224;  // of a tile
-constexpr long long kLast = 49120;  // where the last tile starts: it may do some of another's again
+constexpr int kThreads = 224;  // threads per tile
+constexpr long long kLast = 49120;  // first transform of the last tile, which may overlap the one before it
 constexpr float kHalfScale = 0.5f;
 
 __device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
 __device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
 __device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
-__device__ __forceinline__ float2 turned_left(float2 a) { return make_float2(-a.y, a.x); }  // i a
-__device__ __forceinline__ float2 turned_right(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
 __device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
 __device__ __forceinline__ float2 times(float2 a, float re, float im) {
     return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
 }
 __device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
 
-// Transforms within a thread: frequency k ends in the place of element k.
-__device__ __forceinline__ void dft13(float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7, float2& x8, float2& x9, float2& x10, float2& x11, float2& x12) {
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
+__device__ __forceinline__ void dft13(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8, float2& x9, float2& x10, float2& x11, float2& x12) {
     const float2 s1 = x1 + x12, d1 = x1 - x12;
     const float2 s2 = x2 + x11, d2 = x2 - x11;
     const float2 s3 = x3 + x10, d3 = x3 - x10;
     const float2 s4 = x4 + x9, d4 = x4 - x9;
     const float2 s5 = x5 + x8, d5 = x5 - x8;
     const float2 s6 = x6 + x7, d6 = x6 - x7;
-    const float2 even1 = x0 + 0.885456026f * s1 + 0.568064747f * s2 + 0.12053668f * s3 + -0.354604887f * s4 + -0.748510748f * s5 + -0.970941817f * s6;
-    const float2 odd1 = turned_right(0.464723172f * d1 + 0.822983866f * d2 + 0.992708874f * d3 + 0.935016243f * d4 + 0.663122658f * d5 + 0.239315664f * d6);
-    const float2 even2 = x0 + 0.568064747f * s1 + -0.354604887f * s2 + -0.970941817f * s3 + -0.748510748f * s4 + 0.12053668f * s5 + 0.885456026f * s6;
-    const float2 odd2 = turned_right(0.822983866f * d1 + 0.935016243f * d2 + 0.239315664f * d3 + -0.663122658f * d4 + -0.992708874f * d5 + -0.464723172f * d6);
-    const float2 even3 = x0 + 0.12053668f * s1 + -0.970941817f * s2 + -0.354604887f * s3 + 0.885456026f * s4 + 0.568064747f * s5 + -0.748510748f * s6;
-    const float2 odd3 = turned_right(0.992708874f * d1 + 0.239315664f * d2 + -0.935016243f * d3 + -0.464723172f * d4 + 0.822983866f * d5 + 0.663122658f * d6);
-    const float2 even4 = x0 + -0.354604887f * s1 + -0.748510748f * s2 + 0.885456026f * s3 + 0.12053668f * s4 + -0.970941817f * s5 + 0.568064747f * s6;
-    const float2 odd4 = turned_right(0.935016243f * d1 + -0.663122658f * d2 + -0.464723172f * d3 + 0.992708874f * d4 + -0.239315664f * d5 + -0.822983866f * d6);
-    const float2 even5 = x0 + -0.748510748f * s1 + 0.12053668f * s2 + 0.568064747f * s3 + -0.970941817f * s4 + 0.885456026f * s5 + -0.354604887f * s6;
-    const float2 odd5 = turned_right(0.663122658f * d1 + -0.992708874f * d2 + 0.822983866f * d3 + -0.239315664f * d4 + -0.464723172f * d5 + 0.935016243f * d6);
-    const float2 even6 = x0 + -0.970941817f * s1 + 0.885456026f * s2 + -0.748510748f * s3 + 0.568064747f * s4 + -0.354604887f * s5 + 0.12053668f * s6;
-    const float2 odd6 = turned_right(0.239315664f * d1 + -0.464723172f * d2 + 0.663122658f * d3 + -0.822983866f * d4 + 0.935016243f * d5 + -0.992708874f * d6);
+    const float2 even1 = x0 + 0.885456026f * s1 + 0.568064747f * s2 + 0.12053668f * s3 + -0.354604887f * s4
+        + -0.748510748f * s5 + -0.970941817f * s6;
+    const float2 odd1 = times_minus_i(0.464723172f * d1 + 0.822983866f * d2 + 0.992708874f * d3 +
+        0.935016243f * d4 + 0.663122658f * d5 + 0.239315664f * d6);
+    const float2 even2 = x0 + 0.568064747f * s1 + -0.354604887f * s2 + -0.970941817f * s3 + -0.748510748f *
+        s4 + 0.12053668f * s5 + 0.885456026f * s6;
+    const float2 odd2 = times_minus_i(0.822983866f * d1 + 0.935016243f * d2 + 0.239315664f * d3 +
+        -0.663122658f * d4 + -0.992708874f * d5 + -0.464723172f * d6);
+    const float2 even3 = x0 + 0.12053668f * s1 + -0.970941817f * s2 + -0.354604887f * s3 + 0.885456026f * s4
+        + 0.568064747f * s5 + -0.748510748f * s6;
+    const float2 odd3 = times_minus_i(0.992708874f * d1 + 0.239315664f * d2 + -0.935016243f * d3 +
+        -0.464723172f * d4 + 0.822983866f * d5 + 0.663122658f * d6);
+    const float2 even4 = x0 + -0.354604887f * s1 + -0.748510748f * s2 + 0.885456026f * s3 + 0.12053668f * s4
+        + -0.970941817f * s5 + 0.568064747f * s6;
+    const float2 odd4 = times_minus_i(0.935016243f * d1 + -0.663122658f * d2 + -0.464723172f * d3 +
+        0.992708874f * d4 + -0.239315664f * d5 + -0.822983866f * d6);
+    const float2 even5 = x0 + -0.748510748f * s1 + 0.12053668f * s2 + 0.568064747f * s3 + -0.970941817f * s4
+        + 0.885456026f * s5 + -0.354604887f * s6;
+    const float2 odd5 = times_minus_i(0.663122658f * d1 + -0.992708874f * d2 + 0.822983866f * d3 +
+        -0.239315664f * d4 + -0.464723172f * d5 + 0.935016243f * d6);
+    const float2 even6 = x0 + -0.970941817f * s1 + 0.885456026f * s2 + -0.748510748f * s3 + 0.568064747f *
+        s4 + -0.354604887f * s5 + 0.12053668f * s6;
+    const float2 odd6 = times_minus_i(0.239315664f * d1 + -0.464723172f * d2 + 0.663122658f * d3 +
+        -0.822983866f * d4 + 0.935016243f * d5 + -0.992708874f * d6);
     x0 = x0 + s1 + s2 + s3 + s4 + s5 + s6;
     x1 = even1 + odd1;
     x12 = even1 - odd1;
@@ -55,7 +71,8 @@ __device__ __forceinline__ void dft13(float2& x0, float2& x1, float2& x2, float2
     x7 = even6 - odd6;
 }
 
-// number / kDivisor and what is left of it. Exact where their product is below 2^32: those of a tile are below 2^30.
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
 template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
     return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
 }
@@ -64,11 +81,11 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
     return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
 }
 
-constexpr long long kLow = 32;  // halves from a high part to the low one
-constexpr long long kImaginary = 8945664;  // and from a real part to the imaginary one
-constexpr int kTogether = 384;  // signals that follow each other and have one power of two
+constexpr long long kLowOffset = 32;  // fp16 numbers from a high part to its low part
+constexpr long long kImaginaryOffset = 8945664;  // fp16 numbers from a real part to the imaginary part
+constexpr int kSignalsPerScale = 384;  // consecutive signals that share one scale, a power of two
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -88,14 +105,17 @@ __device__ __forceinline__ unsigned floats_to_half2(float low, float high) {
 }
 #endif
 
-__device__ __forceinline__ float power_of_two(int power) { return __uint_as_float(static_cast<unsigned>(127 + power) << 23); }
+__device__ __forceinline__ float power_of_two(int exponent) {
+    return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
+}
 
-// Spectra from a number on. A real number times its image's power of two is the sum of two halves.
+// Pointer to spectra in split fp16 format: a scaled real number is the sum of a high and a low fp16 part. The scale is a
+// power of two, one for each group of kSignalsPerScale signals.
 struct Spectra {
-    unsigned short* halves;
-    const int* powers;
-    long long number;
-    int first;  // signal of a tile
+    unsigned short* parts;
+    const int* exponents;  // exponents of the scales
+    long long number;  // complex number that it points to
+    int first;  // first signal of the tile
 };
 
 __device__ __forceinline__ Spectra operator+(Spectra spectra, long long further) {
@@ -103,68 +123,70 @@ __device__ __forceinline__ Spectra operator+(Spectra spectra, long long further)
     return spectra;
 }
 
-// Those of a tile whose first signal is that.
+// Spectra of the tile that begins with signal `first`.
 __device__ __forceinline__ Spectra of_tile(Spectra spectra, long long first) {
-    return {spectra.halves, spectra.powers, spectra.number + first, static_cast<int>(first)};
+    return {spectra.parts, spectra.exponents, spectra.number + first, static_cast<int>(first)};
 }
 
-// What a signal of a tile is multiplied by: two signals that are one complex one are of one image.
-__device__ __forceinline__ float factor_of(Spectra spectra, int signal) {
-    return power_of_two(__ldg(spectra.powers + (spectra.first + signal) / kTogether));
+// Scale of a signal of the tile. Two signals of one complex transform are in the same group.
+__device__ __forceinline__ float scale_of(Spectra spectra, int signal) {
+    return power_of_two(__ldg(spectra.exponents + (spectra.first + signal) / kSignalsPerScale));
 }
 
 __device__ __forceinline__ unsigned short* high_part(Spectra spectra) {
     const long long number = spectra.number;
-    return spectra.halves + (number + (number & ~31ll));
+    return spectra.parts + (number + (number & ~31ll));
 }
 
-__device__ __forceinline__ void store_halves(unsigned short* target, float number) {
+__device__ __forceinline__ void store_split(unsigned short* target, float number) {
     const unsigned short high = float_to_half(number);
     target[0] = high;
-    target[kLow] = float_to_half(number - half_to_float(high));
+    target[kLowOffset] = float_to_half(number - half_to_float(high));
 }
 
-__device__ __forceinline__ void store(Spectra target, float factor, float2 value) {
+__device__ __forceinline__ void store(Spectra target, float scale, float2 value) {
     unsigned short* const high = high_part(target);
-    const float2 scaled = factor * value;
-    store_halves(high, scaled.x);
-    store_halves(high + kImaginary, scaled.y);
+    const float2 scaled = scale * value;
+    store_split(high, scaled.x);
+    store_split(high + kImaginaryOffset, scaled.y);
 }
 
-// The same of two neighbouring numbers, the first of which is an even one.
-__device__ __forceinline__ void store_two_halves(unsigned short* target, float one, float other) {
+// Stores two neighbouring numbers as 32-bit words of two fp16 parts; the first number has an even index.
+__device__ __forceinline__ void store_split_pair(unsigned short* target, float one, float other) {
     const unsigned high = floats_to_half2(one, other);
     *reinterpret_cast<unsigned*>(target) = high;
-    *reinterpret_cast<unsigned*>(target + kLow) =
+    *reinterpret_cast<unsigned*>(target + kLowOffset) =
         floats_to_half2(one - half_to_float(high & 0xffff), other - half_to_float(high >> 16));
 }
 
-__device__ __forceinline__ void store_two(Spectra target, float factor, float2 one, float2 other) {
+__device__ __forceinline__ void store_pair(Spectra target, float scale, float2 one, float2 other) {
     unsigned short* const high = high_part(target);
-    one = factor * one;
-    other = factor * other;
-    store_two_halves(high, one.x, other.x);
-    store_two_halves(high + kImaginary, one.y, other.y);
+    one = scale * one;
+    other = scale * other;
+    store_split_pair(high, one.x, other.x);
+    store_split_pair(high + kImaginaryOffset, one.y, other.y);
 }
 
 template <typename T> __device__ __forceinline__ void store(T* target, T value) {
     *target = value;
 }
 
-// Element (t, y, x) of this tile: one of two real signals that follow each other.
+// Loads element (t, y, x) of the tile: of two consecutive real signals, as real and imaginary part.
 __device__ __forceinline__ float2 load_signal(const float* signal, int t, int y, int x) {
     const float* const element = signal + 2 * t * 169 + y * 13 + x;
     return make_float2(element[0], element[169]);
 }
 
-// Where frequency (y, x) of a transform of this tile lies.
-__device__ __forceinline__ long long spectrum_place(int transform, int y, int x) {
+// Offset of frequency (y, x) from the start of the tile's spectra.
+__device__ __forceinline__ long long spectrum_offset(int transform, int y, int x) {
     return static_cast<long long>(y * 7 + x) * 49152 + transform;
 }
 
-// Transforms of one tile; source and target are those of its first one.
+// The transforms of one tile. `source` and `target` are those of its first transform.
 __device__ __forceinline__ void transform(
-    const float* __restrict__ source, Spectra target, float2* tile, unsigned thread) {
+    const float* __restrict__ source,
+    Spectra target,
+    float2* tile, unsigned thread) {
     // Pass 1: 13 points along y.
     if (const unsigned i = thread; i < 208) {
         const int x = modulo<13>(i);
@@ -201,7 +223,7 @@ __device__ __forceinline__ void transform(
     }
     __syncthreads();
 
-    // The spectrum of the complex signal as those of the real ones.
+    // Splits the spectrum of the complex signal into the half spectra of the real signals.
 #pragma unroll
     for (int step = 0; step < 7; ++step) {
         const unsigned i = thread + step * kThreads;
@@ -214,18 +236,22 @@ __device__ __forceinline__ void transform(
         const int mirrored_y = y == 0 ? 0 : 13 - y;
         const int mirrored_x = x == 0 ? 0 : 13 - x;
 
-        const float2 z = tile[t * 173 + y * 13 + x], m = conjugate(tile[t * 173 + mirrored_y * 13 + mirrored_x]);
-        store_two(target + spectrum_place(2 * t, y, x), factor_of(target, 2 * t), kHalfScale * (z + m), kHalfScale * turned_right(z - m));
+        const float2 z = tile[t * 173 + y * 13 + x],
+                     m = conjugate(tile[t * 173 + mirrored_y * 13 + mirrored_x]);
+        store_pair(target + spectrum_offset(2 * t, y, x), scale_of(target, 2 * t), kHalfScale * (z + m),
+                   kHalfScale * times_minus_i(z - m));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-fft_block(const float* __restrict__ source, const int* __restrict__ powers, unsigned short* __restrict__ halves) {
-    const Spectra target{halves, powers, 0, 0};
+fft_block(const float* __restrict__ source,
+          const int* __restrict__ exponents, unsigned short* __restrict__ parts) {
+    const Spectra target{parts, exponents, 0, 0};
     extern __shared__ __align__(16) float2 shared[];
     const unsigned thread = threadIdx.x;
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long start = number * 32, first = min(start, kLast);
-    transform(source + first * 169, of_tile(target, first), tile, thread);
+    transform(source + first * 169, of_tile(target, first),
+              tile, thread);
 }

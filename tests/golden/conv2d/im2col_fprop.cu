@@ -2,47 +2,49 @@
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc bias=yes relu=yes
 // config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=4 sharing=row warpgroups=3
 //
-// 64 results x kTileColumns channels a warpgroup, by products of the tensor cores. One warp has the copy engine bring weights,
-// and pixels from where they lie, with zeros beyond the images; barriers hand the stages of shared memory from it to the
-// warpgroups and back.
+// Convolution as an implicit GEMM by wgmma: M counts pixels of the result, N its channels, K taps and channels.
+// Persistent blocks; a block computes a kTileM x kTileN tile, a consumer warpgroup 64 x kTileN of it. One producer warp
+// loads pixels (A) and weights (B) by TMA, in im2col mode with zeros beyond the images, into 128-byte swizzled stages
+// of shared memory. One stage of pixels serves all taps that read it, each from row `shift` on. Full and empty
+// mbarriers pass the stages between producer and consumers.
 
-constexpr int kBlocks = 132;  // of threads, which take tiles in turns
+constexpr int kBlocks = 132;  // persistent blocks
 constexpr int kTiles = 532;
-constexpr int kWarpgroups = 3;  // 64 positions each
-constexpr int kThreads = 128 * kWarpgroups + 128;  // another one copies
-constexpr int kTilePositions = 64 * kWarpgroups;
-constexpr int kTileColumns = 64;  // channels of the result
-constexpr int kTilesAcross = 1;
-constexpr int kTilesDown = 532;  // of a phase
-constexpr int kSums = kTileColumns / 2;  // of a thread
+constexpr int kWarpgroups = 3;  // consumers, 64 rows of the tile each
+constexpr int kThreads = 128 * kWarpgroups + 128;  // consumer warpgroups, and one with the producer warp
+constexpr int kTileM = 64 * kWarpgroups;
+constexpr int kTileN = 64;
+constexpr int kTilesN = 1;
+constexpr int kTilesM = 532;  // tiles along M, per phase
+constexpr int kAccumulators = kTileN / 2;  // per thread
 constexpr int kGroups = 1;
-constexpr int kResults = 64;  // channels of the result, in a group
-constexpr int kRows = 56;  // of the result
+constexpr int kN = 64;  // channels of the result per group
+constexpr int kRows = 56;  // rows of the result
 constexpr int kColumns = 56;
-constexpr int kRowPitch = 56;  // positions of an image, in rows
-constexpr int kColumnPitch = 57;  // and of a row
-constexpr int kPositions = 102144;  // of all images
+constexpr int kRowPitch = 56;  // rows per image, rows between images included
+constexpr int kColumnPitch = 57;  // pixels per row, pixels between rows included
+constexpr int kM = 102144;  // pixels of all images, those between images included
 constexpr int kChannelBlocks = 1;
-constexpr int kChunks = 8;  // of eight channels, in a block
+constexpr int kVectors = 8;  // channel vectors (8 channels) per channel block
 constexpr int kTaps = 9;
 constexpr int kFilterColumns = 3;
-constexpr int kRun = 200;  // pixels that the taps of a stage read, and some more
+constexpr int kSpan = 200;  // pixels per stage, a multiple of 8 (swizzle atom)
 
 // Shared memory, in bytes.
-constexpr int kLine = 16 * kChunks;  // channels of a pixel, or of a weight
-constexpr int kPixelStage = kRun * kLine;
+constexpr int kRowBytes = 16 * kVectors;  // channels of one pixel, or of one weight
+constexpr int kPixelStage = kSpan * kRowBytes;
 constexpr int kPixelStages = 4;
-constexpr int kFilterStage = 64 * kLine;
+constexpr int kFilterStage = 64 * kRowBytes;
 constexpr int kFilterStages = 4;
-constexpr int kAStep = 32, kBStep = 32;  // from 16 channels to the next ones
-constexpr int kSteps = kChunks / 2;
+constexpr int kAStep = 32, kBStep = 32;  // from one k16 step to the next
+constexpr int kSteps = kVectors / 2;
 
-// A tap: what a stage of pixels has of the source, its place in a filter, and what it has to do with the stage.
+// A tap in the order of the mainloop. Consecutive taps may read the same stage of pixels.
 struct Tap {
-    int row, column;  // from a position's pixel in the window to the one that a stage has
-    int shift;  // positions from there to the tap's own pixels
-    int weight;
-    bool begins, ends;  // the first, and last, tap that reads the stage
+    int row, column;  // im2col offsets of the stage's pixels
+    int shift;  // pixels from the stage's first pixel to the tap's first one
+    int weight;  // place in the filter
+    bool begins, ends;  // whether it is the first, or last, tap that reads the stage
 };
 __constant__ Tap kTap[] = {
     {0, 0, 0, 0, true, false},
@@ -56,35 +58,39 @@ __constant__ Tap kTap[] = {
     {2, 0, 2, 8, false, true},
 };
 
-using Sums = float[kSums];
+using Accumulators = float[kAccumulators];
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
-// What a product needs to know of a matrix, in units of 16 bytes: where it lies, and how far apart core matrices are
-// along the terms and across them.
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+// Matrix descriptor without swizzle, in units of 16 bytes: address, leading offset (core matrix to core matrix along K)
+// and stride offset (along M or N).
 using SmemDescriptor = unsigned long long;
 
-template <int kAlong, int kAcross> __device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
-    static_assert(kAlong % 16 == 0 && kAcross % 16 == 0, "descriptors count 16 bytes");
+template <int kLeadingBytes, int kStrideBytes>
+__device__ __forceinline__ SmemDescriptor smem_descriptor(const void* first) {
+    static_assert(kLeadingBytes % 16 == 0 && kStrideBytes % 16 == 0, "descriptors count 16 bytes");
     const SmemDescriptor address = __cvta_generic_to_shared(first);
-    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kAcross / 16) << 32 | static_cast<SmemDescriptor>(kAlong / 16) << 16;
+    const SmemDescriptor offsets = static_cast<SmemDescriptor>(kStrideBytes / 16) << 32 |
+                                   static_cast<SmemDescriptor>(kLeadingBytes / 16) << 16;
     return (address & 0x3ffff) >> 4 | offsets;
 }
 
-// Lines of 128 bytes whose chunks of 16 are exchanged by the bits of their address, as the copy engine writes them from a
-// multiple of 1024 bytes on. A line has 64 terms; of turned matrices it has 64 rows or columns, and the next 64 lie
-// kFurther bytes behind.
-template <int kFurther = 16> __device__ __forceinline__ SmemDescriptor swizzled_smem_descriptor(const void* first) {
+// Matrix descriptor with 128-byte swizzle, the layout that TMA writes to addresses that are multiples of 1024 bytes. A
+// 128-byte row holds 64 terms (K-major), or 64 rows of A or columns of B (MN-major), of which the next 64 lie
+// kLeadingOffset bytes further on.
+template <int kLeadingOffset = 16>
+__device__ __forceinline__ SmemDescriptor swizzled_smem_descriptor(const void* first) {
     const SmemDescriptor address = __cvta_generic_to_shared(first);
-    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<SmemDescriptor>(1024 / 16) << 32 | static_cast<SmemDescriptor>(kFurther / 16) << 16;
+    return (address & 0x3ffff) >> 4 | 1ull << 62 | static_cast<SmemDescriptor>(1024 / 16) << 32 |
+           static_cast<SmemDescriptor>(kLeadingOffset / 16) << 16;
 }
 
-// The matrix that lies so many bytes behind it.
+// Descriptor of the matrix `bytes` after `matrix`.
 __device__ __forceinline__ SmemDescriptor behind(SmemDescriptor matrix, int bytes) { return matrix + bytes / 16; }
 
-// sums = a * b, or sums += a * b where `add` holds, or -a * b instead: 64x16 by 16x64 f16 numbers into floats, spread over
-// a warpgroup as PTX lays out wgmma.m64n64k16. What lies side by side are terms, or rows of a and columns of b where
-// they are turned. It goes on in the background: between wgmma_fence() and wgmma_wait_all() nothing may touch sums.
-template <bool kNegated, bool kTurnedA, bool kTurnedB>
+// sums = a * b, or sums += a * b if `add`; -a * b if kNegated. 64x16 by 16x64 f16 with float32 accumulators, in the
+// register layout of wgmma.m64n64k16. kTransposeA and kTransposeB: MN-major operands instead of K-major ones.
+// Asynchronous: no access to sums between wgmma_fence() and wgmma_wait_all().
+template <bool kNegated, bool kTransposeA, bool kTransposeB>
 __device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, SmemDescriptor b, bool add) {
     asm volatile(
         "{ .reg .pred add; setp.ne.b32 add, %34, 0; "
@@ -99,13 +105,13 @@ __device__ __forceinline__ void wgmma_f16(float (&sums)[32], SmemDescriptor a, S
           "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]),
           "+f"(sums[30]), "+f"(sums[31])
         : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kNegated ? -1 : 1),
-          "n"(kTurnedA ? 1 : 0), "n"(kTurnedB ? 1 : 0));
+          "n"(kTransposeA ? 1 : 0), "n"(kTransposeB ? 1 : 0));
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits for all of them.
+// Waits for all wgmma groups. The accumulators are operands, so that the compiler reads them only after the wait.
 __device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
     asm volatile(
         "wgmma.wait_group.sync.aligned 0;"
@@ -121,13 +127,13 @@ __device__ __forceinline__ void wgmma_wait_all(float (&sums)[32]) {
 #endif
 
 #ifndef WARPSMITH_ON_HOST
-// Waits until no more groups of products than these, the last ones that were committed, are under way.
+// Waits until at most the last kGroups committed wgmma groups are pending.
 template <int kGroups> __device__ __forceinline__ void wgmma_wait_group() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 #endif
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 using Mbarrier = unsigned long long;
 
 __device__ __forceinline__ unsigned shared_address(const void* shared) {
@@ -138,26 +144,27 @@ __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, unsigned arriva
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// Lets copies see barriers that have begun; a barrier of the threads follows.
+// Makes initialised mbarriers visible to the async proxy; __syncthreads() follows.
 __device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives and announces so many bytes, which copies bring.
+// Arrives, and raises the phase's expected transaction count by `bytes`.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                  ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
 
-// Copies a multiple of 16 bytes between such, and tells the barrier when they are there.
+// Copies `bytes`, a multiple of 16, between 16-byte aligned addresses; completion is counted on the mbarrier.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, unsigned bytes, Mbarrier* barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)) : "memory");
 }
 
-// Waits until the phase of this parity has ended. Of a barrier that has just begun the one before its first has: parity 1.
+// Waits until the phase of this parity is complete. A wait for parity 1 on a new mbarrier returns at once: the phase
+// before the first counts as complete.
 __device__ __forceinline__ void mbarrier_wait_parity(const Mbarrier* barrier, unsigned parity) {
     asm volatile(
         "{ .reg .pred done; "
@@ -168,7 +175,7 @@ __device__ __forceinline__ void mbarrier_wait_parity(const Mbarrier* barrier, un
 #endif
 
 #ifndef WARPSMITH_ON_HOST
-// From now on a thread has so many registers: fewer, or more that others have given.
+// Sets the registers per thread of the executing warps: dec releases registers, inc waits for released ones.
 template <int kRegisters> __device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
@@ -177,8 +184,8 @@ template <int kRegisters> __device__ __forceinline__ void setmaxnreg_inc() {
 }
 #endif
 
-// The stage of shared memory that comes next, and the parity of its phase.
-template <int kStages> struct Stage {
+// The next stage of a circular pipeline, and the parity of its mbarrier phase.
+template <int kStages> struct PipelineState {
     int number = 0;
     unsigned parity = 0;
     __device__ __forceinline__ void advance() {
@@ -189,26 +196,27 @@ template <int kStages> struct Stage {
     }
 };
 
-// Full where the copying warp has announced bytes that have come; free where all other warps have told so.
+// A full barrier completes with the producer's one arrival and its expected bytes, an empty barrier with one arrival of
+// each consumer warp.
 template <int kStages>
-__device__ __forceinline__ void begin_barriers(Mbarrier (&full)[kStages], Mbarrier (&free)[kStages], int warps) {
+__device__ __forceinline__ void init_barriers(Mbarrier (&full)[kStages], Mbarrier (&empty)[kStages], int warps) {
     for (int stage = 0; stage < kStages; ++stage) {
         mbarrier_init(&full[stage], 1);
-        mbarrier_init(&free[stage], warps);
+        mbarrier_init(&empty[stage], warps);
     }
 }
 
-// sums += what a stage gives.
-__device__ __forceinline__ void multiply(Sums& sums, SmemDescriptor a, SmemDescriptor b) {
+// sums += the product of a stage.
+__device__ __forceinline__ void multiply(Accumulators& sums, SmemDescriptor a, SmemDescriptor b) {
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
         wgmma_f16<false, false, false>(sums, behind(a, j * kAStep), behind(b, j * kBStep), true);
     }
 }
 
-using Element = unsigned short;  // the bits of a float16
+using Element = unsigned short;  // bits of a float16
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -232,71 +240,73 @@ __device__ __forceinline__ float load(const Element* from) { return half_to_floa
 
 __device__ __forceinline__ Element rounded(float value) { return float_to_half(value); }
 
-// The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
-__device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+// relu(NaN) is NaN, as in PyTorch; fmaxf would return 0.
+__device__ __forceinline__ float relu(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
 struct Tile {
-    int column, position, group;
+    int column, m, group;
 };
 
 __device__ __forceinline__ Tile tile_of(int i) {
     Tile tile;
-    tile.column = i % kTilesAcross;  // fastest: these tiles read the same pixels
-    i /= kTilesAcross;
-    tile.position = i % kTilesDown * kTilePositions;
-    tile.group = i / kTilesDown;
+    tile.column = i % kTilesN;  // fastest: tiles of the same m read the same pixels
+    i /= kTilesN;
+    tile.m = i % kTilesM * kTileM;
+    tile.group = i / kTilesM;
     return tile;
 }
 
 struct Barriers {
-    Mbarrier pixels_full[kPixelStages], pixels_free[kPixelStages];
-    Mbarrier filters_full[kFilterStages], filters_free[kFilterStages];
+    Mbarrier pixels_full[kPixelStages], pixels_empty[kPixelStages];
+    Mbarrier filters_full[kFilterStages], filters_empty[kFilterStages];
 };
 
-#ifndef WARPSMITH_ON_HOST  // the host device has its own
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 struct __align__(64) TensorMap {  // CUtensorMap of cuda.h
     char bytes[128];
 };
 
-// Copies channels of as many pixels as the map says, from the position of pixel (row, column) of an image on, of each
-// those of the pixel that lies so many rows and columns further on; tells the barrier when they are there.
-__device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& map, int channel, int column, int row, int image,
-                                               int columns_on, int rows_on, Mbarrier* barrier) {
+// Loads the map's number of pixels, in order from pixel (row, column) of `image` on, each shifted by rows_on rows and
+// columns_on columns: the map's number of channels from `channel` on. Completion is counted on the mbarrier.
+__device__ __forceinline__ void tma_load_im2col(void* shared, const TensorMap& map, int channel, int column, int row,
+                                                int image, int columns_on, int rows_on, Mbarrier* barrier) {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
         "[%0], [%1, { %2, %3, %4, %5 }], [%6], { %7, %8 };"
         ::"r"(shared_address(shared)), "l"(&map), "r"(channel), "r"(column), "r"(row), "r"(image),
-          "r"(shared_address(barrier)), "h"(static_cast<unsigned short>(columns_on)), "h"(static_cast<unsigned short>(rows_on))
+          "r"(shared_address(barrier)), "h"(static_cast<unsigned short>(columns_on)),
+          "h"(static_cast<unsigned short>(rows_on))
         : "memory");
 }
 #endif
 
-// What the copying warp does: one of its lanes, for all. Weights lie as images of filters do: rows and columns are taps.
+// The producer warp: lane 0 issues all TMA loads. The map of w treats filters as images whose pixels are the taps.
 __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& w, char* memory, Barriers& barriers) {
     const int lane = threadIdx.x % 32;
-    Stage<kPixelStages> own;
-    Stage<kFilterStages> next;
+    PipelineState<kPixelStages> own;
+    PipelineState<kFilterStages> next;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
-        const int image = tile.position / (kRowPitch * kColumnPitch), place = tile.position % (kRowPitch * kColumnPitch);
-        const int row = place / kColumnPitch - 1;  // of the source, in the window
-        const int column = place % kColumnPitch - 1;
-        const int result = tile.column * kTileColumns;  // filter of w
+        const int image = tile.m / (kRowPitch * kColumnPitch), offset = tile.m % (kRowPitch * kColumnPitch);
+        const int row = offset / kColumnPitch - 1;  // corner of the window in the source
+        const int column = offset % kColumnPitch - 1;
+        const int result = tile.column * kTileN;  // first filter of w
         for (int block = 0; block < kChannelBlocks; ++block) {
 #pragma unroll 1
             for (int t = 0; t < kTaps; ++t) {
                 if (kTap[t].begins) {
-                    mbarrier_wait_parity(&barriers.pixels_free[own.number], own.parity ^ 1);
+                    mbarrier_wait_parity(&barriers.pixels_empty[own.number], own.parity ^ 1);
                     if (lane == 0) {
                         Mbarrier* const full = &barriers.pixels_full[own.number];
                         mbarrier_arrive_expect_tx(full, kPixelStage);
-                        tma_load_im2col(memory + own.number * kPixelStage, x, block * 64, column, row, image,
-                                       kTap[t].column, kTap[t].row, full);
+                        tma_load_im2col(memory + own.number * kPixelStage, x,
+                                        block * 64, column, row, image,
+                                        kTap[t].column, kTap[t].row, full);
                     }
                     __syncwarp();
                     own.advance();
                 }
-                mbarrier_wait_parity(&barriers.filters_free[next.number], next.parity ^ 1);
+                mbarrier_wait_parity(&barriers.filters_empty[next.number], next.parity ^ 1);
                 if (lane == 0) {
                     const int down = kTap[t].weight / kFilterColumns, across = kTap[t].weight % kFilterColumns;
                     char* const stage = memory + kPixelStages * kPixelStage + next.number * kFilterStage;
@@ -311,37 +321,40 @@ __device__ __forceinline__ void copy_tiles(const TensorMap& x, const TensorMap& 
     }
 }
 
-// Where a position's results are: that of the first channel.
-__device__ __forceinline__ Element* target_of(int position, const Tile& tile, Element* y) {
-    const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
-    const int row = place / kColumnPitch, column = place % kColumnPitch;
-    if (position >= kPositions || row >= kRows || column >= kColumns) {
-        return nullptr;  // between images
+// Address of the result of row m, first channel of the tile's group; nullptr if m is no pixel of the result.
+__device__ __forceinline__ Element* target_of(int m, const Tile& tile,
+                                              Element* y) {
+    const int image = m / (kRowPitch * kColumnPitch), offset = m % (kRowPitch * kColumnPitch);
+    const int row = offset / kColumnPitch, column = offset % kColumnPitch;
+    if (m >= kM || row >= kRows || column >= kColumns) {
+        return nullptr;  // between rows or images
     }
     const size_t pixel = (static_cast<size_t>(image) * kRows + row) * kColumns + column;
-    return y + (pixel * kGroups + tile.group) * kResults;
+    return y + (pixel * kGroups + tile.group) * kN;
 }
 
 __device__ __forceinline__ void store_pair(Element* target, Element first, Element second) {
     *reinterpret_cast<unsigned*>(target) = first | static_cast<unsigned>(second) << 16;
 }
 
-// Stores a warp's sums: four lanes have eight channels of a pixel.
-__device__ __forceinline__ void store(const Sums& sums, const Tile& tile, int group, const Element* __restrict__ b, Element* __restrict__ y) {
+// Epilogue: stores a warp's accumulators; a quad has eight adjacent channels of a pixel.
+__device__ __forceinline__ void store(const Accumulators& sums, const Tile& tile, int group,
+                                      const Element* __restrict__ b, Element* __restrict__ y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int position = tile.position + 64 * group + warp * 16 + lane / 4;
-    const int column = tile.column * kTileColumns + lane % 4 * 2;
+    const int m = tile.m + 64 * group + warp * 16 + lane / 4;
+    const int column = tile.column * kTileN + lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        Element* const target = target_of(position + 8 * half, tile, y);
+        Element* const target = target_of(m + 8 * half, tile, y);
         if (target == nullptr) {
             continue;
         }
 #pragma unroll
-        for (int i = 0; i < kSums; i += 4) {
+        for (int i = 0; i < kAccumulators; i += 4) {
             const int own = column + i / 4 * 8;
-            if (own < kResults) {
-                store_pair(target + own, rounded(finished(sums[i + 2 * half] + load(b + tile.group * kResults + own))), rounded(finished(sums[i + 2 * half + 1] + load(b + tile.group * kResults + own + 1))));
+            if (own < kN) {
+                store_pair(target + own, rounded(relu(sums[i + 2 * half] + load(b + tile.group * kN + own))),
+                           rounded(relu(sums[i + 2 * half + 1] + load(b + tile.group * kN + own + 1))));
             }
         }
     }
@@ -355,12 +368,12 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
     char* const behind_stages = memory + kPixelStages * kPixelStage + kFilterStages * kFilterStage;
     Barriers& barriers = *reinterpret_cast<Barriers*>(behind_stages);
     if (threadIdx.x == 0) {
-        begin_barriers(barriers.pixels_full, barriers.pixels_free, 4 * kWarpgroups);
-        begin_barriers(barriers.filters_full, barriers.filters_free, 4 * kWarpgroups);
+        init_barriers(barriers.pixels_full, barriers.pixels_empty, 4 * kWarpgroups);
+        init_barriers(barriers.filters_full, barriers.filters_empty, 4 * kWarpgroups);
         fence_proxy_async();
     }
     __syncthreads();
-    const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // so that the compiler sees that it is a warp's
+    const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);  // warpgroup; warp-uniform
     if (group == kWarpgroups) {
         setmaxnreg_dec<24>();
         if (threadIdx.x < 128 * kWarpgroups + 32) {
@@ -369,25 +382,26 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
         return;
     }
     setmaxnreg_inc<160>();
-    const bool tells = threadIdx.x % 32 == 0;
-    const SmemDescriptor own_pixels = swizzled_smem_descriptor(memory + group * (64 * kLine));
-    const SmemDescriptor all_filters = swizzled_smem_descriptor(memory + kPixelStages * kPixelStage);
-    Stage<kPixelStages> own;
-    Stage<kFilterStages> next;
-    Sums sums;
+    const bool is_first_lane = threadIdx.x % 32 == 0;
+    const SmemDescriptor own_pixels = swizzled_smem_descriptor(memory + group * (64 * kRowBytes));
+    const SmemDescriptor all_filters =
+        swizzled_smem_descriptor(memory + kPixelStages * kPixelStage);
+    PipelineState<kPixelStages> own;  // stages of pixels
+    PipelineState<kFilterStages> next;  // stages of weights
+    Accumulators sums;
     for (int i = blockIdx.x; i < kTiles; i += kBlocks) {
         const Tile tile = tile_of(i);
 #pragma unroll
-        for (int n = 0; n < kSums; ++n) {
+        for (int n = 0; n < kAccumulators; ++n) {
             sums[n] = 0.0f;
         }
-        int pixels_read = -1, filters_read = -1;  // stages of products that may still be under way
-        const auto tell = [&] {
-            if (tells && filters_read >= 0) {
-                mbarrier_arrive(&barriers.filters_free[filters_read]);
+        int pixels_read = -1, filters_read = -1;  // stages that pending wgmma may still read
+        const auto release_stages = [&] {
+            if (is_first_lane && filters_read >= 0) {
+                mbarrier_arrive(&barriers.filters_empty[filters_read]);
             }
-            if (tells && pixels_read >= 0) {
-                mbarrier_arrive(&barriers.pixels_free[pixels_read]);
+            if (is_first_lane && pixels_read >= 0) {
+                mbarrier_arrive(&barriers.pixels_empty[pixels_read]);
             }
         };
         for (int block = 0; block < kChannelBlocks; ++block) {
@@ -398,11 +412,12 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
                 }
                 mbarrier_wait_parity(&barriers.filters_full[next.number], next.parity);
                 wgmma_fence();
-                multiply(sums, behind(own_pixels, own.number * kPixelStage + kLine * kTap[t].shift),
+                multiply(sums,
+                         behind(own_pixels, own.number * kPixelStage + kRowBytes * kTap[t].shift),
                          behind(all_filters, next.number * kFilterStage));
                 wgmma_commit_group();
                 wgmma_wait_group<1>();
-                tell();
+                release_stages();
                 filters_read = next.number;
                 pixels_read = kTap[t].ends ? own.number : -1;
                 next.advance();
@@ -412,7 +427,7 @@ conv2d_warpgroup_im2col(const __grid_constant__ TensorMap x, const __grid_consta
             }
         }
         wgmma_wait_all(sums);
-        tell();
+        release_stages();
         store(sums, tile, group, b, y);
     }
 }

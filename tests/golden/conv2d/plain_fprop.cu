@@ -2,29 +2,29 @@
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1 bias=yes relu=yes
 // config:  threads=256 unroll=1
 //
-// A thread a result, and every tap read from global memory where it is needed.
-// The baseline that a winner has to beat.
+// One thread computes one element of y and reads every tap from global memory, without staging.
+// The baseline that a tuned kernel has to beat.
 
-constexpr int kChannels = 64;  // of x
-constexpr int kRows = 56;  // of an image of x
+constexpr int kChannels = 64;  // C: channels of x
+constexpr int kRows = 56;  // H, W: size of an image of x
 constexpr int kColumns = 56;
-constexpr int kFilters = 64;  // and so channels of y
-constexpr int kFilterRows = 3;
+constexpr int kFilters = 64;  // K: filters, the channels of y
+constexpr int kFilterRows = 3;  // R, S: taps of a filter
 constexpr int kFilterColumns = 3;
-constexpr int kOutputRows = 56;  // of an image of y
+constexpr int kOutputRows = 56;  // P, Q: size of an image of y
 constexpr int kOutputColumns = 56;
 constexpr int kStrideRows = 1;
 constexpr int kStrideColumns = 1;
 constexpr int kDilationRows = 1;
 constexpr int kDilationColumns = 1;
-constexpr int kAbove = 1;  // rows of zeros
-constexpr int kLeft = 1;
+constexpr int kPadTop = 1;  // rows of zero padding above an image of x
+constexpr int kPadLeft = 1;
 
 constexpr unsigned kResults = 6422528;
 constexpr int kThreads = 256;
 
-// The ReLU of a NaN is a NaN, as in PyTorch; fmaxf would make it 0.
-__device__ __forceinline__ float finished(float sum) { return sum < 0.0f ? 0.0f : sum; }
+// relu(NaN) is NaN, as in PyTorch; fmaxf would return 0.
+__device__ __forceinline__ float relu(float sum) { return sum < 0.0f ? 0.0f : sum; }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_plain(const float* __restrict__ x,
@@ -47,16 +47,16 @@ conv2d_plain(const float* __restrict__ x,
         const float* weights = w + (filter * kChannels + c) * (kFilterRows * kFilterColumns);
 #pragma unroll
         for (int r = 0; r < kFilterRows; ++r) {
-            const int row = p * kStrideRows + r * kDilationRows - kAbove;
+            const int row = p * kStrideRows + r * kDilationRows - kPadTop;
 #pragma unroll
             for (int s = 0; s < kFilterColumns; ++s) {
-                const int column = q * kStrideColumns + s * kDilationColumns - kLeft;
+                const int column = q * kStrideColumns + s * kDilationColumns - kPadLeft;
                 if (row < 0 || row >= kRows || column < 0 || column >= kColumns) {
-                    continue;  // the padding
+                    continue;  // zero padding
                 }
                 sum = fmaf(__ldg(weights + r * kFilterColumns + s), __ldg(plane + row * kColumns + column), sum);
             }
         }
     }
-    y[index] = finished(sum);
+    y[index] = relu(sum);
 }

@@ -2,23 +2,23 @@
 // problem: conv2d pass=fprop input=1x8x16384x16400 weight=4x8x3x3 precision=ieee
 // config:  threads=256 unroll=1
 //
-// A thread a result, and every tap read from global memory where it is needed.
-// The baseline that a winner has to beat.
+// One thread computes one element of y and reads every tap from global memory, without staging.
+// The baseline that a tuned kernel has to beat.
 
-constexpr long long kChannels = 8;  // of x
-constexpr long long kRows = 16384;  // of an image of x
+constexpr long long kChannels = 8;  // C: channels of x
+constexpr long long kRows = 16384;  // H, W: size of an image of x
 constexpr long long kColumns = 16400;
-constexpr long long kFilters = 4;  // and so channels of y
-constexpr int kFilterRows = 3;
+constexpr long long kFilters = 4;  // K: filters, the channels of y
+constexpr int kFilterRows = 3;  // R, S: taps of a filter
 constexpr int kFilterColumns = 3;
-constexpr long long kOutputRows = 16382;  // of an image of y
+constexpr long long kOutputRows = 16382;  // P, Q: size of an image of y
 constexpr long long kOutputColumns = 16398;
 constexpr int kStrideRows = 1;
 constexpr int kStrideColumns = 1;
 constexpr int kDilationRows = 1;
 constexpr int kDilationColumns = 1;
-constexpr int kAbove = 0;  // rows of zeros
-constexpr int kLeft = 0;
+constexpr int kPadTop = 0;  // rows of zero padding above an image of x
+constexpr int kPadLeft = 0;
 
 constexpr unsigned long long kResults = 1074528144;
 constexpr int kThreads = 256;
@@ -41,10 +41,10 @@ conv2d_plain(const float* __restrict__ x, const float* __restrict__ w, float* __
         const float* weights = w + (filter * kChannels + c) * (kFilterRows * kFilterColumns);
 #pragma unroll
         for (int r = 0; r < kFilterRows; ++r) {
-            const int row = p * kStrideRows + r * kDilationRows - kAbove;
+            const int row = p * kStrideRows + r * kDilationRows - kPadTop;
 #pragma unroll
             for (int s = 0; s < kFilterColumns; ++s) {
-                const int column = q * kStrideColumns + s * kDilationColumns - kLeft;
+                const int column = q * kStrideColumns + s * kDilationColumns - kPadLeft;
                 sum = fmaf(__ldg(weights + r * kFilterColumns + s), __ldg(plane + row * kColumns + column), sum);
             }
         }

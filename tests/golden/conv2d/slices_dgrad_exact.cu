@@ -1,14 +1,15 @@
 // warpsmith conv2d_slices
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=128x64x3x3 precision=ieee stride=2x2 padding=1x1
 //
-// All results of images where the range of dy or w is too wide for three digits: a thread a result, in double precision, whose
-// sum has the same order whatever the tile was. Else nothing.
+// Fallback of the Ozaki scheme: computes all results of the images where the range of dy or w is too wide for
+// three int8 slices, one per thread, in double precision, in an order that does not depend on the config. Otherwise it
+// does nothing.
 constexpr int kThreads = 256;
 constexpr int kBlocks = 1056;
 constexpr int kGroups = 1;
-constexpr int kSummed = 128;  // channels of a group that a result sums over
-constexpr int kResults = 64;  // and channels of the result
-constexpr int kRows = 56;  // of the result
+constexpr int kSummed = 128;  // channels per group that a result sums over
+constexpr int kN = 64;  // channels of the result per group
+constexpr int kRows = 56;  // rows of the result
 constexpr int kColumns = 56;
 constexpr int kSourceRows = 28;
 constexpr int kSourceColumns = 28;
@@ -21,20 +22,20 @@ constexpr int kSummedStride = 576;
 constexpr int kResultStride = 9;
 constexpr int kFilterRowStride = 3;
 constexpr int kFilterColumnStride = 1;
-constexpr int kRowPitch = 29;  // positions of an image, in rows
-constexpr int kColumnPitch = 29;  // and of a row
-constexpr int kPositions = 26912;  // of all images
-constexpr int kPhases = 4;  // of the result, with taps of their own
+constexpr int kRowPitch = 29;  // rows per image, rows between images included
+constexpr int kColumnPitch = 29;  // pixels per row, pixels between rows included
+constexpr int kM = 26912;  // pixels of all images, those between images included
+constexpr int kPhases = 4;  // phases of a strided gradient: results with the same taps
 constexpr int kPhaseColumns = 2;
 constexpr int kPhaseRows = 2;
 
-constexpr int kLines = kGroups * kResults * kPhases;
-constexpr int kPositionBlocks = (kPositions + kThreads - 1) / kThreads;  // a thread each
+constexpr int kPlanes = kGroups * kN * kPhases;
+constexpr int kMBlocks = (kM + kThreads - 1) / kThreads;  // blocks along M, one row per thread
 
-// A tap: which row and column it reads for the first row and column of an image, and where its weight is.
+// A tap: the row and column that it reads for row and column 0 of its phase, and its weight.
 struct Tap {
-    int row, column;  // of dy
-    int weight;  // elements of w
+    int row, column;  // in dy
+    int weight;  // offset in w, in elements
 };
 __constant__ Tap kTap[] = {
     {0, 0, 1 * kFilterRowStride + 1 * kFilterColumnStride},
@@ -48,27 +49,29 @@ __constant__ Tap kTap[] = {
     {1, 1, 0 * kFilterRowStride + 0 * kFilterColumnStride},
 };
 __constant__ int kFirstTap[kPhases + 1] = {0, 1, 3, 5, 9};
-constexpr int kRowStep = 1;  // of dy, from row to row of a phase
+constexpr int kRowStep = 1;  // rows of dy from row to row of a phase
 constexpr int kColumnStep = 1;
 
 struct Tile {
     int group, phase;
 };
 
-// Where a position's results are: that of the first channel.
-__device__ __forceinline__ float* target_of(int position, const Tile& tile, float* dx) {
-    const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
-    const int row = place / kColumnPitch * kPhaseRows + tile.phase / kPhaseColumns;
-    const int column = place % kColumnPitch * kPhaseColumns + tile.phase % kPhaseColumns;
-    if (position >= kPositions || row >= kRows || column >= kColumns) {
-        return nullptr;  // between images
+// Address of the result of row m, first channel of the tile's group; nullptr if m is no pixel of the result.
+__device__ __forceinline__ float* target_of(int m, const Tile& tile,
+                                              float* dx) {
+    const int image = m / (kRowPitch * kColumnPitch), offset = m % (kRowPitch * kColumnPitch);
+    const int row = offset / kColumnPitch * kPhaseRows + tile.phase / kPhaseColumns;
+    const int column = offset % kColumnPitch * kPhaseColumns + tile.phase % kPhaseColumns;
+    if (m >= kM || row >= kRows || column >= kColumns) {
+        return nullptr;  // between rows or images
     }
-    const size_t first = (static_cast<size_t>(image) * kGroups + tile.group) * kResults;
+    const size_t first = (static_cast<size_t>(image) * kGroups + tile.group) * kN;
     return dx + (first * kRows + row) * kColumns + column;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-conv2d_slices_exact(const int* __restrict__ range, const float* __restrict__ dy, const float* __restrict__ w, float* __restrict__ dx) {
+conv2d_slices_exact(const int* __restrict__ range, const float* __restrict__ dy,
+                    const float* __restrict__ w, float* __restrict__ dx) {
     constexpr int kImages = 32;
     const int* const is_wide = range + kImages + 1;
     int any = 0;
@@ -78,23 +81,24 @@ conv2d_slices_exact(const int* __restrict__ range, const float* __restrict__ dy,
     if (__syncthreads_or(any) == 0) {
         return;
     }
-    for (int i = blockIdx.x; i < kLines * kPositionBlocks; i += kBlocks) {
-        const int position = i % kPositionBlocks * kThreads + threadIdx.x, line = i / kPositionBlocks;
-        const int phase = line % kPhases, own = line / kPhases % kResults;
+    for (int i = blockIdx.x; i < kPlanes * kMBlocks; i += kBlocks) {
+        const int m = i % kMBlocks * kThreads + threadIdx.x, line = i / kMBlocks;
+        const int phase = line % kPhases, own = line / kPhases % kN;
         Tile tile;
-        tile.group = line / kPhases / kResults;
+        tile.group = line / kPhases / kN;
         tile.phase = phase;
-        float* const target = target_of(position, tile, dx);
-        if (target == nullptr || is_wide[position / (kRowPitch * kColumnPitch)] == 0) {
+        float* const target = target_of(m, tile, dx);
+        if (target == nullptr || is_wide[m / (kRowPitch * kColumnPitch)] == 0) {
             continue;
         }
-        const int image = position / (kRowPitch * kColumnPitch), place = position % (kRowPitch * kColumnPitch);
-        const float* const pixels = dy + image * kImageStride + static_cast<size_t>(tile.group) * kSummed * kChannelStride;
+        const int image = m / (kRowPitch * kColumnPitch), offset = m % (kRowPitch * kColumnPitch);
+        const float* const pixels =
+            dy + image * kImageStride + static_cast<size_t>(tile.group) * kSummed * kChannelStride;
         const float* const weights = w + tile.group * kGroupStride + own * kResultStride;
         double sum = 0.0;
         for (int t = kFirstTap[phase]; t < kFirstTap[phase + 1]; ++t) {
-            const int row = place / kColumnPitch * kRowStep + kTap[t].row;
-            const int column = place % kColumnPitch * kColumnStep + kTap[t].column;
+            const int row = offset / kColumnPitch * kRowStep + kTap[t].row;
+            const int column = offset % kColumnPitch * kColumnStep + kTap[t].column;
             if (row < 0 || row >= kSourceRows || column < 0 || column >= kSourceColumns) {
                 continue;
             }

@@ -1,65 +1,67 @@
 // warpsmith conv2d_slices
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1
 //
-// The largest magnitude of each channel of each image of x that is summed over, the sum of magnitudes and that of squares; always in
-// the same order.
+// For each channel of each image of x that is summed over: the largest magnitude (-1 if a number is not finite), the
+// sum of magnitudes and the sum of squares, added in a fixed order.
 constexpr int kThreads = 256;
-constexpr int kTogether = 256;  // threads that share a channel of an image
-constexpr int kLines = 2048;  // channels of all images and groups
-constexpr int kAllChannels = 64;  // of an image
+constexpr int kChannelThreads = 256;  // threads per channel of an image
+constexpr int kLines = 2048;  // channels of all images
+constexpr int kAllChannels = 64;  // channels per image, of all groups
 constexpr size_t kImageStride = 200704;  // elements
-constexpr int kChannels = 64;  // of a group
+constexpr int kChannels = 64;  // channels per group
 constexpr int kGroupStride = 200704;  // elements
 constexpr int kChannelStride = 3136;
-constexpr int kInner = 3136;  // numbers of a channel that lie kInnerStride apart
+constexpr int kInner = 3136;  // numbers of a channel at a distance of kInnerStride
 constexpr int kInnerStride = 1;
 
-// Adds up what all threads of a channel have, in the first of them.
-__device__ __forceinline__ double channel_sum(double own, double* staged) {
-    staged[threadIdx.x] = own;
+// Sum over the threads of a channel, by a tree in shared memory.
+__device__ __forceinline__ double channel_sum(double own, double* scratch) {
+    scratch[threadIdx.x] = own;
     __syncthreads();
-    for (int width = kTogether / 2; width > 0; width /= 2) {
-        if (threadIdx.x % kTogether < width) {
-            staged[threadIdx.x] += staged[threadIdx.x + width];
+    for (int width = kChannelThreads / 2; width > 0; width /= 2) {
+        if (threadIdx.x % kChannelThreads < width) {
+            scratch[threadIdx.x] += scratch[threadIdx.x + width];
         }
         __syncthreads();
     }
-    return staged[threadIdx.x / kTogether * kTogether];
+    return scratch[threadIdx.x / kChannelThreads * kChannelThreads];
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 conv2d_slices_measure_x(const float* __restrict__ x, double* __restrict__ measures) {
-    __shared__ double staged[kThreads];
-    __shared__ unsigned most[kThreads / kTogether];
-    const int line = blockIdx.x * (kThreads / kTogether) + threadIdx.x / kTogether, lane = threadIdx.x % kTogether;
+    __shared__ double scratch[kThreads];
+    __shared__ unsigned maximum[kThreads / kChannelThreads];
+    const int line = blockIdx.x * (kThreads / kChannelThreads) + threadIdx.x / kChannelThreads,
+              lane = threadIdx.x % kChannelThreads;
     const int image = line / kAllChannels, channel = line % kAllChannels;
     if (lane == 0) {
-        most[threadIdx.x / kTogether] = 0;
+        maximum[threadIdx.x / kChannelThreads] = 0;
     }
     __syncthreads();
-    unsigned own_most = 0;
+    unsigned own_maximum = 0;
     double magnitudes = 0.0, squares = 0.0;
     if (line < kLines) {
-        const float* const own = x + image * kImageStride + channel / kChannels * kGroupStride + channel % kChannels * kChannelStride;
+        const float* const own = x + image * kImageStride + channel / kChannels * kGroupStride +
+                                 channel % kChannels * kChannelStride;
 #pragma unroll 4
-        for (int i = lane; i < kInner; i += kTogether) {
+        for (int i = lane; i < kInner; i += kChannelThreads) {
             const float magnitude = fabsf(own[i * kInnerStride]);
-            own_most = max(own_most, __float_as_uint(magnitude));  // bits are in the order of magnitudes; NaN is beyond infinity
+            own_maximum = max(own_maximum, __float_as_uint(magnitude));  // bits sort as magnitudes do, NaN last
             magnitudes += magnitude;
             squares += static_cast<double>(magnitude) * magnitude;
         }
     }
-    own_most = __reduce_max_sync(0xffffffffu, own_most);
+    own_maximum = __reduce_max_sync(0xffffffffu, own_maximum);
     if (threadIdx.x % 32 == 0) {
-        atomicMax(&most[threadIdx.x / kTogether], own_most);
+        atomicMax(&maximum[threadIdx.x / kChannelThreads], own_maximum);
     }
-    magnitudes = channel_sum(magnitudes, staged);
+    magnitudes = channel_sum(magnitudes, scratch);
     __syncthreads();
-    squares = channel_sum(squares, staged);
+    squares = channel_sum(squares, scratch);
     if (lane == 0 && line < kLines) {
-        const unsigned largest = most[threadIdx.x / kTogether];
+        const unsigned largest = maximum[threadIdx.x / kChannelThreads];
         double* const target = measures + 3 * line;
-        target[0] = largest < 0x7f800000u ? __uint_as_float(largest) : -1.0;  // where a number is not finite
+        target[0] = largest < 0x7f800000u ? __uint_as_float(largest) : -1.0;  // -1: a number is not finite
         target[1] = magnitudes;
         target[2] = squares;
     }
