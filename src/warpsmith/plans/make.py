@@ -18,12 +18,12 @@ from warpsmith.generator.problem import Problem, check_method, checked_problem
 from warpsmith.plans.answers import Circumstances, keep, recalled
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.verify import verify
+from warpsmith.plans.loaded import VerifiedProgram
 from warpsmith.plans.match import Match
 from warpsmith.plans.memo import Before, Key, PlanMemo
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.plans.poisoned import WRONG_HERE, refuse
 from warpsmith.plans.verified import Verify
-from warpsmith.plans.verified_program import VerifiedProgram
 from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")

@@ -17,11 +17,10 @@ from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X,
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.plans.conv2d.training_step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
-from warpsmith.plans.loaded import LoadedProgram
+from warpsmith.plans.loaded import LoadedProgram, VerifiedProgram
 from warpsmith.plans.match import Match
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.verified import UNASKED, Verification
-from warpsmith.plans.verified_program import VerifiedProgram
 
 Call = tuple[Pass, bool]
 """A pass, and whether it computes the spectra of dy."""

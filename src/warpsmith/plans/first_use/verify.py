@@ -10,9 +10,9 @@ from warpsmith.devices.process import ForkLock
 from warpsmith.generator.program import Program
 from warpsmith.plans.first_use.finding import Finding
 from warpsmith.plans.first_use.verdicts import VERDICTS, verdict_name
+from warpsmith.plans.loaded import Outcome, VerifiedProgram
 from warpsmith.plans.match import MatchKind
 from warpsmith.plans.verified import EXEMPT, UNASKED, Verification, Verified, Verify
-from warpsmith.plans.verified_program import Outcome, VerifiedProgram
 
 Other = Callable[[VerifiedProgram, Finding], VerifiedProgram]
 """Function that returns a replacement for a program whose results are wrong."""
