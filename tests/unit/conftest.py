@@ -18,7 +18,7 @@ from warpsmith.store.store import Store
 
 @pytest.fixture(params=["file", "postgresql"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where several processes can make one store."""
+    """Location of a store that several processes can create at once: a file or a PostgreSQL database."""
     return str(tmp_path / "a.db") if request.param == "file" else request.getfixturevalue("database")
 
 

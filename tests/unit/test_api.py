@@ -39,7 +39,7 @@ def random(*shape: int, seed: int = 0) -> Floats:
 
 
 def expected(problem: ws.Filter2d, image: Floats, weights: Floats) -> NDArray[np.float64]:
-    """By SciPy, in float64, plane by plane."""
+    """Result of SciPy in float64, plane by plane."""
     rows, columns = problem.image
     r, s = problem.filter
     planes = []

@@ -26,7 +26,7 @@ class TestCublas:
         assert program.units == ()
 
     def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
-        """And no more streams than products."""
+        """Only small batches may be separate calls, with at most as many streams as products."""
         batches = (1, 2, 3, 4, 7, 8, 64, 65)
         counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in batches}
         assert counts == {1: 2, 2: 6, 3: 6, 4: 8, 7: 8, 8: 10, 64: 10, 65: 2}

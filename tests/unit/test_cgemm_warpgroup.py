@@ -49,7 +49,7 @@ def geometries(problem: Cgemm) -> list[WarpgroupGeometry]:
 
 
 def copies(side: WarpgroupSide) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each copy of each thread begins, along and across, as the kernel counts them: (copies, threads)."""
+    """Positions along and across at which each thread's copies begin, numbered as in the kernel: (copies, threads)."""
     thread, i = np.arange(32 * side.warps), np.arange(side.copies)[:, None]
     warp, lane = thread // 32, thread % 32
     along = warp % side.strips * 16 + lane % side.lanes * side.vector + i % side.turns * 16 * side.warps
@@ -220,7 +220,7 @@ def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def cut_off(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To 24 bits towards zero, which is how tensor cores end a product."""
+    """Truncates to 24 significant bits towards zero, as tensor cores do at the end of each product."""
     mantissa, exponent = np.frexp(sums)
     return np.ldexp(np.trunc(np.ldexp(mantissa, 24)), exponent - 24)
 
@@ -244,7 +244,7 @@ def warpgroup_sum(a: NDArray[np.float32], b: NDArray[np.float32], terms: int) ->
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("low", [-1.0, 0.5])
 def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, scale: float, terms: int) -> None:
-    """Of 512 terms of either sign or all positive: half of 1e-6 of the sum of magnitudes."""
+    """The bound is half of 1e-6 of the sum of magnitudes; the 512 terms have either sign or are all positive."""
     rng = np.random.default_rng(5)
     a, b = (rng.uniform(low, 1, (2000, 512)).astype(np.float32) for _ in range(2))
     a *= np.float32(scale)

@@ -1,4 +1,4 @@
-"""From trials to a winner: who is a finalist, who ties, and what happens to those that fail on fresh data."""
+"""Choice of a winner among trials: who is a finalist, how ties are broken, what happens to failures on fresh data."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class TestWinner:
 
     @pytest.fixture
     def simplest(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of the family `plain` the config b."""
+        """Makes config b of the family `plain` the simplest one of the operation."""
 
         class Plain:
             name = "plain"
@@ -357,7 +357,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("faster", "winner"), [(SPILLED - 0.01, "plainz"), (SPILLED + 0.01, "windowa")])
     def test_loses_to_what_spills_registers_only_where_that_is_much_faster(self, faster: float, winner: str) -> None:
-        """Where its memory lies, which differs from process to process, decides how fast such a kernel is."""
+        """A spilling kernel's speed depends on where its local memory lies, which differs from process to process."""
         setting = self.setting("plainz", windowa=100.0, plainz=100.0 * faster)
         setting.spilling = {"windowa"}
         assert name_of(setting.choose(*letters(1), tried("plainz", 90)).trial) == winner
@@ -469,7 +469,7 @@ class TestFamilies:
 
 
 class TestRivals:
-    """Of a family that takes no part in the search: the place is its own until something is KEPT faster."""
+    """Programs of families outside the search. One stays the overall winner unless another is faster by KEPT."""
 
     def choice(self, windowa_ns: float, **side: float | Failure) -> tuple[Setting, Choice]:
         setting = Setting(windowa=windowa_ns, **side)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 
 
 COMMANDS = ("tune", "query", "verify", "explain")
-"""Those that take a problem, and read its options by the same words."""
+"""Commands that take a problem; all read its options under the same names."""
 BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--image", "0x64", "--filter", "3x3"), "image must be"),
     (("--image", "64x64", "--filter", "3x0"), "filter must be"),

@@ -152,7 +152,7 @@ def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options:
 
 
 COMMANDS = ("tune", "query", "verify", "explain")
-"""Those that take a problem, and read its options by the same words."""
+"""Commands that take a problem; all read its options under the same names."""
 BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--size", "1"), "each dimension of a transform needs at least 2 points"),
     (("--size", "8x1"), "each dimension of a transform needs at least 2 points"),

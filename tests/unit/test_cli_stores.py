@@ -259,7 +259,7 @@ class TestUnusable:
 
 
 class TestReadOnly:
-    """As an ordinary user: file rights do not bind root."""
+    """Opens read-only stores as an ordinary user, because file permissions do not bind root."""
 
     @pytest.fixture
     def shared(self, folder: Path) -> Iterator[Path]:

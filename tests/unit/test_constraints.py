@@ -36,7 +36,7 @@ PROBLEMS: tuple[Problem, ...] = (
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_rule_answers_for_any_values(family: Family) -> None:
-    """As `Space.allows` asks it, in whatever order: once a search ended with a KeyError for six warpgroups."""
+    """`Space.allows` calls the rules in any order; a search once ended with a KeyError for six warpgroups."""
     for problem in PROBLEMS:
         if family.why_not(problem, H200) is not None:
             continue

@@ -1,4 +1,4 @@
-"""Which source rows the taps of a result row read, held against the definition of the layer."""
+"""Source rows that the taps of a result row read, compared with the definition of the layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.axes import Axis, axes_of
 
 
 def layers(pass_: Pass) -> list[Conv2d]:
-    """Of all kinds of rows; columns have the same arithmetic, with other sizes here."""
+    """Layers with all kinds of rows. Columns use the same arithmetic, so here they merely have other sizes."""
     found = []
     for size, taps, stride, dilation, pads in itertools.product(
         (1, 5, 8, 13), (1, 2, 3, 5), (1, 2, 3, 4), (1, 2, 3), ((0, 0), (1, 1), (2, 0), (0, 3), (9, 9))

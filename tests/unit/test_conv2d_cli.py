@@ -119,7 +119,7 @@ def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> Non
 
 
 class _Measured(Exception):
-    """In place of a measurement."""
+    """Raised in place of a measurement."""
 
 
 def test_a_comparison_has_the_same_options_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ class TestImages:
 
     @pytest.mark.parametrize("problem", IMAGES, ids=lambda problem: problem.key().replace(" ", ","))
     def test_windows_lie_in_their_tiles(self, problem: Conv2d) -> None:
-        """And every read begins at a multiple of its vector, every copy where the image has a whole one."""
+        """Each read begins at a multiple of its vector, and each copy does if the image's rows allow it."""
         for config in sample(problem):
             g = ImageGeometry.of(problem, config)
             t = g.tile
@@ -313,7 +313,7 @@ def test_solves_no_other_operation() -> None:
 
 @pytest.mark.parametrize("pass_", Pass)
 def test_defaults_spill_no_registers(pass_: Pass) -> None:
-    """Of single steps dgrad is fprop with the filter turned: the same registers."""
+    """For stride 1, dgrad is fprop with the filter rotated and takes the same registers; one layer is enough."""
     problems = [Conv2d(**layer, pass_=pass_) for layer in LAYERS]
     for number, problem in enumerate(problems):
         if pass_ is Pass.DGRAD and number > 0 and problem.stride == (1, 1):

@@ -37,7 +37,7 @@ def planes(batch: int = 64, points: int = 13) -> Fft:
 
 
 def place_of(spectra: HalvedSpectra, number: int) -> int:
-    """As a kernel has it."""
+    """Element at which a kernel finds spectrum `number`, computed with the kernel's own expression."""
     return int(eval(spectra.place.replace("ll", ""), {"number": number}))
 
 

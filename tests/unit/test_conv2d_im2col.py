@@ -68,7 +68,7 @@ def test_a_gradient_of_weights_needs_groups_that_begin_at_whole_chunks(channels:
 @every_pass
 @pytest.mark.parametrize("precision", ["f16", "ieee"])
 def test_answers_layers_of_many_channels(pass_: Pass, precision: str) -> None:
-    """By times of an H200, where it was the fastest of 27 passes of layers."""
+    """Times on an H200 decide the default: the family was the fastest of 27 passes of layers there."""
     few: dict[str, Any] = {**LAST, "input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
     for shape in (DEEP, few):
         assert answering(Conv2d(**shape, precision=precision, pass_=pass_), H200)[0].name == FAMILY.name

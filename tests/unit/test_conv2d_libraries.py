@@ -33,7 +33,7 @@ every_layer = pytest.mark.parametrize("fields", LAYERS, ids=lambda fields: "x".j
 
 
 def own_bytes(program: Program) -> int:
-    """As they lie in memory."""
+    """Bytes of the program's own workspaces, each aligned as in memory."""
     return sum(aligned(each.nbytes) for each in program.workspaces)
 
 
@@ -44,7 +44,7 @@ def product_of(program: Program) -> CublasProduct:
 
 
 def cublas_bytes(program: Program) -> int:
-    """Of each call of cuBLAS."""
+    """Bytes of workspace that the cuBLAS calls use."""
     return product_of(program).all_workspace_bytes
 
 

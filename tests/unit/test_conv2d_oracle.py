@@ -42,7 +42,7 @@ MIRRORED: tuple[dict[str, Any], ...] = tuple(
         ((1, 1, 1, 1), ((2, 1), ((0, 5), (3, 0)), (1, 3), 2), (1, 6, 1, 4)), ("reflect", "replicate", "circular")
     )
 )
-"""With pixels in the padding: mirrored, repeated, and from the other side; as many as there may be, too."""
+"""Layers whose padding repeats pixels (mirrored, nearest, circular), up to the widest padding allowed."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
@@ -137,7 +137,7 @@ class TestReference:
 
     @every_pass
     def test_of_many_channels_and_images_too(self, pass_: Pass) -> None:
-        """Where products of matrices are cut into pieces, and images are spread over threads."""
+        """At these sizes matrix products are cut into pieces and images are spread over threads."""
         problem = Conv2d((9, 96, 30, 31), (72, 96, 3, 3), padding=1, pass_=pass_)  # type: ignore[arg-type]
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
@@ -231,7 +231,7 @@ class TestBounds:
 
 
 def rounded(values: NDArray[Any], bits: int) -> NDArray[np.float32]:
-    """To so many significant bits."""
+    """Rounds to `bits` significant bits."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2.0**bits), exponent - bits).astype(np.float32)
 

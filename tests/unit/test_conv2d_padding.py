@@ -37,7 +37,7 @@ def problem(pass_: Pass, mode: PaddingMode = PaddingMode.REFLECT, **fields: Any)
 
 
 def programs(family: Family, conv2d: Conv2d) -> list[Program]:
-    """Of the default and of drawn configs."""
+    """Programs of the default config and of random ones."""
     space, rng = family.space(conv2d, H200), random.Random(1)
     drawn = (space.drawn(rng) for _ in range(6))
     return [family.program(conv2d, each) for each in (family.default(conv2d, H200), *drawn) if each is not None]
@@ -131,7 +131,7 @@ def source(mode: PaddingMode, i: int, size: int) -> int:
 
 
 def places(mode: PaddingMode, i: int, before: int, size: int, count: int) -> list[int]:
-    """From `first_place` on by `next_place`, in the same file."""
+    """Places that `first_place` and `next_place` of templates/shared/padding.cu.jinja enumerate."""
     last = before + size - 1
     first = {
         PaddingMode.REFLECT: before - i if 0 < i <= before else before + i,

@@ -139,7 +139,7 @@ class TestKey:
         assert len({problem.key() for problem in problems}) == len(problems)
 
     def test_groups_show_beside_the_weight_that_follows_from_them(self) -> None:
-        """With as many groups as channels the weight has one channel, and so it has with a single channel."""
+        """The weight has one channel with as many groups as channels, and also with a single input channel."""
         grouped = Conv2d((1, 4, 8, 8), (4, 1, 3, 3), groups=4)
         copied = copy.copy(grouped)
         object.__setattr__(copied, "groups", 1)

@@ -222,7 +222,7 @@ class TestLikely:
         assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
 
     def test_the_likely_family_that_is_expected_to_be_the_fastest_answers(self) -> None:
-        """And not the first of them: of one image tiles are faster than the few products of whole planes."""
+        """The first likely family is not the fastest: for one image, tiles beat the few products of whole planes."""
         one, likely = Conv2d((1, 96, 72, 72), (64, 96, 9, 9)), []
         for family in families_for(one, H200):
             if family.may_answer and family.is_likely(one, H200):

@@ -54,7 +54,7 @@ LAYERS: tuple[dict[str, Any], ...] = (
 
 
 def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int]:
-    """Which row of an image stands at which position of a plane, by the rule that the line states."""
+    """Image row at each position of a plane, by the rule that `line` states."""
     rows = range(line.planes[plane], image.shape[0], line.multiple)
     return {place: row for index, row in enumerate(rows) if 0 <= (place := index + line.before) < line.pitch}
 
@@ -249,7 +249,7 @@ class TestChoice:
 
 
 def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """As the module describes them."""
+    """Images folded as the docstring of the folding's module describes."""
     found = np.zeros(folding.layer.input, np.float32)
     rows, columns = folding.rows, folding.columns
     for a, b, i, j in itertools.product(
@@ -263,7 +263,7 @@ def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float3
 
 
 def folded_filters(folding: Folding, w: NDArray[np.float32]) -> NDArray[np.float32]:
-    """With zeros where a folded filter is larger."""
+    """Weights folded alike; zero at taps that only the larger folded filter has."""
     found = np.zeros(folding.layer.weight, np.float32)
     rows, columns = folding.rows, folding.columns
     for r, s in itertools.product(range(rows.taps), range(columns.taps)):

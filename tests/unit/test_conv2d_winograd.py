@@ -69,7 +69,7 @@ class TestMinimal:
 
     @every_tile
     def test_constants_of_images_and_results_are_exact(self, tile: int) -> None:
-        """Those of weights divide by differences of points, and are rounded once."""
+        """The constants of weights divide by differences of points, so they are rounded once."""
         minimal = Minimal.of(tile)
         for each in itertools.chain(*minimal.pixels, *minimal.results):
             assert Fraction(float(np.float32(float(each)))) == each
@@ -82,7 +82,7 @@ class TestMinimal:
     @pytest.mark.parametrize(("tile", "most"), [(2, 2.2e-7), (4, 7e-7)])
     @pytest.mark.parametrize("kind", ["normal", "relu", "log-normal"])
     def test_errors_of_the_whole_are_below_a_millionth(self, tile: int, most: float, kind: str) -> None:
-        """In the L2 norm, with transforms in float32 and products as two halves for each number give them."""
+        """Errors in the L2 norm, with transforms in float32 and products of two fp16 parts for each number."""
         rng, channels = np.random.default_rng(3), 64
         tiles = rng.standard_normal((channels, 50, tile + 2, tile + 2))
         weights = rng.standard_normal((8, channels, 3, 3))
@@ -95,7 +95,7 @@ class TestMinimal:
 
 
 def error_of(minimal: Minimal, tiles: np.ndarray, weights: np.ndarray) -> float:
-    """Of all results against those in float64, relative to them: sums of channels are exact but for the halves."""
+    """Relative L2 error of all results against float64; sums over channels are exact but for the fp16 split."""
     b, g, a = (np.array(each, np.float32) for each in (minimal.pixels, minimal.weights, minimal.results))
     pixels = halved(np.einsum("ai,ctij->ctaj", b, tiles) @ b.T)
     filters = halved(np.einsum("ai,kcij->kcaj", g, weights) @ g.T)

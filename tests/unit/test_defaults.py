@@ -71,7 +71,7 @@ def test_nor_has_any_familys_default_but_of_banks_of_large_filters(device: Devic
 
 
 def test_a_short_loop_that_reads_ahead_tap_by_tap_counts_as_written_out() -> None:
-    """As compilers write it, whatever its pragma says: 11x11 on 2000x3000 took 8 s and 350 KB of code."""
+    """Compilers unroll such a loop whatever its pragma says: 11x11 on 2000x3000 took 8 s and 350 KB of code."""
     window = family_named("filter2d_window")
     assert window is not None
     problem = Filter2d(image=(2000, 3000), filter=(11, 11))
@@ -100,7 +100,7 @@ def test_a_short_loop_that_reads_ahead_tap_by_tap_counts_as_written_out() -> Non
 def test_what_is_counted_is_what_a_compiler_takes(
     filter_: tuple[int, int], filters: int, choices: dict[str, Value], seconds: float
 ) -> None:
-    """As 3e-4 s each, within a fifth of what NVRTC 13.5 took for walks of several turns."""
+    """Estimate of 3e-4 s for each counted operation: within a fifth of NVRTC 13.5's time for walks of several turns."""
     window = family_named("filter2d_window")
     assert window is not None
     problem = Filter2d(image=(2000, 3000), filter=filter_, filters=filters)

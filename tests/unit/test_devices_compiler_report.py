@@ -224,7 +224,7 @@ class TestHostCompiler:
         assert re.match(r"(g\+\+|clang\+\+) [\d.]+ at /.*, compiles in ", report.told)
 
     def test_that_knows_its_version_and_compiles_nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """As where a compiler's front end is installed without its linker."""
+        """A compiler front end that is installed without its linker behaves so."""
         text = "case \"$*\" in *-dM*) echo '#define __GNUC__ 12';; *) echo 'ld: error: not here' >&2; exit 1;; esac"
         monkeypatch.setenv("CXX", str(script(tmp_path / "cxx", text)))
         report = report_on_host_compiler()

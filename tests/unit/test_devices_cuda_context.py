@@ -59,7 +59,7 @@ class Driver:
         self.captured: dict[int, int] = {}
         """Streams that are captured, and the number of the capture."""
         self.capture_modes: list[str] = []
-        """That this thread was given, in order."""
+        """Capture modes that this thread was given, in order."""
         self.fault: Any = OK
         """What every call answers once a kernel has faulted."""
 
@@ -291,7 +291,7 @@ def test_the_real_functions_take_such_arguments(name: str) -> None:
 
 
 def test_the_real_functions_refuse_other_arguments() -> None:
-    """Which shows that the test above can fail."""
+    """Shows that the test above can fail."""
     with pytest.raises((TypeError, ValueError)):
         REAL.cuMemsetD8Async(256, "255", 4, 0)
 

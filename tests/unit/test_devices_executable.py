@@ -117,7 +117,7 @@ def test_what_a_library_needs_is_one_workspace_more() -> None:
 
 
 def test_libraries_use_the_same_memory_one_after_the_other() -> None:
-    """As much as the one that takes the most."""
+    """All library calls share one workspace, as large as the largest one needs."""
     device = OnPaper()
     two = dataclasses.replace(PROGRAM, steps=(FIRST, CALL, CALL, LAST))
     sizes = iter((0, 0, 300, 1000))  # of both units, and of both calls

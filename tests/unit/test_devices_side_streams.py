@@ -31,7 +31,7 @@ class Notes:
             monkeypatch.setattr(module, "cu", self.driver)
 
     def read(self) -> list[str]:
-        """Those since it was last asked."""
+        """Lines since the last read."""
         lines = list(self._lines)
         self._lines.clear()
         return lines

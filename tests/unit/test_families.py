@@ -27,7 +27,7 @@ from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
 
 MOST_TAPS = (PARAMETER_BYTES - 2 * 8) // 4
-"""That fit a kernel's parameters beside the pointers to image and result."""
+"""Most taps that fit a kernel's parameters beside the pointers to image and result."""
 SAMPLE = 24
 """Configs that are drawn for each family and problem, beside the default; a whole space can hold 10^7."""
 

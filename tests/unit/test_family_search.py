@@ -303,7 +303,7 @@ def fails_at_times(config: Config) -> float | None:
 
 
 def test_every_trial_is_in_the_study_with_its_value() -> None:
-    """Those asked of the sampler, those to try first, those stored before and those of other tuners."""
+    """Trials of the sampler, first trials, stored trials and trials of other tuners are all in the study."""
     stored = list(LARGE.configs())[:3]
     search = large_search(stored=[(config, fails_at_times(config)) for config in stored])
     asked = drain(search, fails_at_times, budget=60)
@@ -374,7 +374,7 @@ def test_optunas_samplers_learn_from_what_they_are_told() -> None:
 
 
 class TestAdditiveSampler:
-    """As anybody's study may have it."""
+    """The sampler in an ordinary Optuna study."""
 
     def test_optimises_a_study(self) -> None:
         sampler = AdditiveSampler.over(LARGE, seed=0)
@@ -431,7 +431,7 @@ def test_a_config_cannot_be_told_unasked_or_twice() -> None:
 
 
 def test_the_model_beats_random_search() -> None:
-    """With a tenth of the space to try, every search does better than the median of 201 random samples."""
+    """A search of a tenth of the space always beats the median of 201 random samples of that size."""
     times = {config: large_time_ns(config) for config in LARGE.configs()}
     assert 2500 < len(times) < 3500
     budget = len(times) // 10

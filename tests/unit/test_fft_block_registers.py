@@ -40,7 +40,7 @@ ONE_BLOCK = {"spectrum": "staged", "tiles": 1, "min_blocks": 0}
 
 
 def accepted(problem: Fft, values: dict[str, Any]) -> list[bool]:
-    """By the rule for a single block, and by that for the blocks of a multiprocessor."""
+    """Answers of the register rules: the one for a single block, then the one for all blocks of a multiprocessor."""
     radices = ("x_radices", "y_radices") if len(problem.size) == 2 else ("x_radices",)
     return [rule.accepts(values) for rule in register_constraints(problem, H200, radices)]
 

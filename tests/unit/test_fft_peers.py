@@ -44,7 +44,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def assert_right(problem: Fft, kind: DeviceKind) -> Peer:
-    """That the one peer computes the problem, in the same memory each time, and leaves its input alone."""
+    """Asserts that the only peer computes the problem, reuses its memory and does not change its input."""
     operands, again = random_operands(problem, 0), random_operands(problem, 0)
     (peer,) = peers(problem, operands, kind)
     peer.run()

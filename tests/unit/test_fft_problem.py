@@ -200,7 +200,7 @@ class TestKeyAndSpec:
 
 
 class TestOperands:
-    """By hand: 3 transforms."""
+    """Operands for three transforms, worked out by hand."""
 
     @pytest.mark.parametrize(
         ("problem", "operands"),
@@ -262,7 +262,7 @@ class TestScale:
     @pytest.mark.parametrize("norm", Norm)
     @pytest.mark.parametrize("fields", DIRECTIONS, ids=str)
     def test_is_that_of_numpy(self, size: Any, norm: Norm, fields: dict[str, Any]) -> None:
-        """Of a first frequency of 1, or of a first element of 1, the result is the scale everywhere."""
+        """An impulse as first element or first frequency gives a result that equals the scale everywhere."""
         problem = fft(size, norm=norm, **fields)
         impulse = np.zeros(problem.spectrum_size if problem.inverse else problem.size, complex)
         impulse.flat[0] = 1

@@ -61,7 +61,7 @@ every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 @functools.cache
 def texts(problem: Fft) -> tuple[FftWarpText, ...]:
-    """Of the default and some random configs, the same in each run."""
+    """Texts of the default config and of random ones, the same in each run."""
     return tuple(FftWarpText.of(problem, config) for config in configs(problem))
 
 
@@ -73,7 +73,7 @@ def configs(problem: Fft) -> tuple[Config, ...]:
 
 
 def value(text: str, **names: int) -> int:
-    """Of an expression of whole numbers in CUDA, none of them negative."""
+    """Value of an integer CUDA expression whose operands are not negative."""
     return int(eval(text.replace("/", "//"), {"__builtins__": {}}, names))
 
 
@@ -94,7 +94,7 @@ def names(g: FftWarpText, lane: int, j: int) -> dict[str, int]:
 
 
 def mirror_lane(lane: int) -> int:
-    """As the kernel has it."""
+    """Mirror lane by the kernel's own formula."""
     return 0 if lane == 0 else lane ^ ((1 << (lane.bit_length() - 1)) - 1)
 
 
@@ -114,7 +114,7 @@ def across_lanes(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def transformed(g: FftWarpText, values: NDArray[Any]) -> NDArray[Any]:
-    """Of v[lane, register], as the kernel does it in one dimension, forward."""
+    """Forward one-dimensional transform of v[lane, register], by the kernel's steps."""
     lanes, points = values.shape
     exponents = [[j * twiddle_exponent(g.choice.first, lanes, lane) for j in range(points)] for lane in range(lanes)]
     twiddles = np.exp(-2j * np.pi * np.array(exponents) / (lanes * points))
@@ -328,7 +328,7 @@ class TestMemory:
 
     @staticmethod
     def elements(g: FftWarpText, lane: int, j: int) -> Iterator[int]:
-        """Those of the signal that belong to one register."""
+        """Indices of the signal elements that one register holds."""
         side, known = (g.output if g.problem.inverse else g.input), names(g, lane, j)
 
         def holds(condition: str) -> bool:

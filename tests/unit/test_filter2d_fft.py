@@ -134,7 +134,7 @@ def test_two_buffers_take_turns() -> None:
 
 @pytest.mark.parametrize(("results", "rows"), [(6, 6), (6, 2), (2, 7), (5, 0)])
 def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
-    """As filter2d_fft_between numbers them: each once."""
+    """Blocks are numbered as in filter2d_fft_between, each once."""
     both = min(results, rows)
     found: dict[bool, list[int]] = {True: [], False: []}
     for block in range(results + rows):

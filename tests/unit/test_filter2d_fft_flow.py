@@ -33,15 +33,15 @@ def small(pairs: int) -> Config:
 
 
 FLOWS = [(LARGE, config(LARGE)), *((SMALL, small(pairs)) for pairs in (1, 2, 3, 8))]
-"""Of many chunks, the last of which is not whole, of fewer, and of one."""
+"""Flows of many chunks, the last one partial, then of fewer chunks and of one."""
 
 
 Job = tuple[int, int, int]
-"""Which part (rows, columns, results), of which chunk, and which block of it."""
+"""A job is (part, chunk, block); part is 0 for rows, 1 for columns and 2 for results."""
 
 
 def jobs(flow: Flow) -> list[Job]:
-    """In the order in which they are taken, as the kernel numbers them."""
+    """Jobs in the order in which the kernel numbers and takes them."""
     found = []
     for number in range(flow.jobs):
         place = number

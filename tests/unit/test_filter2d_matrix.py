@@ -1,4 +1,4 @@
-"""Where products of matrices run: interior and frame share the outputs out, and loads are aligned and in the image."""
+"""Outputs of matrix-product warps: interior and frame partition the outputs, loads are aligned and in the image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROBLEMS = [
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of the default config and of random ones, the same in each run."""
+    """Geometries of the default config and of random ones, the same in each run."""
     space, rng = MATRIX.space(problem, H200), random.Random(problem.key())
     configs = [MATRIX.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(60)))]
     assert all(space.why_not(config) is None for config in configs)

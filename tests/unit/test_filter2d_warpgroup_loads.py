@@ -1,4 +1,4 @@
-"""Where loads make the border of `filter2d_warpgroup`: which problems have that choice, and where its warps lie."""
+"""Borders made by `filter2d_warpgroup`'s loads: problems that may choose it, and positions of its warps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def space_of_loads(problem: Filter2d) -> Space:
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of random configs, the same in each run."""
+    """Geometries of random configs, the same in each run."""
     space, rng = space_of_loads(problem), random.Random(problem.key())
     return [Geometry.of(problem, config) for _ in range(40) if (config := space.drawn(rng))]
 
@@ -137,7 +137,7 @@ class TestWarps:
             assert 0 <= g.blocks(problem.planes) * 4 * g.block_groups - g.warps < 4 * g.block_groups
 
     def test_copies_and_stores_are_aligned(self, problem: Filter2d) -> None:
-        """In every row of every plane. A vector lies in the image or left of it, and single elements are all others."""
+        """True in every row of every plane. A vector lies in the image or left of it; the rest are single elements."""
         elements = problem.image[1] * problem.channels
         for g in geometries(problem):
             assert row_pitch(problem) % g.copy_vector == 0

@@ -40,7 +40,7 @@ def with_tf32_rounding(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """To the nearest."""
+    """Rounds to the nearest TF32 number."""
     return cut(with_tf32_rounding(values))
 
 
@@ -103,7 +103,7 @@ def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32],
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 class TestProducts:
     def draw(self, problem: Filter2d) -> tuple[Geometry, NDArray[np.float32], NDArray[np.float32]]:
-        """Where a warp runs, what it reads of a row, and weights."""
+        """Geometry of the default, with a random row as one warp reads it and random weights."""
         g, generator = Geometry.of(problem, WARPGROUP.default(problem, H200)), np.random.default_rng(5)
         row = generator.standard_normal(120 + g.depth, np.float32)
         return g, row, generator.standard_normal(problem.filter, np.float32)
@@ -114,7 +114,7 @@ class TestProducts:
         return row.astype(np.float64)[g.lead + np.arange(128)[:, None] + taps]
 
     def test_are_a_row_correlated_with_each_row_of_weights(self, problem: Filter2d) -> None:
-        """To within the products of both lesser parts, and the bits that both parts of a number do not hold."""
+        """Exact up to products of two low parts, and bits that both parts of a number together do not represent."""
         g, row, weights = self.draw(problem)
         windows = self.windows(problem, g, row)
         terms = np.abs(weights.astype(np.float64)) @ np.abs(windows).T
@@ -123,7 +123,7 @@ class TestProducts:
         assert error.max() > 0
 
     def test_are_exact_for_numbers_of_11_bits(self, problem: Filter2d) -> None:
-        """As halves and bytes are."""
+        """Float16 numbers and bytes have no more than 11 significant bits."""
         g, row, weights = self.draw(problem)
         row, weights = cut(row), cut(weights)
         expected = weights.astype(np.float64) @ self.windows(problem, g, row).T

@@ -126,7 +126,7 @@ def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As where the GPU has no room for both."""
+    """A GPU without memory for both benches is the usual cause."""
     made = made_with(monkeypatch, lambda bench: setattr(bench, "open_error", DeviceError("out of memory")))
     shop = Shop()
     with beside(shop, tmp_path / "lock") as opened:

@@ -64,7 +64,7 @@ class FakePool:
     def __init__(self, processes: int, waits: bool) -> None:
         self.processes, self._waits = processes, waits
         self.results: dict[int, Compiled | Failure | Exception] = {}
-        """By candidate, where they differ from what `compiled` gives."""
+        """Outcomes by candidate, if they differ from what `compiled` gives."""
         self.futures: dict[int, Future[Compiled | Failure]] = {}
         self.interrupts = 0
 
@@ -374,7 +374,7 @@ class TestTwins:
 
     @pytest.fixture
     def shop(self) -> Shop:
-        """Of whose candidates 0 and 2 have one binary and one launch."""
+        """A shop whose candidates 0 and 2 have the same binary and the same launch."""
         shop = Shop()
         shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results[0] = compiled(program(0), b"the same")
@@ -621,7 +621,7 @@ class TestLeaving:
         assert shop.bench.interrupted.is_set()
 
     def test_ctrl_c_while_it_waits_for_what_runs_ends_that(self) -> None:
-        """And nobody finds a bench that another thread still uses."""
+        """After the interrupt no thread still uses the bench."""
         shop, before = Shop(), threading.active_count()
         shop.bench.run = shop.bench.until_interrupted
 
@@ -657,7 +657,7 @@ class TestDeadline:
             raise KeyboardInterrupt  # which ends what runs
 
     def test_is_asked_anew_and_may_come_later(self) -> None:
-        """As where there is none before the first trial."""
+        """A deadline may be absent (None) before the first trial and appear later."""
         shop, gates, asked = Shop(), Gates(), []
 
         def deadline() -> float | None:
@@ -707,7 +707,7 @@ def await_that(condition: Callable[[], bool]) -> None:
 
 
 def names_of_calls(thread: threading.Thread) -> Iterator[str]:
-    """Of the functions that it is in, the innermost first."""
+    """Names of the functions that the thread is running, innermost first."""
     assert thread.ident is not None
     frame = sys._current_frames().get(thread.ident)
     while frame is not None:

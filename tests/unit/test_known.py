@@ -65,7 +65,7 @@ def _first(*given: Any) -> tuple[Key, ...]:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a store beside which nothing ships."""
+    """Path of a store, with no shipped store or samples beside it."""
     monkeypatch.setattr("warpsmith.tuner.search.known.shipped_samples", lambda: ())
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
     return tmp_path / "store.db"

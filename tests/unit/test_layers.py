@@ -20,7 +20,7 @@ HOMES = {
     "warpsmith.templates": ROOT / "templates",
     "warpsmith.tuner": ROOT / "tuner",
 }
-"""Where each package lies."""
+"""Folder of each package."""
 
 MAY_IMPORT = {
     "errors": set(),
@@ -106,7 +106,7 @@ class Module:
 
     @functools.cached_property
     def lines_for_types(self) -> frozenset[int]:
-        """Those that only a type checker reads."""
+        """Line numbers that only a type checker executes."""
         blocks = (
             node
             for node in ast.walk(self.tree)

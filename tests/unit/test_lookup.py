@@ -1,4 +1,4 @@
-"""From a question to the best stored answer: each rung of the ladder, and why the better ones were passed over."""
+"""Search for the best stored answer: each rung of the ladder, and why better ones were passed over."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ class TestKnown:
         assert all(family(name).space(odd, GPU).contains(config) for name, config in known)
 
     def test_a_walk_of_one_wave_stays_one(self, store: Store) -> None:
-        """Of a large image it is longer than of a small one."""
+        """A one-wave walk of a large image is longer than that of a small image."""
         warpgroup = family("filter2d_warpgroup")
         large, small = (Filter2d(image=size, filter=(11, 11)) for size in ((9216, 9216), (2000, 3000)))
         record = stored(large, of=warpgroup)

@@ -232,7 +232,7 @@ class TestModel:
             assert (info.misses, info.hits) == (misses, hits)
 
     def test_other_sizes_are_left_out_where_the_question_has_none(self) -> None:
-        """With another size at hand the nearest winner is always right, and the model cannot be better."""
+        """If another size of the same problem is known, the nearest winner is always right and no model can beat it."""
         stores = made_up(swapped=True)
         records = stores.answers()
         measured = family_choice.measured_on(GPU, records, stores.family_times("filter2d"))

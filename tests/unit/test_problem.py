@@ -275,7 +275,7 @@ class TestDistance:
 
 
 class TestCounts:
-    """By hand: 2 planes of 4x5 float32, a filter of 3x3."""
+    """Counts of 2 planes of 4x5 float32 with a 3x3 filter, worked out by hand."""
 
     VALID = Filter2d(image=(4, 5), filter=(3, 3), planes=2)
     REFLECT = Filter2d(image=(4, 5), filter=(3, 3), planes=2, border=Border.REFLECT)
@@ -324,7 +324,7 @@ class TestCounts:
 
 
 class TestLayout:
-    """By hand: 2 planes of 4x5 pixels of 3 channels, 6 filters of 3x3."""
+    """Layout of 2 planes of 4x5 pixels with 3 channels and six 3x3 filters, worked out by hand."""
 
     PROBLEM = Filter2d(
         image=(4, 5), filter=(3, 3), planes=2, channels=3, filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT16

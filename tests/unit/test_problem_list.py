@@ -36,7 +36,7 @@ class Land:
     def __init__(self) -> None:
         self.now = 1000.0
         self.apart_s = 0.0
-        """Of each turn, what its limit does not count."""
+        """Seconds of each turn that its time limit does not count."""
         self.turns: list[tuple[int, float]] = []
         self.kept: dict[Problem, list[Trial]] = {problem: [] for problem in PROBLEMS}
         self.gains = dict.fromkeys(PROBLEMS, 0.0)

@@ -60,7 +60,7 @@ class TestRarities:
 
 class TestFirsts:
     def test_a_short_search_goes_to_the_fastest(self) -> None:
-        """Of 13 families each would have six trials of 80, were they alike."""
+        """If 13 families were alike, each would have six of 80 trials."""
         told = shares(asked({"fast": 1e5, **SLOWER}, 80))
         assert told["fast"] >= 18
         assert min(told.values()) >= 2

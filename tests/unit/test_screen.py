@@ -84,7 +84,7 @@ def usage(**changes: int | None) -> Usage:
 
 
 def binaries(of: Usage = GOOD, **others: Usage) -> Binaries:
-    """Of one unit with `kernel`, which takes so much, and other kernels."""
+    """One unit with `kernel`, whose usage is `of`, and other kernels."""
     return {"": binary(kernels={"kernel": of, **others})}
 
 
@@ -187,9 +187,10 @@ class TestBinary:
         assert screen().of_binaries(program(few, few), binaries()) is not None
 
     def test_each_launch_is_judged_by_its_own_kernel(self) -> None:
-        """By the most of any kernel both would be dropped: the one that spills has room, and the other does not spill.
+        """Judged by the largest usage of any kernel, both would be dropped: the one that spills has room, and the other
+        does not spill.
 
-        `wide` has 255 registers and a block that fits once with so many; `kernel` has few.
+        `wide` has 255 registers, and a block of it fits once; `kernel` has few registers.
         """
         spills, wide = usage(spill_bytes=MAX_SPILL_BYTES + 1), usage(registers=255)
         large = dataclasses.replace(launch((128, 1, 1), 114 << 10), entry="wide")

@@ -86,7 +86,7 @@ def finish(tuner: subprocess.Popen[str]) -> list[str]:
 
 
 def tried_by(location: str) -> dict[int, str]:
-    """Which tuner stored each number; asserts that each is stored once."""
+    """Tuner that stored each number; asserts that each is stored once."""
     with Store.open(location, write=False) as store:
         trials = store.trials(PROBLEM, H200)
         assert store.beats() == {}

@@ -88,7 +88,7 @@ def replace_by_folder(path: Path) -> None:
 
 
 def break_pages(path: Path) -> None:
-    """Those of the winners and their indices: the file opens, and only asking it fails."""
+    """Overwrites the pages of the winners and their indices: the file opens, but reading winners fails."""
     connection = sqlite3.connect(path)
     (size,) = connection.execute("PRAGMA page_size").fetchone()
     roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'warpsmith_winners'").fetchall()

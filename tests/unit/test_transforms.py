@@ -27,7 +27,7 @@ from warpsmith.generator.fft.factors import (
 Index = Callable[[str, dict[str, int]], int]
 """What an expression of CUDA comes to."""
 LARGEST = 600
-"""Of the sizes that are looked at one by one."""
+"""Largest of the sizes that are tested one by one."""
 
 
 def is_prime(n: int) -> bool:
@@ -105,7 +105,7 @@ class TestRoot:
 
 
 def test_quotients_are_exact_below_their_limit(index: Index) -> None:
-    """Of 2^32 for the product of number and divisor."""
+    """The product of number and divisor is below 2^32."""
     for divisor in (*range(3, 200), 997, 32767):
         limit = 2**32 // divisor
         numbers = {0, divisor - 1, divisor, limit - 1, limit // divisor * divisor - 1, *range(0, limit, limit // 50)}
@@ -172,7 +172,7 @@ class TestAxis:
     @pytest.mark.parametrize("n", [2, 3, 8, 12, 31, 60, 64, 105, 128, 210, 243, 256])
     @pytest.mark.parametrize("gap", [0, 3])
     def test_its_passes_are_the_transform(self, n: int, gap: int) -> None:
-        """With the first digit outermost, as an index lies in memory, and with the digits in other orders."""
+        """The first digit is outermost, as an index lies in memory, or the digits are in another order."""
         found = factorizations(n)
         for radices in found[:: max(1, len(found) // 6)]:
             digits = range(len(radices))

@@ -1,4 +1,4 @@
-"""Which times may be compared, and what is said of those that may and of those that may not."""
+"""Comparability of times: which may be compared, and what is said of each pair."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ class TestDeadlines:
     def test_an_answer_that_came_in_time_counts_although_the_tuner_was_stopped_past_the_deadline(
         self, folder: Path, size: int, tmp_path: Path
     ) -> None:
-        """As by Ctrl-Z, which stops the tuner and not its workers; a pipe holds 64 KiB of a longer answer."""
+        """Ctrl-Z stops the tuner and not its workers; a pipe holds 64 KiB of a longer answer."""
         note = tmp_path / "pid"
         script = (
             "import sys; from pathlib import Path; import jobs_of_tests as jobs\n"
