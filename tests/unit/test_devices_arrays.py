@@ -355,7 +355,7 @@ def test_one_stream_needs_no_waiting(requested: int | None, owners: list[int | N
 
 
 class TestBfloat16:
-    """Arrays of bfloat16: NumPy has it through the package ml_dtypes, and no array protocol has a type string for it."""
+    """Arrays of bfloat16: NumPy has it through ml_dtypes, and no array protocol has a type string for it."""
 
     def array(self) -> np.ndarray[Any, Any]:
         return np.ndarray(LAST.shape, numpy_dtype(DType.BFLOAT16), np.zeros(240, np.uint8), strides=LAST.strides)
