@@ -1,4 +1,4 @@
-"""The pages of benchmarks and the shipped store say the same: figures of shipped winners are those of their records."""
+"""Figures in the benchmark pages: those of shipped winners equal their stored records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warpsmith.units import format_time
 LAB = Path(__file__).parents[2] / "docs" / "lab"
 PAGES = ("filters.md", "transforms.md", "layers.md", "layers-by-transforms.md")
 REPEATED = 0.025
-"""How far apart two runs of one kernel may lie, at the most, where a table tells of a later run than the record."""
+"""Largest relative difference of two runs of a kernel, for tables of a run later than the record."""
 
 _AGAIN = "the table tells of a later run of `bench`, in which all its filters took turns with the peers in one process"
 EXCEPTIONS = {
@@ -176,7 +176,7 @@ def number(cell: str) -> float:
 
 
 RULES = {lines_of_transforms: 140, squares: 12, padded: 8, small_types: 12, image_filters: 10}
-"""What reads which rows, and how many there are at the least: one that finds none any more would pass."""
+"""Readers of table rows, and the fewest rows each must find; a reader that finds none would pass unnoticed."""
 
 
 @pytest.fixture(scope="module")

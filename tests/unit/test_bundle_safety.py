@@ -1,4 +1,4 @@
-"""Bundles of somebody who means harm: nothing outside their folder is read, no library of theirs is loaded."""
+"""Malicious bundles: nothing outside their folder is read, and none of their libraries is loaded."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
 class TestLibraries:
     @pytest.mark.parametrize("kind", ["library", "cubin"])
     def test_are_never_loaded(self, folder: Path, library: tuple[bytes, Path], kind: str) -> None:
-        """Not under another kind either: a name in the manifest is all that tells them apart."""
+        """The kind is only a name in the manifest, so a library under another kind is not loaded either."""
         image, mark = library
         (folder / "kernels" / "code").write_bytes(image)
         entry = cubin(folder / "kernels" / "code", "kernels/code") | {"kind": kind, "arch": "host"}
@@ -200,7 +200,7 @@ class TestLibraries:
         assert not mark.exists()
 
     def test_would_have_run(self, library: tuple[bytes, Path], tmp_path: Path) -> None:
-        """What the tests above keep from happening."""
+        """Loading the library does run its code, which the tests above prevent."""
         image, mark = library
         (tmp_path / "code.so").write_bytes(image)
         ctypes.CDLL(str(tmp_path / "code.so"))
@@ -271,7 +271,7 @@ class TestManifest:
         assert "the launches of" not in message  # a check of values stood before that of the fingerprint
 
     def test_a_map_within_its_buffer_is_no_damage(self, folder: Path) -> None:
-        """So that the maps above are what is wrong."""
+        """Shows that only the maps make the bundles above wrong."""
         change(folder, lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": MAP}))
         assert "the launches of" in refusal(folder)  # of which the fingerprint is none
 

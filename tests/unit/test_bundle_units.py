@@ -163,7 +163,7 @@ def with_steps(how: Callable[[LibraryCall], LibraryCall]) -> Program:
 
 
 class TestChecks:
-    """Whoever makes a bundle makes its fingerprints too; a library is told sizes and looks at no memory."""
+    """Checks beyond fingerprints, which a bundle's maker writes too: a library trusts the sizes that it is given."""
 
     def test_take_what_is_generated(self) -> None:
         for problem in (INVERSE, FORWARD, Fft(250, 9, layout="frequency"), Fft((6, 8), 9, kind="c2c", norm="ortho")):

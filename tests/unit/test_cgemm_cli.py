@@ -1,4 +1,4 @@
-"""`warpsmith ... cgemm`: options as a problem, and those that make none."""
+"""`warpsmith ... cgemm`: options that describe a problem, and options that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cgemm_cublas` asks of cuBLAS: the transposed result, and single calls only where there are few."""
+"""cuBLAS calls of `cgemm_cublas`: the transposed result, and separate calls for small batches only."""
 
 from __future__ import annotations
 

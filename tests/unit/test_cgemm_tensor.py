@@ -1,4 +1,4 @@
-"""What `cgemm_tensor` promises beside what every family of cgemm does: which thread holds what, and how exact it is."""
+"""Properties of `cgemm_tensor` beyond the contract of the cgemm families: fragment layout and accuracy."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def cut_off(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def tensor_sum(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sums along the last axis, as the kernel makes those of one real product."""
+    """Sums along the last axis, with the kernel's arithmetic for one real product."""
     sums = np.zeros(a.shape[:-1], np.float32)
     (a_high, a_low), (b_high, b_low) = ((high_of(each), each - high_of(each)) for each in (a, b))
     for first in range(0, a.shape[-1], 8):

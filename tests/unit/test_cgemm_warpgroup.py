@@ -1,4 +1,4 @@
-"""What `cgemm_warpgroup` promises beside what every family of cgemm does: what lies where, and how exact it is."""
+"""Properties of `cgemm_warpgroup` beyond the contract of the cgemm families: memory layout and accuracy."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestRefusals:
 class TestShares:
     @pytest.mark.parametrize("blocks", [1, 2, 132, 396])
     def test_are_of_one_tile_or_more_and_of_less_than_two_beside_whole_ones(self, blocks: int) -> None:
-        """So that a tile is the sum of two pieces at most."""
+        """At most two partial tiles make up one tile."""
         for tiles in range(blocks + 1, 5 * blocks):
             shares = WarpgroupShares(tiles, blocks)
             assert blocks <= shares.dealt < 2 * blocks
@@ -167,7 +167,7 @@ class TestTiles:
 
     @every_problem
     def test_threads_of_a_warp_write_to_different_banks(self, problem: Cgemm) -> None:
-        """Each to one of its own, or two to the halves of one word."""
+        """Each thread writes a bank of its own, or two threads write the halves of one word."""
         for geometry in geometries(problem):
             for side in (geometry.a, geometry.b):
                 words = (written(side) // 4).reshape(-1, 32)
@@ -198,7 +198,7 @@ class TestDefault:
     def test_tile_is_the_fastest_that_was_measured(
         self, sizes: tuple[int, int, int, int], tile: tuple[int, int]
     ) -> None:
-        """On an H200: 128.9, 32.2, 70.4, 770.8 and 102.4 us, up to a quarter less than by other tiles."""
+        """Measured on an H200: 128.9, 32.2, 70.4, 770.8 and 102.4 us, up to a quarter less than with other tiles."""
         config = WARPGROUP.default(Cgemm(*sizes, accuracy=Accuracy.NORMWISE), H200)
         assert (64 * config.integer("groups"), config.integer("columns")) == tile
 
@@ -211,7 +211,7 @@ class TestDefault:
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """High and low halves of scaled numbers, and the power of two of the scale."""
+    """High and low fp16 parts of scaled numbers, and the power of two of the scale."""
     exponent = int(np.float32(np.abs(values).max()).view(np.uint32) >> 23)
     power = min(14 + 127 - exponent, 126)
     scaled = values.astype(np.float64) * 2.0**power
@@ -226,7 +226,7 @@ def cut_off(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def warpgroup_sum(a: NDArray[np.float32], b: NDArray[np.float32], terms: int) -> NDArray[np.float32]:
-    """Sums along the last axis, as the kernel makes those of one real product, in tiles of so many terms."""
+    """Sums along the last axis, with the kernel's arithmetic for one real product, in tiles of `terms` terms."""
     sums = np.zeros(a.shape[:-1], np.float32)
     for first in range(0, a.shape[-1], terms):
         tile = slice(first, first + terms)
@@ -278,7 +278,7 @@ def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octav
     ],
 )
 def test_the_compiler_drops_no_product(accuracy: Accuracy, values: dict[str, int]) -> None:
-    """One did of single tiles whose rows are scaled: all results had the imaginary part twice (H200, NVRTC 13.0)."""
+    """NVRTC 13.0 dropped one for single tiles with scaled rows: all results had the imaginary part twice (H200)."""
     others = {"groups": 1, "splits": 1, "stages": 0, "min_blocks": 0, "dealt_to": 0}
     config = Config.of({**others, **values})
     splits = config.integer("splits")

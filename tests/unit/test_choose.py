@@ -38,7 +38,7 @@ WRONG = Failure(FailureKind.WRONG, "off by one")
 
 
 def tried(name: str, ns: float | None, **changes: Any) -> Trial:
-    """A trial of family `name[:-1]`, config `name[-1]`; None is one that was wrong."""
+    """A trial of family `name[:-1]` and config `name[-1]`; a time of None stands for a wrong result."""
     outcome = WRONG if ns is None else measurement(ns, registers=32)
     family, config = name[:-1], Config.of({"c": name[-1]})
     text = program_of(family, config).fingerprint
@@ -55,7 +55,7 @@ def name_of(it: Trial | Program) -> str:
 
 
 class Setting:
-    """A workshop and a bench of finals, for which `side` says what is measured there: 100 ns where it says nothing."""
+    """A workshop and a bench of finals. `side` gives the times measured there; the default is 100 ns."""
 
     def __init__(self, **side: float | Timing | Failure) -> None:
         self.problem, self.device = PROBLEM, H200
@@ -320,7 +320,7 @@ class TestWinner:
 
 
 class TestAnswers:
-    """What a look-up gives without this search."""
+    """Programs that a look-up already returns before the search."""
 
     def setting(self, *answers: str, **side: float | Timing | Failure) -> Setting:
         setting = Setting(**side)
@@ -395,7 +395,7 @@ class TestAnswers:
         assert [(name_of(each), each.outcome) for each in setting.kept] == [("plainz", WRONG), ("windowb", WRONG)]
 
     def test_of_two_the_faster_counts(self) -> None:
-        """One from before the search, and one that another tuner has stored meanwhile."""
+        """One answer existed before the search; another tuner stored the other meanwhile."""
         setting = self.setting("plainz", "plainy", windowa=95.0, plainz=100.0, plainy=90.0)
         choice = setting.choice(*letters(1), tried("plainz", 90))
         assert name_of(choice.record.trial) == "plainy"
@@ -506,7 +506,7 @@ class TestRivals:
 
 
 class TestFreshData:
-    """Finalists that fail there."""
+    """Finalists that fail on fresh data."""
 
     @pytest.mark.parametrize("kind", [FailureKind.WRONG, FailureKind.CRASH, FailureKind.TIMEOUT])
     def test_a_failure_is_kept_and_never_wins(self, kind: FailureKind) -> None:

@@ -1,4 +1,4 @@
-"""What query, explain, verify, bench, report and doctor answer, also where nothing is stored."""
+"""Output of query, explain, verify, bench, report and doctor, also if nothing is stored."""
 
 from __future__ import annotations
 

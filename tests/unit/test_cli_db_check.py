@@ -1,4 +1,4 @@
-"""`warpsmith db check --times`: which winners are looked at again, what is told of them and what is noted."""
+"""`warpsmith db check --times`: winners that are measured again, the output, and what is recorded."""
 
 from __future__ import annotations
 

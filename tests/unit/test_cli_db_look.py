@@ -61,7 +61,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """What a command that ends well prints."""
+    """Output of a command that succeeds, by lines."""
 
     def call(*arguments: str) -> list[str]:
         assert run([*arguments, "--store", "a.db"]) == 0

@@ -39,7 +39,7 @@ def winner(problem: Filter2d, median_ns: float) -> Record:
 
 
 def state(location: str) -> tuple[Any, ...]:
-    """All that merging may change."""
+    """Everything in a store that a merge may change."""
     with Store.open(location, write=False) as store:
         assert store.check() == ()
         poison = [store.poisoned(device) for device in (H200, HOST)]

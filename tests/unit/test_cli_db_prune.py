@@ -46,7 +46,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def pruned(document: Callable[..., Any]) -> Callable[..., Any]:
-    """What `db prune` of `a.db` tells."""
+    """Output of `db prune` of `a.db`."""
     return lambda *arguments: document("db", "prune", *arguments, "--store", "a.db")
 
 

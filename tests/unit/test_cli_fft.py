@@ -1,4 +1,4 @@
-"""`warpsmith ... fft`: tuned on the host and asked for in every way, and what is refused."""
+"""`warpsmith ... fft`: tuned on the host, queried in every way, and refused."""
 
 from __future__ import annotations
 

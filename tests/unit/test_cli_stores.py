@@ -324,7 +324,7 @@ class TestReadOnly:
 class TestDamagedRows:
     @pytest.fixture
     def damaged(self, folder: Path) -> Path:
-        """A store whose one winner has lost its meaning, behind the store's back."""
+        """A store whose one winner was spoiled directly in the file."""
         path = folder / "rows.db"
         path.write_bytes((folder / "good.db").read_bytes())
         execute(path, "UPDATE warpsmith_winners SET spec = '{'")

@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shell(store: Path, redirection: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command whose streams a shell has closed or redirected."""
+    """Runs a command with streams that a shell has closed or redirected."""
     words = [sys.executable, "-m", "warpsmith", *arguments]
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", *words]
     places = {"WARPSMITH_STORE": str(store), **environment}

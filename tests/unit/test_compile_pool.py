@@ -77,7 +77,7 @@ def scripted(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def folder(scripted: ModuleType) -> Path:
-    """For the PYTHONPATH of those that import it."""
+    """Folder to put on the PYTHONPATH of processes that import the scripted module."""
     return Path(str(scripted.__file__)).parent
 
 
@@ -90,7 +90,7 @@ def notes(tmp_path: Path) -> Path:
 def pool_of(
     folder: Path, scripted: ModuleType, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., CompilePool]]:
-    """Makes pools of so many processes."""
+    """Makes pools with the given number of processes."""
     made: list[CompilePool] = []
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
@@ -115,7 +115,7 @@ def image(pool: CompilePool, source: str) -> str:
 
 
 def begun(notes: Path) -> dict[int, list[str]]:
-    """What each process began to compile."""
+    """Sources whose compilation each process began."""
     return {int(note.name): note.read_text().splitlines() for note in notes.iterdir() if note.name.isdigit()}
 
 

@@ -21,7 +21,7 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
 def correlated(side: Side, points: int, source: np.ndarray, factor: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    """What a tile of so many points gives."""
+    """Result of a tile of `points` points."""
     tile = np.zeros(points)
     for u in range(points):
         if 0 <= u - side.before < side.sources:

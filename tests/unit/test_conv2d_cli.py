@@ -1,4 +1,4 @@
-"""`warpsmith ... conv2d`: options as a problem, and those that make none."""
+"""`warpsmith ... conv2d`: options that describe a problem, and options that do not."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class _Measured(Exception):
 
 
 def test_a_comparison_has_the_same_options_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the bias and the ReLU, which are those of the forward pass."""
+    """Bias and ReLU are the exceptions: only the forward pass has them."""
     found: list[Problem] = []
 
     def measure(subjects: list[Subject], *_: Any) -> None:

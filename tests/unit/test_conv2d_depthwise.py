@@ -35,7 +35,7 @@ SAMPLE = 12
 
 
 def depthwise(images: int, channels: int, size: int, taps: int, **more: Any) -> dict[str, Any]:
-    """A depthwise layer with square planes, whose size it keeps."""
+    """A depthwise layer of square planes; results have the same size."""
     usual = {
         "input": (images, channels, size, size),
         "weight": (channels, 1, taps, taps),

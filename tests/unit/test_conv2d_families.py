@@ -1,4 +1,4 @@
-"""What the families of conv2d owe: a default in their space, text that never changes, every result computed once."""
+"""Contract of the conv2d families: a default in the space, stable text, every result computed once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PROBLEMS = [
     for pass_ in Pass
 ]
 MANY_RESULTS = 200_000
-"""So many are not followed one by one."""
+"""Results from which on layers are not checked result by result."""
 
 
 def name_of(value: Family | Problem | Device) -> str:

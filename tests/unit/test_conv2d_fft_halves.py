@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves: where each half lies, what copies bring of them, and where the family answers."""
+"""Layers with split fp16 spectra: where each part lies, what copies load, and which layers default to this family."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def own_bytes(program: Program) -> int:
 
 
 def product_of(program: Program) -> CublasProduct:
-    """What cuBLAS is told, the same by all of its calls; they use its workspace one after the other."""
+    """Arguments of cuBLAS, equal in all of its calls; the calls use its workspace one after the other."""
     (product,) = {each.parameters for each in program.calls if isinstance(each.parameters, CublasProduct)}
     return product
 
@@ -83,7 +83,7 @@ def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_:
 @both
 @every_pass
 def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family, pass_: Pass) -> None:
-    """Each with as much as cuBLAS needs at the least, and no more than there are frequencies."""
+    """Each stream has at least the workspace that cuBLAS needs; streams are no more than frequencies."""
     whole = Conv2d(**LAYERS[2], pass_=pass_)
     whole = dataclasses.replace(whole, input=(1, *whole.input[1:]))  # a batch that has no parts
     own = own_bytes(family.program(whole, family.default(whole, H200)))
@@ -96,7 +96,7 @@ def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family,
 
 @both
 def test_streams_are_no_more_than_frequencies(family: Family) -> None:
-    """On each basis, whatever the first one has."""
+    """Holds on each basis, whatever the first one is."""
     problem = Conv2d(input=(2, 3, 1, 2), weight=(4, 3, 1, 1))
     space = family.space(problem, H200)
     names = {"basis", "calls", "product.calls", "function", "product.function"}
@@ -146,7 +146,7 @@ def test_a_batch_is_taken_in_parts_where_cublas_would_have_too_little(pass_: Pas
 
 @every_pass
 def test_cufft_is_left_as_much_as_its_spectra_are(pass_: Pass) -> None:
-    """Up to what cuBLAS has where there is room."""
+    """cuFFT may use as much memory as the spectra take, up to cuBLAS's usual workspace."""
     whole = Conv2d(**LAYERS[0], pass_=pass_)
     program = LIBRARIES.program(whole, LIBRARIES.default(whole, H200))
     own = {each.name: aligned(each.nbytes) for each in program.workspaces}

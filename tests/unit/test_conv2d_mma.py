@@ -69,7 +69,7 @@ class TestImageTiles:
     def test_no_run_of_pixels_is_overwritten_that_a_tap_still_reads(
         self, layer: dict[str, Any], reach: str, stages: int
     ) -> None:
-        """What the kernel does, step by step: while a tap is multiplied, `stages` - 1 more have been copied."""
+        """Replays the kernel step by step: while it multiplies one tap, `stages` - 1 more taps have been copied."""
         problem = Conv2d(**layer, pass_=Pass.DGRAD)
         geometry = ImageGeometry.of(problem, least(problem, reach=reach, stages=stages))
         for first, last in zip(geometry.first_taps[:-1], geometry.first_taps[1:], strict=True):

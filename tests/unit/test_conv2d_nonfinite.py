@@ -13,7 +13,7 @@ from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.registry import FAMILIES
 
 SPREADING = ("conv2d_fft", "conv2d_winograd", "conv2d_circular", "conv2d_cufft")
-"""How the names of families begin that let a NaN reach beyond its window, whatever the pass."""
+"""Prefixes of the families that spread a NaN beyond its window in every pass."""
 PRODUCTS = ("conv2d_warpgroup", "conv2d_mma")
 """Families that multiply the zeros between images where they sum over positions."""
 DEEP = {"input": (4, 256, 14, 14), "weight": (256, 256, 3, 3), "padding": 1}

@@ -1,4 +1,4 @@
-"""Layers whose padding has pixels: who solves them, their texts, what is folded, and the stages of transforms."""
+"""Layers whose padding repeats pixels: families, texts, folding, and the stages of transforms."""
 
 from __future__ import annotations
 

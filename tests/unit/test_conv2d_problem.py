@@ -251,7 +251,7 @@ class TestPaddingModes:
 
 class TestTransposed:
     OPTIONS = tuple(itertools.product((1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 3), (1, 2)))
-    """Stride, padding, output padding, dilation, groups."""
+    """Stride, padding, output padding, dilation and groups of a transposed layer."""
 
     def test_has_the_size_that_pytorch_gives_it_and_is_refused_where_it_refuses(self) -> None:
         torch = pytest.importorskip("torch")

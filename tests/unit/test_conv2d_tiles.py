@@ -56,7 +56,7 @@ def spectra(problem: Fft, planes: Values) -> Values:
 
 
 def multiplied(product: Cgemm, *factors: Values) -> Values:
-    """One product for each frequency."""
+    """One matrix product for each frequency."""
     given = zip(factors, (product.a, product.b), product.inputs, strict=True)
     a, b = (
         each.reshape(operand.shape) if op is Op.N else each.reshape(operand.shape).conj().swapaxes(1, 2)

@@ -60,7 +60,7 @@ def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int
 
 
 def planes_of(images: NDArray[np.float64], lattice: Lattice) -> NDArray[np.float64]:
-    """All planes of one channel, with room behind the last image."""
+    """All planes of one channel, with room after the last image."""
     found = np.zeros((lattice.planes, lattice.positions + lattice.reach + 1))
     for down, across in itertools.product(range(len(lattice.rows.planes)), range(len(lattice.columns.planes))):
         plane = down * len(lattice.columns.planes) + across
@@ -224,7 +224,7 @@ class TestMaximum:
 
 
 def time_ns(problem: Conv2d, config: Config) -> float:
-    """What the model expects."""
+    """Nanoseconds that the model expects."""
     if problem.pass_ is Pass.WGRAD:
         return weight_ns(WeightGeometry.of(problem, config), H200)
     return image_ns(ImageGeometry.of(problem, config), H200)
@@ -323,7 +323,7 @@ class TestFolding:
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_sums_that_stay_in_the_tensor_cores_need_two_stages_of_pixels(pass_: Pass) -> None:
-    """Measured: with one each block waits for ever, for pixels whose place it has not set free."""
+    """Measured: with one stage each block waits for ever for pixels whose buffer it has not released."""
     for precision, legal in (("ieee", (1, 2, 3)), ("f16", (2, 3))):
         problem = Conv2d(**LAYERS[0], precision=precision, pass_=pass_)  # type: ignore[arg-type]
         space, least = FAMILY.space(problem, H200), least_image(problem)

@@ -41,7 +41,7 @@ every_tile = pytest.mark.parametrize("tile", TILES)
 
 
 def configs(problem: Conv2d, count: int) -> list[Config]:
-    """The default, and some drawn ones."""
+    """The default and some random configs."""
     space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
     found = [space.drawn(rng) for _ in range(count)]
     return [FAMILY.default(problem, H200), *(each for each in found if each is not None)]
@@ -121,7 +121,7 @@ def test_tiles_keep_the_bound_of_stress_data(tile: int, channels: int) -> None:
 
 
 def by_tiles(minimal: Minimal, image: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The results of an image with a padding of one pixel, whose sides are multiples of the tile; sums are exact."""
+    """Results by tiles for an image padded by one pixel; its sides are multiples of the tile, and sums are exact."""
     b, g, a = (np.array(each, np.float32) for each in (minimal.pixels, minimal.weights, minimal.results))
     scale, places = np.float32(2.0 ** -np.ceil(np.log2(np.abs(image).max()))), minimal.tile
     padded = np.pad(image * scale, ((0, 0), (1, 1), (1, 1)))
@@ -137,7 +137,7 @@ def by_tiles(minimal: Minimal, image: np.ndarray, weights: np.ndarray) -> np.nda
 
 
 def halved(numbers: np.ndarray) -> np.ndarray:
-    """What two halves keep of numbers that are scaled by a power of two, in float64."""
+    """Numbers rounded to two fp16 parts, scaled by a power of two, as float64."""
     scale = 2.0 ** (14 - np.floor(np.log2(np.abs(numbers).max())))
     scaled = (numbers * scale).astype(np.float32)
     high = scaled.astype(np.float16)
@@ -212,7 +212,7 @@ class TestGeometry:
         assert product.weight == (36 * 512, 512, 1, 1)
 
     def test_weights_are_made_of_weights_alone(self) -> None:
-        """So that a plan which holds them transforms them once."""
+        """A plan that keeps prepacked weights transforms them once."""
         program = FAMILY.program(problem := Conv2d(**LAYERS["vgg"]), FAMILY.default(problem, H200))
         assert {each.name for each in program.workspaces if each.holds == ("w",)} == {"largest_w", "halves_w"}
 

@@ -1,4 +1,4 @@
-"""What answers where nothing is stored: the family that is likely to win, and no default that compiles for long."""
+"""Defaults for problems with nothing stored: the likely winner's family, and no config that compiles for long."""
 
 from __future__ import annotations
 
@@ -142,6 +142,6 @@ def test_nine_in_ten_shipped_winners_are_of_the_family_that_would_have_answered(
 
 
 def test_the_host_answers_with_the_first_family() -> None:
-    """What wins on a GPU says nothing of a CPU."""
+    """A GPU's winner says nothing about a CPU."""
     problem = Filter2d(image=(2000, 3000), filter=(11, 11))
     assert answering(problem, HOST)[0] is families_for(problem, HOST)[0]

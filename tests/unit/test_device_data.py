@@ -1,4 +1,4 @@
-"""Devices are data, read off the source: the generator compares no architecture and names no GPU outside its tables."""
+"""Devices as data, checked in the source: only the tables compare architectures and name GPUs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNITS = re.compile(r"_A_(NS|US|CLOCK)$|_(US|us)$|CLOCKS")
 
 
 class Offence(enum.Enum):
-    """What a module outside the tables does not do."""
+    """Forbidden acts of a module outside the tables."""
 
     NAMES_A_GPU = enum.auto()
     COMPARES_CAPABILITIES = enum.auto()
@@ -86,7 +86,7 @@ def test_no_family_names_a_gpu() -> None:
 
 
 def test_no_family_compares_compute_capabilities() -> None:
-    """It asks for a feature or for an instruction: `Device.has`, `Device.tensor_instruction`."""
+    """A family must request a feature or an instruction: `Device.has`, `Device.tensor_instruction`."""
     assert not offences()[Offence.COMPARES_CAPABILITIES]
 
 

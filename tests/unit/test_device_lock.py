@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock until it is told a line."""
+    """Another process that holds the lock until it reads a line."""
     command = [sys.executable, "-c", HOLD, str(file)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -136,7 +136,7 @@ class TestSharedDevice:
 
     @pytest.fixture(autouse=True)
     def places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """Ordinals of two processes, whose CUDA_VISIBLE_DEVICES differ."""
+        """Ordinals of two processes with different CUDA_VISIBLE_DEVICES."""
         bus_ids = ("0000:3b:00.0", "0000:3b:00.0", "0000:5e:00.0")
         monkeypatch.setattr(DeviceRef, "bus_id", lambda ref: bus_ids[ref.ordinal])
         monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""Callers' arrays as addresses: what is taken, what is refused and how."""
+"""Callers' arrays as addresses: what is accepted, what is refused and how."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def misaligned() -> np.ndarray[Any, Any]:
 
 
 def pitched(operand: Operand = PITCHED, pitch: int = 32) -> np.ndarray[Any, Any]:
-    """An array of the operand's shape whose rows lie `pitch` bytes apart."""
+    """An array of the operand's shape with rows `pitch` bytes apart."""
     *outer, rows, columns = operand.shape
     memory = np.zeros((*outer, rows, pitch // operand.dtype.itemsize), str(operand.dtype))
     return memory[..., :columns]

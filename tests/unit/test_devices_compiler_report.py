@@ -1,4 +1,4 @@
-"""What doctor tells of compilers: a program of the right name that does not compile is no compiler."""
+"""Compilers in the report of doctor: a program of the right name that cannot compile counts as none."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class TestNvcc:
 class TestNvrtc:
     @pytest.fixture
     def bindings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-        """cuda-bindings whose module of NVRTC is a given text."""
+        """cuda-bindings whose NVRTC module has the given text."""
 
         def make(text: str) -> None:
             package = tmp_path / "packages" / "cuda" / "bindings"

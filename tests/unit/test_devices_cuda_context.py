@@ -1,4 +1,4 @@
-"""Contexts, memory and events by cuda-bindings and by PyCUDA, over drivers whose GPU is the machine's own memory."""
+"""Contexts, memory and events with cuda-bindings and PyCUDA, over stand-in drivers whose GPU memory is host memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Driver:
         self.capture_modes: list[str] = []
         """Capture modes that this thread was given, in order."""
         self.fault: Any = OK
-        """What every call answers once a kernel has faulted."""
+        """Result of every call after a kernel fault."""
 
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -245,7 +245,7 @@ def context(gpu: Driver, choice: DriverChoice) -> Iterator[PrimaryContext]:  # n
 
 
 def held(gpu: Driver) -> int:
-    """How much either library has allocated and not freed."""
+    """Bytes that either library has allocated and not freed."""
     import pycuda.driver
 
     return len(gpu.memory) + len(pycuda.driver.ALLOCATED)
@@ -285,7 +285,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.skipif(cuda_device_count() > 0, reason="would be carried out here; the GPU tests call all of them")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_real_functions_take_such_arguments(name: str) -> None:
-    """Without a driver they say so once they have taken their arguments, and raise TypeError before."""
+    """Without a driver a call fails only after its arguments were accepted; wrong ones raise TypeError before."""
     with pytest.raises(RuntimeError):
         getattr(REAL, name)(*ASKED[name])
 

@@ -46,9 +46,9 @@ class QueuingDriver:
         self.memory: dict[int, bytes] = {}
         """Constant memory, by the module's number."""
         self.seen: list[tuple[int, bytes]] = []
-        """What each launch read: its number, and what stood in constant memory when it ran."""
+        """Number and constant memory that each launch read."""
         self.graphs: dict[int, list[Callable[[], None]]] = {}
-        """What streams that are captured were given."""
+        """Work given to captured streams."""
         self.modules = itertools.count(1)
         self.events: dict[object, list[Work]] = {}
         self.numbers = threading.local()

@@ -1,4 +1,4 @@
-"""cuFFT through ctypes: what it is told, by a library that notes it, on machines without a GPU."""
+"""cuFFT through ctypes: arguments noted by a stand-in library, on machines without a GPU."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def own_by_stranger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(cached: CachedCompiler) -> str:
-    """The one warning of a cache of which nothing is read, however often it is asked."""
+    """Warning of a cache that is not read; the same one however often the cache is used."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -142,7 +142,7 @@ def test_a_file_that_others_may_write(cached: CachedCompiler, compiler: Counting
 
 
 def self_mending(cached: CachedCompiler, compiler: CountingCompiler) -> None:
-    """It is warned of once, compiled anew, and the file is then our own again."""
+    """The file is warned of once, compiled anew, and then belongs to the user again."""
     with pytest.warns(UntrustedCache, match="are compiled anew"):
         assert cached.compile(PROGRAM).image == b"ours: a"
     assert compiler.compilations == 2

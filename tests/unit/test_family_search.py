@@ -38,7 +38,7 @@ SMALL = Space(
     ),
     (Constraint("block * rows is at most 256", lambda block, rows: block * rows <= 256),),
 )
-"""16 points, of which 4 + 3 + 2 + 1 = 10 are feasible."""
+"""A space of 16 points; 4 + 3 + 2 + 1 = 10 are feasible."""
 
 TWELVE = Space((Parameter("a", (1, 2, 4, 8), ""), Parameter("b", ("x", "y", "z"), "")), ())
 
@@ -89,7 +89,7 @@ def first(space: Space) -> Config:
 
 
 def drain(search: FamilySearch, objective: Objective, budget: int) -> list[Config]:
-    """Asks and tells in turn; the configs in the order asked."""
+    """Asks and tells in turn; returns the configs in the order asked."""
     asked: list[Config] = []
     while len(asked) < budget and (config := search.ask()) is not None:
         asked.append(config)
@@ -267,7 +267,7 @@ def test_all_single_changes_of_the_fastest_are_tried_one_after_the_other() -> No
 
 
 def test_every_source_gets_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fifth single changes, most of the others likely ones, and some of each other kind."""
+    """A fifth of proposals are single changes, most others likely ones, and some of each other kind."""
     turns: Counter[str] = Counter()
 
     def counted(owner: type, name: str) -> None:
@@ -364,7 +364,7 @@ def test_a_sampler_whose_package_is_missing_says_which(monkeypatch: pytest.Monke
 
 
 def test_optunas_samplers_learn_from_what_they_are_told() -> None:
-    """Better than luck, with what is fast and what fails told to them."""
+    """Samplers told about times and failures do better than luck."""
     typical = statistics.median(large_time_ns(config) for config in LARGE.configs())
     asked = []
     for seed in range(4):

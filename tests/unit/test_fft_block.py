@@ -116,7 +116,7 @@ LARGE = [
     fft((160, 250), 5),
     fft((32, 32), 999, layout="frequency"),
 ]
-"""Whose tiles fill the shared memory of a block."""
+"""Problems whose tiles fill the shared memory of a block."""
 
 
 @pytest.mark.parametrize("problem", LARGE, ids=lambda problem: problem.key().replace(" ", ","))
@@ -175,7 +175,7 @@ class TestStarts:
             assert len(set(starts)) == len(starts)
 
     def test_are_what_long_searches_found(self) -> None:
-        """But for what single changes find: twiddles, a few more transforms in a tile."""
+        """Long searches differ only in single changes: twiddles, a few more transforms in a tile."""
         alike = ("packing", "x_radices", "y_radices", "threads", "signal")
         for problem, found in (
             (fft(225, 1 << 18), ("pair", "15x15", None, 128, "direct")),

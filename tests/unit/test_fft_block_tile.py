@@ -90,12 +90,12 @@ class TestPool:
 
 
 def conflicts(addresses: list[int]) -> int:
-    """How often memory is read for one access of half a warp: once where no bank is hit twice."""
+    """Memory reads for one access of half a warp: 1 if no bank is hit twice."""
     return max(collections.Counter(address % BANKS for address in set(addresses)).values())
 
 
 def accesses(tile: Tile, touches: tuple[Touch, ...]) -> int:
-    """How often all warps of all stages read or write shared memory, item by item."""
+    """Shared-memory accesses of all warps of all stages, item by item."""
     stages: list[tuple[int, Pool, Callable[[int], int]]] = []
     for work in tile.passes:
         address = functools.partial(lambda work, item: work.address.at(work.pool.values(item)), work)
@@ -130,7 +130,7 @@ class TestGaps:
 
     @pytest.mark.parametrize("radices", [(8, 8), (4, 8), (32, 2), (2, 32), (16, 4)])
     def test_leave_powers_of_two_without_conflicts(self, radices: tuple[int, ...]) -> None:
-        """Square transforms whose last pass writes columns to memory, as those of 128 x 128 real numbers."""
+        """Square transforms whose last pass writes columns to memory, like those of 128x128 real numbers."""
         shape = TileShape(1, (8, 16), radices, y_first=False, is_global=(False, True))
         pool = Pool.of(x=shape.x, y=shape.y)
         fitted, dense = fitted_tile(shape, (Touch(pool, is_after=False),)), Tile.with_gaps(shape, no_gaps(shape))

@@ -1,4 +1,4 @@
-"""The float64 reference of Fourier transforms, held against sums as they are defined; verdicts on complex results."""
+"""The float64 reference of Fourier transforms, against sums by definition; verdicts on complex results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def bordered(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
 
 
 def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
-    """All of the result of `values`, a signal or a spectrum in natural order and layout, batch first."""
+    """Result of `values`, a signal or spectrum in natural order and layout, batch first, by definition."""
     n = problem.points
     scale = {
         Norm.BACKWARD: 1 / n if problem.inverse else 1.0,

@@ -83,7 +83,7 @@ def cells(g: FftWarpText) -> list[tuple[int, int]]:
 
 
 def names(g: FftWarpText, lane: int, j: int) -> dict[str, int]:
-    """What the text of a place may name."""
+    """Names that an address expression may use."""
     return {
         "lane": lane,
         "reversed": reversed_bits(lane, g.lanes),
@@ -274,7 +274,7 @@ class TestLanes:
 class TestTwiddles:
     @staticmethod
     def values(g: FftWarpText, lane: int) -> dict[int, complex]:
-        """What the text makes of the twiddles of a lane, in exact arithmetic."""
+        """Twiddles of a lane from the text, in exact arithmetic."""
         table = next((each.values for each in g.factors.tables if each.name == "kTwiddles"), ())
         found: dict[int, complex] = {}
         for j, text in g.factors.twiddles:
@@ -341,7 +341,7 @@ class TestMemory:
 
     @staticmethod
     def is_aligned(g: FftWarpText, element: str, lane: int, j: int) -> bool:
-        """Whether what is reached at once starts at a multiple of its size, in every transform."""
+        """True if the elements accessed at once start at a multiple of their number, in every transform."""
         side = g.output if g.problem.inverse else g.input
         pitch = g.output_pitch if g.problem.inverse else g.input_pitch
         if side.kind == "complex" and g.problem.is_real:

@@ -264,7 +264,7 @@ def test_answers_for_filters_that_tiles_in_shared_memory_are_too_small_for() -> 
 
 
 def test_weights_come_in_the_parameters_where_they_fit() -> None:
-    """So that a caller may give the same arrays whichever family answers."""
+    """A caller may then pass the same arrays to any family."""
     for problem, fits in ((of((400, 401), (90, 90)), True), (of((400, 401), (91, 91)), False)):
         assert (problem.operands[1].nbytes <= PARAMETER_BYTES - 8) == fits
         taps = FAMILY.program(problem, FAMILY.default(problem, H200)).launches[0]

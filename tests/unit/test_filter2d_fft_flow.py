@@ -1,4 +1,4 @@
-"""All chunks of tiles in one launch: every job once, behind all that it waits for, and some block always goes on."""
+"""All chunks of tiles in one launch: every job runs once and after its inputs, and some block always goes on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_every_job_is_taken_once_behind_those_it_waits_for(problem: Filter2d, ch
 
 @pytest.mark.parametrize("blocks", [1, 2, 7, 264])
 def test_some_block_always_goes_on(blocks: int) -> None:
-    """Blocks that hold the job they are at and the next one, in the worst order: the last one that can go on does."""
+    """Blocks hold the current job and the next one. In the worst order the last block that can go on does."""
     flow = Flow(Geometry.of(SMALL, small(1)))
     order = iter(jobs(flow))
     held = [[job for job in (next(order, None), next(order, None)) if job] for _ in range(blocks)]

@@ -127,7 +127,7 @@ def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np
 @every_problem
 class TestGeometry:
     def test_interior_and_frame_compute_every_output_once(self, problem: Filter2d) -> None:
-        """But for the last warpgroup, which computes some of its neighbour's again."""
+        """The last warpgroup is the exception: it computes some of its neighbour's outputs again."""
         assert WARPGROUP.why_not(problem, H200) is None
         for g in geometries(problem):
             computed = np.zeros((problem.output_shape[0], problem.output_shape[1] * problem.channels), np.int64)
@@ -416,7 +416,7 @@ class TestParts:
 
     @pytest.mark.parametrize("rows", [2, 9, 15])
     def test_are_no_parameter_of_filters_of_few_rows(self, rows: int) -> None:
-        """So that their stored configs and texts are those of the versions before."""
+        """Stored configs and texts of earlier versions stay valid."""
         problem = self.problem(rows)
         assert parts_choices(problem, H200) == (1,)
         assert "parts" not in {each.name for each in WARPGROUP.space(problem, H200).parameters}
@@ -465,7 +465,7 @@ class TestParts:
         assert WARPGROUP.space(many, H200).contains(config)
 
     def test_what_two_warpgroups_compute_one_of_them_stores(self) -> None:
-        """Else one could store its first sums over those to which the other has added more."""
+        """Otherwise one warpgroup could store its first sums over those to which the other has added more."""
         problem = self.problem(31, columns=31)
         g = Geometry.of(problem, WARPGROUP.default(problem, H200))
         columns = np.zeros(g.last_column + COLUMNS - g.first_column, np.int64)

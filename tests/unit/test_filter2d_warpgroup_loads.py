@@ -60,7 +60,7 @@ def starts(problem: Filter2d, g: Geometry) -> list[tuple[int, int, int]]:
 
 class TestChoice:
     def test_is_no_parameter_of_problems_that_have_none(self) -> None:
-        """So that their stored configs and texts are those of the versions before."""
+        """Stored configs and texts of earlier versions stay valid."""
         for fields in ({"border": Border.VALID, "image": (512, 520)}, {"dtype": "float16", "image": (512, 1024)}):
             problem = dataclasses.replace(PLANES, **fields)
             assert frames(problem) == (Frame.APART,)
@@ -93,7 +93,7 @@ class TestChoice:
         ],
     )
     def test_falls_on_what_was_faster(self, image: tuple[int, int], taps: int, faster: Frame) -> None:
-        """On an H200."""
+        """The faster choice on an H200."""
         problem = dataclasses.replace(PLANES, image=image, planes=1, filter=(taps, taps))
         assert likely_frame(problem) is faster
 

@@ -1,4 +1,4 @@
-"""What the products of warpgroups multiply: that both matrices agree on pixels and weights, for a warp in NumPy."""
+"""Warpgroup products: both matrices match on pixels and weights, for one warp in NumPy."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PROBLEMS = [
 
 
 def cut(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The upper 19 bits, which are what a product reads."""
+    """The upper 19 bits, which a product reads."""
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def with_tf32_rounding(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What is cut to the nearest number of 11 bits, as by the kernel's function of that name."""
+    """Values that `cut` then rounds to the nearest 11 bits; the arithmetic of the kernel's function of that name."""
     return (values.view(np.uint32) + np.uint32(0x1000)).view(np.float32)
 
 
@@ -58,7 +58,7 @@ def factors(g: Geometry, weights: NDArray[np.float32], channels: int) -> tuple[N
 
 
 def segments(g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float32]:
-    """For each step, lane and register the pixel there: the arithmetic of read() and segments_of()."""
+    """Pixel of each step, lane and register: the arithmetic of read() and segments_of()."""
     share = g.depth // 4
     held = np.empty((g.depth // 8, 32, 4), np.float32)
     for i in range(2):
@@ -109,7 +109,7 @@ class TestProducts:
         return g, row, generator.standard_normal(problem.filter, np.float32)
 
     def windows(self, problem: Filter2d, g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float64]:
-        """For each of a warp's outputs, the pixels of its window."""
+        """Pixels of the window of each of a warp's outputs."""
         taps = np.arange(problem.filter[1]) * problem.channels
         return row.astype(np.float64)[g.lead + np.arange(128)[:, None] + taps]
 

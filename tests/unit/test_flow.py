@@ -1,4 +1,4 @@
-"""Candidates on their way: which are asked for, compiled, run and told of, and when."""
+"""Candidates in flow: which are requested, compiled, run and reported, and when."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def number_of(trial: Trial | Program) -> int:
 
 
 class FakePool:
-    """Compiles at once, or where `waits` as soon as it is told to by `finish`."""
+    """Compiles at once; if `waits`, only when `finish` says so."""
 
     def __init__(self, processes: int, waits: bool) -> None:
         self.processes, self._waits = processes, waits
@@ -128,7 +128,7 @@ class FakeBench:
 
 
 class Shop:
-    """What a flow needs of a workshop."""
+    """The part of a workshop that a flow needs."""
 
     def __init__(self, *, host: bool = False, processes: int = 2, waits: bool = False) -> None:
         self.device = HOST if host else H200
@@ -145,7 +145,7 @@ class Shop:
 
 
 class Asked:
-    """Numbers of programs without end, or `count` of them, and how many were asked for."""
+    """Numbers of programs, endless or `count` of them, and how many were requested."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = 0
@@ -203,14 +203,14 @@ class Workless:
 
 
 class Heavy:
-    """A family of which candidate 1 has seconds of work."""
+    """A family whose candidate 1 has seconds of work."""
 
     def work(self, _: Any, config: Config) -> Work | None:
         return Work(10**17, 0) if config.integer("n") == 1 else None
 
 
 class Gates:
-    """One gate for each candidate, closed at first."""
+    """Gates, one for each candidate, closed at first."""
 
     def __init__(self) -> None:
         self._gates: dict[int, threading.Event] = collections.defaultdict(threading.Event)
@@ -270,7 +270,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("host", [False, True])
     def test_those_that_end_at_once_take_room_until_they_are_told_of(self, host: bool) -> None:
-        """Without end, a search that is told of nothing would ask for its whole space."""
+        """A search that hears of no result would otherwise request its whole space."""
         shop, wanted = Shop(host=host), Asked()
         poisoned = {program(number).fingerprint: Failure(FailureKind.CRASH, "so it did") for number in range(1000)}
         with flow(shop, wanted, screen=screen(poisoned=poisoned)) as opened:
@@ -457,7 +457,7 @@ class TestScreened:
         assert shop.bench.evaluated == [0, 2]
 
     def test_one_that_cannot_win_any_more_is_dropped_when_its_turn_comes(self) -> None:
-        """All are asked for and compiled before the first has a time."""
+        """All candidates are requested and compiled before the first has a time."""
         shop, started, made = Shop(processes=3), [], screen(family=Heavy)
 
         def run(number: int) -> Measurement:

@@ -1,4 +1,4 @@
-"""What a search tries before anything else, and how long a time limit waits for it."""
+"""Configs that a search tries first, and how long a time limit waits for them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def first_of(
 
 
 def _first(*given: Any) -> tuple[Key, ...]:
-    """All that `known_first` yields, each once."""
+    """All keys that `known_first` yields, each once."""
     return tuple(Known(known_first(*given)))
 
 

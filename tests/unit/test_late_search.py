@@ -1,4 +1,4 @@
-"""Families of a search whose spaces are made at their first turns."""
+"""Families whose spaces a search makes at their first turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that are remembered: for how long, of which stores, and how many."""
+"""Remembered plans: for how long, for which stores, and how many."""
 
 from __future__ import annotations
 

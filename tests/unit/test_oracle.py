@@ -1,4 +1,4 @@
-"""The float64 oracle, held against SciPy and against sums written out by hand."""
+"""The float64 oracle, against SciPy and against sums written out by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHAPES = [
 """Image and filter: odd, even, rectangular, as large as the image, one pixel."""
 
 STRIP_BYTES = 1 << 20
-"""What the oracle takes for a strip; three of these make its boundaries show."""
+"""Bytes of one of the oracle's strips; three strips show its boundaries."""
 
 
 def float32(row: Sequence[float]) -> NDArray[np.float32]:

@@ -75,7 +75,7 @@ def test_a_young_search_is_not_polished_however_late_it_is() -> None:
 
 
 def test_without_the_polish_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     monkeypatch.setattr(competition, "POLISH_SHARE", 0.0)
     untried = [
         untried_beside_best(trials(Competition({"a": family(seed=seed)}, seed, 300), {"a": time_ns}, 300, 30))

@@ -36,7 +36,7 @@ EVERY_FIELD = Filter2d(
     accuracy=Accuracy.NORMWISE,
     nonfinite=NonFinite.ANY,
 )
-"""A problem in which every field is alive: border `constant` reads cval, and the weights are known."""
+"""A problem in which every field matters: border `constant` reads cval, and the weights are known."""
 
 CHANGES: dict[str, Any] = {
     "image": (9, 8),
@@ -56,7 +56,7 @@ CHANGES: dict[str, Any] = {
     "accuracy": Accuracy.ELEMENTWISE,
     "nonfinite": NonFinite.WINDOW,
 }
-"""For each field, a value that makes EVERY_FIELD another problem. Set past the checks: some need weights to match."""
+"""Value per field that makes EVERY_FIELD another problem; set past the checks, as some need matching weights."""
 
 
 def changed(problem: Filter2d, field: str) -> Filter2d:

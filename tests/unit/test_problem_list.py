@@ -31,7 +31,7 @@ WRONG = FailureKind.WRONG
 
 
 class Land:
-    """A tuner whose trials take 1 s, a store that keeps them, and a clock that goes only by them."""
+    """A tuner whose trials take 1 s, a store for them, and a clock that only they advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0

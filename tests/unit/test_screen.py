@@ -1,4 +1,4 @@
-"""What is known of a candidate before it runs: each rule at its edge."""
+"""Judgement of a candidate before it runs: each rule at its edge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MILLISECOND = Work(multiply_adds=132 * 128 * 1_980_000, loaded_bytes=0)
 
 @dataclasses.dataclass
 class Busy:
-    """A family whose programs have so much work."""
+    """A family whose programs have the given work."""
 
     its: Work | None
 
@@ -99,7 +99,7 @@ class TestPoison:
         assert made.of_program(program(), "good") is None
 
     def test_is_told_in_the_same_words_ever_after(self) -> None:
-        """What is told is stored, and poisons the next run."""
+        """The stored message comes back as the reason in the next run."""
         once = screen(poisoned={"bad": CRASH}).of_program(program(), "bad")
         assert once is not None
         assert screen(poisoned={"bad": once}).of_program(program(), "bad") == once
@@ -126,7 +126,7 @@ class TestWork:
 
 
 class TestSpared:
-    """What a winner is held against: run, unless it is hopeless and takes long."""
+    """Programs that a winner is compared with; they run unless they are hopeless and slow."""
 
     SPARED = (("busy", Config.of({"n": 1})),)
 
@@ -180,7 +180,7 @@ class TestBinary:
         assert failure == (told if warps < MIN_WARPS else None)
 
     def test_is_as_good_as_its_best_launch(self) -> None:
-        """Nothing tells which of them takes the time."""
+        """Nothing shows which launch takes the time."""
         few = launch((128, 1, 1), 114 << 10)
         for launches in ((launch(), few), (few, launch()), (launch(), launch())):
             assert screen().of_binaries(program(*launches), binaries()) is None

@@ -1,4 +1,4 @@
-"""Who tries what: nothing twice, and nothing lost with a tuner that dies."""
+"""Claims of trials: nothing is tried twice, and a dead tuner's trials are not lost."""
 
 from __future__ import annotations
 

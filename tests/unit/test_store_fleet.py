@@ -79,7 +79,7 @@ def granted(lines: list[str]) -> list[int]:
 
 
 def finish(tuner: subprocess.Popen[str]) -> list[str]:
-    """What a tuner said until its end."""
+    """Everything a tuner printed until its end."""
     said, errors = tuner.communicate(timeout=120)
     assert tuner.returncode == 0, errors
     return said.splitlines()

@@ -18,7 +18,7 @@ PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3
 """Problems in the order of their keys."""
 
 OWN_STORE = location.own_store
-"""The real one, in whose place each test has one in a folder of its own."""
+"""The real `own_store`; each test replaces it by one in its own folder."""
 
 
 def put(path: Path, problem: Filter2d, median_ns: float) -> None:

@@ -266,7 +266,7 @@ class Locked:
 
     @staticmethod
     def asked() -> tuple[Match, float]:
-        """A look-up's answer, and the seconds that it took."""
+        """Answer of a look-up, and the seconds it took."""
         start = time.monotonic()
         return ws.query(PROBLEM, "host"), time.monotonic() - start
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL does otherwise than SQLite, and a store on it does not; and what its errors are called."""
+"""PostgreSQL differences from SQLite that a store hides, and its error names."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class TestThirdSchema:
     CONDITIONS = (*(conditions for _, _, conditions in TestSecondSchema.POLICIES), "any")
 
     def trials(self) -> tuple[Trial, ...]:
-        """One for each policy, and one that failed."""
+        """Trials, one for each policy and one failure."""
         outcomes = [
             Failure(FailureKind.WRONG, "off by one") if policy is None else measurement(timing(policy=policy))
             for policy in self.POLICIES

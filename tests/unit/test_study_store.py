@@ -205,7 +205,7 @@ class TestPruning:
 
     @pytest.fixture
     def names(self, address: str) -> dict[Filter2d, str]:
-        """The study of each of two problems, whose trials the store has too; and one of somebody else."""
+        """Study names of two problems with trials in the store, and of one from another program."""
         named = {each: f"{study_prefix(each.key(), H200.key())}plain/space" for each in (self.PROBLEM, self.OTHER)}
         with Store.open(address, write=True) as store:
             for problem, name in named.items():

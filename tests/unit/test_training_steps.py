@@ -1,4 +1,4 @@
-"""Training steps without kernels: which spectra passes share, by which programs, and what decides for them."""
+"""Training steps without kernels: spectra that passes share, programs that share them, and the rule of choice."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from warpsmith.generator.fft.factors import (
 )
 
 Index = Callable[[str, dict[str, int]], int]
-"""What an expression of CUDA comes to."""
+"""Value of a CUDA expression."""
 LARGEST = 600
 """Largest of the sizes that are tested one by one."""
 
@@ -160,7 +160,7 @@ def transformed(axis: Axis, memory: NDArray[Any]) -> None:
 
 
 def gapped(radices: tuple[int, ...], order: tuple[int, ...], gap: int) -> Axis:
-    """An axis whose digits lie in this order in memory, the first of it innermost, each after a gap."""
+    """An axis whose digits lie in memory in this order, innermost first, each followed by a gap."""
     strides, stride = dict[int, int](), 1
     for digit in order:
         strides[digit] = stride
@@ -235,7 +235,7 @@ CUDA: dict[str, Callable[..., complex]] = {
 
 
 def as_python(line: str) -> str:
-    """One statement of a codelet. A call changes its arguments; a definition has several names."""
+    """One statement of a codelet in Python. A call changes its arguments; a definition has several names."""
     line = re.sub(r"(?<=\d)f\b", "", line.removesuffix(";"))
     if called := re.fullmatch(r"(dft\d+)\((.*)\)", line):
         return f"{called[2]} = {called[1]}({called[2]})"

@@ -21,7 +21,7 @@ TINY = 2.0**-24
 
 
 def check(got: float, expected: float, dtype: DType, scale: float = 1e-3) -> Verdict:
-    """One element; the default scale allows an error of 1e-9."""
+    """Verdict on one element; the default scale allows an error of 1e-9."""
     return verify(
         np.full((1, 1), got, numpy_dtype(dtype)), Reference(np.full((1, 1), expected), np.full((1, 1), scale)), dtype
     )

@@ -1,4 +1,4 @@
-"""What a program has to do at the least: by hand, by counting pixels, and below every time that was measured."""
+"""Minimum work of a program: counted by hand, counted by pixels, and below every measured time."""
 
 from __future__ import annotations
 
