@@ -66,7 +66,7 @@ def test_what_fails_is_expensive() -> None:
 
 
 def test_slow_configs_say_little() -> None:
-    """The value that makes a fast config faster is found, though it makes a hundred slow ones slower."""
+    """The fit finds the value that makes a fast config faster, although it makes a hundred slow ones slower."""
     space = Space((Parameter("a", tuple(range(20)), ""), Parameter("b", (0, 1), "")), ())
 
     def uneven(config: Config) -> float:
@@ -99,7 +99,7 @@ class TestExpected:
         assert all(abs(cost) < 1e-9 for cost in model.costs(known(configs), []).values())
 
     def test_what_is_known_wrongly_is_learned(self) -> None:
-        """Texture is expected to be the faster path, which it is not."""
+        """The expectation says that texture is the faster path, which is wrong."""
         model = Additive(SPACE, lambda config: -0.2 if config.text("path") == "texture" else 0.0)
         for _ in range(5):
             costs = model.costs(known(list(SPACE.configs()) * 20), [])

@@ -36,7 +36,7 @@ STATE = (("store.db", None),)
 
 @dataclasses.dataclass(frozen=True)
 class Counting(Compiler):
-    """Compiles nothing and counts."""
+    """A compiler that compiles nothing and counts calls."""
 
     compiled: list[Compilation] = dataclasses.field(default_factory=list)
 
@@ -221,7 +221,7 @@ class TestCodeState:
 
 
 class TestPlans:
-    """The whole way, over a GPU that runs nothing."""
+    """Plans from start to end, on a GPU that runs nothing."""
 
     @pytest.fixture
     def counting(self, monkeypatch: pytest.MonkeyPatch, nvrtc: Path) -> Counting:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The Python API at its edges: what a plan takes and gives back, and what it refuses in one clear line."""
+"""The Python API at its edges: arguments and results of a plan, and errors in one clear line."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class TestCublas:
         for config in CUBLAS.space(problem, H200).configs():
             (call,) = CUBLAS.program(problem, config).calls
             assert isinstance(call.parameters, CublasProduct)
-            assert call.parameters.workspace_bytes == USUAL_CUBLAS_BYTES  # by which cuBLAS chooses its kernels
+            assert call.parameters.workspace_bytes == USUAL_CUBLAS_BYTES  # cuBLAS chooses its kernels by it
             found.append((call.parameters.is_looped, call.parameters.streams))
         assert found == [(False, 1), (True, 1), (True, 2), (True, 4), (True, 8)] * 2
 

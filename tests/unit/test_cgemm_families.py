@@ -168,7 +168,7 @@ class TestRefusals:
             assert family.why_not(Fft(8), H200) == "solves cgemm only"
 
     def test_cublas_on_the_host(self) -> None:
-        """NumPy in its place would win every search there, and say nothing."""
+        """On the host NumPy would take its place, win every search, and show nothing."""
         assert CUBLAS.why_not(PROBLEMS[0], HOST) == "calls cuBLAS, which runs on GPUs only"
 
     @every_problem
@@ -238,7 +238,7 @@ class TestText:
 
 
 def places(side: Side) -> np.ndarray:
-    """The row, or column, of each result of each thread of each tile."""
+    """Row or column of each result of each thread of each tile."""
     thread, own = np.ogrid[: side.threads, : side.own]
     inside = 2 * thread + own // 2 * 2 * side.threads + own % 2 if side.in_pairs else thread + own * side.threads
     return (np.arange(side.tiles)[:, None] * side.block + np.asarray(inside).ravel()).ravel()
@@ -294,7 +294,7 @@ class TestTiles:
 
     @every_problem
     def test_threads_that_are_served_at_once_read_different_banks(self, problem: Cgemm) -> None:
-        """Eight threads read 16 bytes each of eight rows, where terms lie side by side."""
+        """Eight threads read 16 bytes each of eight rows if the K terms are adjacent."""
         for config in sample(TILED, problem):
             for side in (Geometry.of(problem, config).a, Geometry.of(problem, config).b):
                 if side.terms_inner:

@@ -30,7 +30,7 @@ every_pair_of_ops = pytest.mark.parametrize(("a", "b"), OPS)
 
 
 def by_torch(problem: Cgemm, operands: Any) -> NDArray[np.complex128]:
-    """PyTorch's answer in double precision."""
+    """PyTorch's result in double precision."""
     views = {Op.N: lambda t: t, Op.T: lambda t: t.mT, Op.C: lambda t: t.mH}
     a, b = (
         views[op](torch.from_numpy(operands[name]).to(torch.complex128))

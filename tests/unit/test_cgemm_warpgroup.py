@@ -58,7 +58,7 @@ def copies(side: WarpgroupSide) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def written(side: WarpgroupSide) -> NDArray[np.intp]:
-    """The byte of a part to which each copy's first half goes, as the kernel adds it up."""
+    """Byte offset in a part to which each copy's first half goes, as the kernel computes it."""
     thread, i = np.arange(32 * side.warps), np.arange(side.copies)[:, None]
     warp, lane = thread // 32, thread % 32
     x = warp % side.strips * 16 + lane % side.lanes * side.vector
@@ -100,7 +100,7 @@ class TestShares:
             assert shares.counters == 1 + blocks
 
     def test_are_chosen_where_rounds_of_blocks_leave_most_of_the_last_one_empty(self) -> None:
-        """273 tiles are 2.07 rounds of 132 blocks, 792 are six, and 128 none at all."""
+        """For 132 blocks, 273 tiles are 2.07 rounds and 792 are six; 128 do not fill one."""
         for batch, dealt in ((91, True), (264, False), (43, False)):
             config = WARPGROUP.default(Cgemm(batch, 128, 384, 384, "n", "n", accuracy="normwise"), H200)
             assert bool(config.integer("dealt_to")) == dealt, config
@@ -150,7 +150,7 @@ class TestTiles:
 
     @every_problem
     def test_parts_lie_where_products_look_for_them(self, problem: Cgemm) -> None:
-        """A core matrix is 8 rows of 16 bytes; a descriptor has the offset along the terms and that across them."""
+        """A core matrix is 8 rows of 16 bytes; a descriptor has the offsets along K and across it."""
         for geometry in geometries(problem):
             for side in (geometry.a, geometry.b):
                 along, across = copies(side)
@@ -254,7 +254,7 @@ def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, sca
 
 @pytest.mark.parametrize(("octaves", "kept"), [(0, True), (16, True), (26, False)])
 def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octaves: int, kept: bool) -> None:
-    """The others are off by 2^-39 of the largest: within 1e-6 of what is as large as that, but not of themselves."""
+    """The other numbers are off by 2^-39 of the largest: within 1e-6 of numbers of that size, but not of themselves."""
     values = np.random.default_rng(5).uniform(1, 2, 4000).astype(np.float32) * np.float32(2.0**-octaves)
     values[0] = 1
     high, low, power = split(values)

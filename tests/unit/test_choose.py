@@ -123,7 +123,7 @@ class Setting:
 
 
 def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
-    """Trials of one family, `windowa`, `windowb`, ..., each by `step` slower than the one before."""
+    """Trials of one family, `windowa`, `windowb`, ..., each `step` slower than the last."""
     return [tried(f"window{chr(ord('a') + i)}", ns + i * step + i * 1e-6) for i in range(count)]
 
 
@@ -181,7 +181,7 @@ class TestFinalists:
         assert len(setting.evaluated) == len(setting.contenders) == MOST_FINALISTS == 8
 
     def test_twins_count_once(self) -> None:
-        """Equal outcomes are those of one run: the same machine code."""
+        """Equal outcomes come from one run: the machine code is the same."""
         setting = Setting()
         first, *others = letters(4, step=50)
         twins = [tried(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
@@ -348,7 +348,7 @@ class TestAnswers:
         assert name_of(choice.record.trial) == winner
 
     def test_never_loses_to_what_is_slower_within_the_band_of_ties(self) -> None:
-        """The answer is outside of it, another finalist of an earlier place, slower still, by its spread inside."""
+        """The answer is outside the spread; a slower finalist of an earlier place is inside by its own spread."""
         wide = timing(100.9, 95.0, 106.0)
         choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.7).choice(
             *letters(2), tried("plainz", 90)
@@ -516,7 +516,7 @@ class TestFreshData:
         assert name_of(record.trial) == "windowc"
         assert setting.kept == [
             dataclasses.replace(each, outcome=failure) for each in letters(2, step=50)
-        ]  # in place of the trials of the search
+        ]  # replaces the trials of the search
         assert setting.contenders == ["windowc", "windowd", "windowe"]
 
     def test_near_is_near_to_the_fastest_that_is_right(self) -> None:

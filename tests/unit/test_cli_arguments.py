@@ -1,4 +1,4 @@
-"""Arguments that cannot be used: one line on standard error, exit code 2 or 1, nothing left behind."""
+"""Invalid arguments: one line on standard error, exit code 2 or 1, nothing left behind."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class TestWeights:
 
 
 class _Trap:
-    """Unpickling it makes a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""`warpsmith db`: what stores hold, and how it is carried from one to another."""
+"""`warpsmith db`: contents of stores, and transfer between stores."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Rechecks:
-    """Stands for the look itself: what comes of each problem is given, and the problems are noted."""
+    """Stand-in for the check: gives a result for each problem, and notes the problems."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Filter2d, Verdict] = {}

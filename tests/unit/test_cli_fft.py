@@ -25,7 +25,7 @@ ON_HOST = ("--device", "host")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with a winner for SMALL, by the command line."""
+    """A store with a winner for SMALL, tuned on the command line."""
     store = str(tmp_path_factory.mktemp("tuned") / "a.db")
     assert run(["tune", *SMALL, *ON_HOST, "--trials", "3", "--store", store]) == 0
     return store

@@ -147,7 +147,7 @@ def test_before_any_time_is_known_asks_ahead_are_spread_evenly() -> None:
 
 
 def test_a_late_verdict_counts_late_times() -> None:
-    """The family that seemed slower while its rung was out turns out to be the faster one."""
+    """The family that seemed slower before its last times came is the faster one."""
     search = competition("ab", budget=64)  # rungs of 4
     out = [search.ask() for _ in range(8)]
     for candidate in out[:7]:
@@ -188,7 +188,7 @@ def test_when_everything_fails_every_family_is_exhausted() -> None:
 
 
 def test_stored_trials_are_trials_of_the_rungs() -> None:
-    """A search that goes on spends nothing on a family that its stored trials have put out."""
+    """A resumed search spends nothing on a family that its stored trials eliminated."""
     stored: list[tuple[Config, float | None]] = [(Config.of({"a": 30, "b": b}), 3e5) for b in range(40)]
     faster: list[tuple[Config, float | None]] = [(config, 1e5) for config, _ in stored]
     search = Competition({"slow": family(stored=stored), "fast": family(stored=faster)}, 0, 80)
@@ -197,7 +197,7 @@ def test_stored_trials_are_trials_of_the_rungs() -> None:
 
 
 def test_stored_trials_count_for_the_length_of_the_rungs() -> None:
-    """40 stored and 40 to come make rungs of 5, as 80 would."""
+    """40 stored trials and 40 to come make rungs of 5, as 80 would."""
     stored: list[tuple[Config, float | None]] = [(Config.of({"a": 30, "b": b}), 1e5) for b in range(40)]
     search = Competition({"slow": family(), "fast": family(stored=stored)}, 0, 40)
     assert Counter(compete(search, {"slow": constant(3e5), "fast": constant(1e5)}, budget=40)) == {

@@ -1,4 +1,4 @@
-"""Processes that compile ahead: what happens to a compiler costs one program."""
+"""Processes that compile ahead: a failing compiler costs one program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 60.0
-"""Far above what anything here takes, on a loaded machine too."""
+"""Seconds, far more than anything here takes, even on a loaded machine."""
 PATIENT = Deadlines(compile_s=PATIENCE_S, least_compile_s=PATIENCE_S)
 
 # Test files are not importable by name, and what crosses the border must be.

@@ -1,4 +1,4 @@
-"""Circular correlations of layers: the least tile that wraps no harm, legal defaults, reasons."""
+"""Circular correlations of layers: the smallest tile whose wrap-around is harmless, legal defaults, refusals."""
 
 from __future__ import annotations
 

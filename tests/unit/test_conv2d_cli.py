@@ -21,7 +21,7 @@ SHAPE = ("--input", "2,4,7,9", "--weight", "6,4,3,2")
 
 
 def given(*options: str) -> Problem:
-    """The problem that the options make."""
+    """The problem that the options describe."""
     found: list[Problem] = []
 
     def verb(problem: Problem) -> None:

@@ -213,7 +213,7 @@ class TestImages:
 
 
 def _phased(steps: np.ndarray, phases: int) -> np.ndarray:  # type: ignore[type-arg]
-    """Rows, or columns, of the result, by steps of each phase."""
+    """Rows or columns of the result, by steps of each phase."""
     return (steps[:, None] * phases + np.arange(phases)).ravel()
 
 
@@ -261,7 +261,7 @@ class TestTile:
         assert wavefronts(tuple(8 * n for n in range(32)), 4) == 8
 
     def test_rows_of_a_28x28_plane_lie_in_different_banks(self) -> None:
-        """7 threads across, 4 down with 7 rows each: a pitch of 36, with which the next row of threads goes on."""
+        """With 7 threads across and 4 down, 7 rows each, the pitch is 36; the next row of threads continues there."""
         tile = Tile.of(28, -3, 34, 10, Lanes.of(7, 4, 4, 7))
         assert (tile.vector, tile.read, tile.lead, tile.columns, tile.pitch) == (4, 4, 1, 36, 36)
 

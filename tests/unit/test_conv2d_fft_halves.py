@@ -88,7 +88,7 @@ class TestProducts:
             for side, rows in ((geometry.a, problem.m), (geometry.b, problem.n)):
                 assert (side.tiles - 1) * side.block < rows <= side.tiles * side.block
                 assert side.copies * side.box_bytes == side.stage_bytes
-                assert side.stage_bytes >= 8 * 32 * side.block  # complex numbers of four halves
+                assert side.stage_bytes >= 8 * 32 * side.block  # complex numbers of four fp16 parts
                 told = side.map
                 assert prod(told.shape) * 2 == 8 * problem.batch * rows * problem.k
                 assert all(-128 <= each <= 127 for corner in told.corners for each in corner)

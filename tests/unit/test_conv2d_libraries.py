@@ -1,4 +1,4 @@
-"""Layers that call cuBLAS and cuFFT: with what the libraries have, a program stays within its layer's workspace."""
+"""Layers that call cuBLAS and cuFFT: a program stays within its layer's workspace, libraries' memory included."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cublas_bytes(program: Program) -> int:
 
 
 def configs_of(family: Family, problem: Conv2d) -> list[Config]:
-    """The default, some random ones, and one for each way to call cuBLAS that is legal."""
+    """The default, some random configs, and one for each legal way to call cuBLAS."""
     space, rng = family.space(problem, H200), random.Random(problem.key())
     calls = next(each.name for each in space.parameters if each.name.endswith("calls"))
     ways = (space.narrowed({calls: [way]}).drawn(rng) for way in STREAMS)
@@ -141,7 +141,7 @@ def test_a_batch_is_taken_in_parts_where_cublas_would_have_too_little(pass_: Pas
         for problem in (whole, just)
     ]
     assert counts == [1, 2]
-    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # which needs no library
+    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # it needs no library
 
 
 @every_pass

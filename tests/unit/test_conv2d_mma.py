@@ -1,4 +1,4 @@
-"""`conv2d_mma`: tiles, stages, the shared memory that they take, and what it chooses unsearched on which GPU."""
+"""`conv2d_mma`: tiles, stages, their shared memory, and its defaults by GPU."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestWeightTiles:
 
 class TestWarps:
     def test_sums_of_float32_take_their_registers_twice(self) -> None:
-        """ptxas takes 201 to 216 of the one, and 116 to 128 of the other (sm_80 and sm_90)."""
+        """ptxas takes 201 to 216 registers for `ieee`, and 116 to 128 for `tf32` (sm_80 and sm_90)."""
         warps, exact = Warps(2, 4, 64, 32), Arithmetic.of(Conv2d(**LAYERS[0]))
         rounded = Arithmetic.of(Conv2d(**LAYERS[0], precision="tf32"))
         assert (warps.registers(exact), warps.registers(rounded)) == (210, 130)

@@ -51,7 +51,7 @@ def drawn(problem: Conv2d, seed: int = 0) -> Arrays:
 
 
 def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
-    """PyTorch's answer in float64, gradients by its autograd."""
+    """PyTorch's result in float64, with gradients from its autograd."""
     given = {name: torch.from_numpy(values.astype(np.float64)) for name, values in operands.items()}
     x = given.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
     w = given.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()

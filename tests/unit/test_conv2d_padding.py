@@ -70,7 +70,7 @@ class TestText:
                     assert len(re.findall(rf"\b{name}\b", code)) > 1, (name, program.config)
 
     def test_of_padding_that_no_tap_reaches_is_without_it(self) -> None:
-        """A stride may end before the last rows."""
+        """Strided windows may end before the last rows."""
         conv2d = Conv2d((1, 1, 8, 8), (1, 1, 2, 2), stride=2, padding=((0, 1), (0, 0)), padding_mode="reflect")  # type: ignore[arg-type]
         assert all("source_of" not in program.source for program in programs(PLAIN, conv2d))
 
@@ -116,13 +116,13 @@ class TestFold:
 def test_the_places_of_an_element_are_those_at_which_it_stands(
     mode: PaddingMode, size: int, before: int, after: int
 ) -> None:
-    """The arithmetic of the templates in Python: what is folded is the adjoint of what is read."""
+    """The templates' arithmetic in Python: folding is the adjoint of reading."""
     found = [(place, i) for i in range(size) for place in places(mode, i, before, size, before + size + after)]
     assert sorted(found) == [(place, source(mode, place - before, size)) for place in range(before + size + after)]
 
 
 def source(mode: PaddingMode, i: int, size: int) -> int:
-    """`source_of` in templates/shared/padding.cu.jinja."""
+    """The function `source_of` in templates/shared/padding.cu.jinja."""
     if mode is PaddingMode.REFLECT:
         return min(abs(size - 1 - abs(size - 1 - i)), size - 1)
     if mode is PaddingMode.REPLICATE:

@@ -1,4 +1,4 @@
-"""Convolution layers as problems: canonical forms, keys, shapes, and arguments that make none."""
+"""Convolution layers as problems: canonical forms, keys, shapes, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HALVES = Conv2d(**SHAPES, pass_="dgrad", dtype="bfloat16", precision="bf16", lay
 
 
 def conv2d(**fields: Any) -> Conv2d:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Conv2d(**{**SHAPES, **fields})
 
 
@@ -126,7 +126,7 @@ class TestKey:
             "accuracy": ["elementwise"],
             "nonfinite": ["window"],
             "workspace": [0, 2**28],
-            "padding_mode": [],  # which shows where there is padding
+            "padding_mode": [],  # shown only if there is padding
             "precision": ["tf32", "f16", "bf16"],
             "layout": ["nhwc"],
             "dtype": ["float16", "bfloat16"],

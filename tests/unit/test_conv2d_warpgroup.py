@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup`: lines of pixels, tiles, arithmetic, and what it chooses unsearched."""
+"""`conv2d_warpgroup`: lines of pixels, tiles, arithmetic, and defaults."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class TestLattice:
         np.testing.assert_allclose(result.reshape(problem.weight), reference(problem, given)[0], atol=1e-12)
 
     def test_images_share_their_zeros(self) -> None:
-        """13 rows with a row of zeros above and below take 14 positions, not 15."""
+        """13 rows with a row of zeros above and below take 14 positions instead of 15."""
         lattice = Lattice.of(Conv2d(**LAYERS[0]))
         assert (lattice.rows.pitch, lattice.columns.pitch) == (14, 14)
         assert lattice.fill == 13 * 13 / 14**2
@@ -215,7 +215,7 @@ class TestMaximum:
         assert found.shares <= MOST_SHARES
 
     def test_an_image_is_sampled_where_that_reads_less(self) -> None:
-        """Large batches of small images: a quarter of all vectors would be read."""
+        """For large batches of small images, a quarter of all vectors would be read."""
         large, many = ((16, 64, 96, 96), (4096, 64, 4, 4))
         found = [Maximum.of("", Operand("x", Role.INPUT, each, DType.FLOAT32), each[0]) for each in (large, many)]
         assert [each.is_sampled for each in found] == [True, False]

@@ -56,7 +56,7 @@ def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
 
 
 def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
-    """Row and column of the source, and the weight, of all steps of a result, by the rule of the kernel."""
+    """Row and column of the source, and the weight, of each step of a result, by the kernel's rule."""
     lattice, found = geometry.lattice, []
     for step in steps:
         place = row * lattice.columns.pitch + column + step.shift
@@ -71,7 +71,7 @@ def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int
 
 
 def wanted(problem: Conv2d, row: int, column: int) -> list[tuple[int, int, int]]:
-    """The same by the definition of a layer."""
+    """The same triples by the definition of a layer."""
     (above, _), (left, _) = problem.padding
     (down, across), (spread, wide) = problem.stride, problem.dilation
     filter_rows, filter_columns = problem.weight[2:]

@@ -1,4 +1,4 @@
-"""`conv2d_winograd`: its algorithms in exact numbers, its errors, tiles, parts of the batch, and what it refuses."""
+"""`conv2d_winograd`: its algorithms in exact numbers, errors, tiles, parts of the batch, and refusals."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def error_of(minimal: Minimal, tiles: np.ndarray, weights: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("tile", "channels"), [(2, 512), (4, LEAST_SUMMED[4])])
 def test_tiles_keep_the_bound_of_stress_data(tile: int, channels: int) -> None:
-    """Half of what is allowed is left for what tensor cores cut off, and for the largest error of many filters."""
+    """Half of the tolerance is left for truncation in tensor cores, and for the largest error of many filters."""
     layer = Conv2d(input=(5, channels, 12, 12), weight=(32, channels, 3, 3), padding=1)
     inputs = stress_inputs(layer, np.random.default_rng(67))
     expected, scale = reference(layer, inputs)
@@ -244,7 +244,7 @@ class TestChoice:
         assert (answering(problem, H200)[0].name == FAMILY.name) == answers
 
     def test_large_tiles_are_for_many_channels(self) -> None:
-        """F(4x4) is off by more than stress data allow where channels are few; the family's text has figures."""
+        """F(4x4) errs more than stress data allow for few channels; the family's docstring has figures."""
         few, many = (Conv2d(input=(8, channels, 32, 32), weight=(64, channels, 3, 3)) for channels in (1023, 1024))
         assert {each.integer("tile") for each in configs(few, 30)} == {2}
         assert {each.integer("tile") for each in configs(many, 30)} == {2, 4}

@@ -35,7 +35,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"weights": "uneven"},
 )
 BANKS_OF_LARGE_FILTERS = 4 * 15 * 15
-"""Taps from which on no config of the window is quick to compile; what answers then is another family."""
+"""Number of taps at and above which no window config compiles quickly; then another family is the default."""
 
 
 def filters() -> list[Filter2d]:
@@ -51,7 +51,7 @@ def filters() -> list[Filter2d]:
 
 @DEVICES
 def test_no_answer_has_more_code_than_compiles_in_two_seconds(device: Device) -> None:
-    """Counted, not timed: benchmarks/compile_times.py times it."""
+    """Code is counted here; benchmarks/compile_times.py times it."""
     long = []
     for problem in filters():
         family, config = answering(problem, device)

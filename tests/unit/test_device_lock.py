@@ -1,4 +1,4 @@
-"""Turns on one device between processes."""
+"""Exclusive use of one device between processes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 class Waiter(threading.Thread):
-    """Takes the lock as soon as it can."""
+    """A thread that takes the lock as soon as it can."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(daemon=True)
@@ -86,7 +86,7 @@ def test_a_process_that_dies_gives_its_lock_back(
 
 
 def test_what_a_holder_started_does_not_hold_it(file: Path) -> None:
-    """A compiler or a library's helper, which may outlive a candidate."""
+    """A compiler or a library's helper may outlive a candidate."""
     with DeviceLock(file):
         child = subprocess.Popen(["sleep", "600"])
     try:

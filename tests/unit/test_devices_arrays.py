@@ -30,7 +30,7 @@ def image(**changes: Any) -> np.ndarray[Any, Any]:
 
 
 class OnGpu:
-    """Speaks __cuda_array_interface__, as CuPy does; the address is made up and never read."""
+    """An array with `__cuda_array_interface__`, as CuPy's; the address is made up and never read."""
 
     def __init__(self, **changes: Any) -> None:
         plain = {"shape": (4, 6), "typestr": "<f4", "data": (0x7F0000000100, False), "strides": None, "version": 3}
@@ -38,7 +38,7 @@ class OnGpu:
 
 
 class OverDlpack:
-    """Speaks __dlpack__ alone."""
+    """An array with `__dlpack__` alone."""
 
     def __init__(self, array: np.ndarray[Any, Any], device: int = 1) -> None:
         self._array = array
@@ -54,7 +54,7 @@ class OverDlpack:
 
 
 def misaligned() -> np.ndarray[Any, Any]:
-    """Contiguous and of the right shape, but 4 bytes past a multiple of 16."""
+    """A contiguous array of the right shape, but 4 bytes past a multiple of 16."""
     flat = np.zeros(40, np.float32)
     start = (-flat.ctypes.data // 4) % 4 + 1
     return flat[start : start + 24].reshape(4, 6)

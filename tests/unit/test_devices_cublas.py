@@ -107,7 +107,7 @@ def notes(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         file.unlink(missing_ok=True)
         return lines
 
-    gc.collect()  # handles that errors of other tests have held are destroyed now
+    gc.collect()  # destroys handles that errors of other tests kept alive
     read()
     yield read
     cublas._library.cache_clear()
@@ -140,7 +140,7 @@ def test_its_version_is_told_as_its_makers_count_it() -> None:
 def test_products_are_one_call_on_the_stream_and_in_the_memory_that_are_given(
     notes: Callable[[], list[str]],
 ) -> None:
-    """The stream comes first: to set it takes the workspace away."""
+    """The stream is set first, because setting it takes the workspace away."""
     made = loaded(Context())
     (create,) = notes()
     handle = create.split()[1]
@@ -197,7 +197,7 @@ def test_the_context_is_current_whenever_it_is_called(notes: Callable[[], list[s
     made.bind(ADDRESSES, 0x4000)(None)
     assert context.entered == 2
     context.is_closed = True
-    made.close()  # with the device its handles are gone
+    made.close()  # the device's handles go with it
     assert not any("destroy" in line for line in notes())
 
 

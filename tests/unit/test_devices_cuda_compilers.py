@@ -137,7 +137,7 @@ def test_what_an_architecture_alone_has_is_compiled_for(compiler: Compiler, arch
     options = set(re.findall(r"-arch(?:itecture)?[= ](\S+)", made.identity))
     assert options == {target}
     binary = made.compile(program(SOURCE))
-    assert binary.arch == arch  # which is what devices are asked for
+    assert binary.arch == arch  # devices report it so
 
 
 def test_instructions_of_warpgroups_are_known_on_hopper_and_not_before(compiler: Compiler) -> None:

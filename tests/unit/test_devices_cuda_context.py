@@ -48,7 +48,7 @@ ATTRIBUTES = {
 
 
 class Driver:
-    """The driver's functions over host memory. What it does not have is the real one's; calls have its arity."""
+    """Driver functions on host memory. Others are the real ones; calls have the same arity."""
 
     def __init__(self, stack: list[int]) -> None:
         self.stack = stack
@@ -195,7 +195,7 @@ class Driver:
         return (answer,)
 
     def cuEventCreate(self, flags: Any) -> tuple[Any, ...]:  # noqa: N802
-        assert flags == REAL.CUevent_flags.CU_EVENT_DEFAULT  # one without times could not be asked for them
+        assert flags == REAL.CUevent_flags.CU_EVENT_DEFAULT  # an event without timing has no time to query
         self.events[len(self.events) + 1] = 0.0
         return (self.check(), len(self.events))
 
@@ -225,7 +225,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, fake_pycuda: Path) -> Driver:  # noqa: 
     pycuda.driver.ALLOCATED.clear()
     pycuda.driver.RETAINED.clear()
     made = Driver(pycuda.driver.STACK)
-    monkeypatch.setattr(REAL, "cuCtxPopCurrent", made.cuCtxPopCurrent)  # which `pycuda_context` imports when it is made
+    monkeypatch.setattr(REAL, "cuCtxPopCurrent", made.cuCtxPopCurrent)  # `pycuda_context` imports it when it is made
     for module in (bindings_context, device_array, driver, primary_context, status):
         monkeypatch.setattr(module, "cu", made)
     return made

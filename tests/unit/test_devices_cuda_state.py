@@ -27,7 +27,7 @@ SIZE = 16
 
 
 class Notes:
-    """The driver's functions that these modules call; whatever else they ask for is the real one's."""
+    """Driver functions that these modules call; others are the real ones."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
@@ -36,7 +36,7 @@ class Notes:
         self.idle = OK
         """Result of a wait for the context."""
         self.refused: str | None = None
-        """A function that fails."""
+        """A function name that fails."""
         self.loaded = 0
         self.mode = REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
 

@@ -1,4 +1,4 @@
-"""Caches of compiled programs that somebody else owns or may write: nothing of theirs is ever loaded."""
+"""Caches of compiled programs that another user owns or can write: none of their files is loaded."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_made_is_private_whatever_the_umask(compiler: CountingCompiler, 
 def test_a_folder_of_another_user(
     cached: CachedCompiler, compiler: CountingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root's own process too: a user's cache is not root's."""
+    """This holds for root's process too: another user's cache is not root's."""
     before = entry(cached).read_bytes()
     own_by_stranger(cached.folder, monkeypatch)
     message = refused(cached)
@@ -168,7 +168,7 @@ def test_what_is_no_file_of_its_own(cached: CachedCompiler, compiler: CountingCo
 
 
 def test_a_file_under_another_programs_name(cached: CachedCompiler, compiler: CountingCompiler) -> None:
-    """A folder that others could write for a while: our own files may have changed places."""
+    """Others could write to the folder for a while, so even our own files may have been swapped."""
     first = entry(cached)
     other = Compilation("b")
     cached.compile(other)

@@ -1,4 +1,4 @@
-"""Streams beside a caller's: how they are forked and joined, and who may not have them."""
+"""Streams beside a caller's: fork, join, and callers that may not have them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORK, JOIN = (
 
 
 class Notes:
-    """Lines of a driver."""
+    """Notes of a driver's calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lines: list[str] = []

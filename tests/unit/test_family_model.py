@@ -1,4 +1,4 @@
-"""The model that chooses between families: what it predicts, and when it is believed."""
+"""The model that chooses between families: its predictions, and when it is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search: nothing twice, nothing infeasible, nothing forgotten, and better than luck."""
+"""The search: nothing twice, nothing infeasible, nothing forgotten, and better than chance."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ LARGE_DEFAULT = Config.of({"block_x": 32, "block_y": 4, "rows": 4, "columns": 1,
 
 
 def noise(config: Config, salt: int = 0) -> float:
-    """A number in [0, 1) that is the same for a config on every run and machine."""
+    """A number in [0, 1) that depends on the config alone, in every run and on every machine."""
     return int.from_bytes(hashlib.sha256(f"{salt} {config}".encode()).digest()[:4]) / 2**32
 
 
 def large_time_ns(config: Config) -> float:
-    """Smooth in the octaves of threads and outputs, with 10% of ruggedness on top; 100 us at the least."""
+    """Nanoseconds, smooth in the octaves of threads and outputs, with 10% ruggedness on top; at least 100 us."""
     threads = math.log2(config.integer("block_x") * config.integer("block_y"))
     outputs = math.log2(config.integer("rows") * config.integer("columns"))
     penalty = 0.15 * abs(threads - 8) + 0.25 * abs(outputs - 3) + 0.05 * abs(math.log2(config.integer("unroll")) - 1)
@@ -184,7 +184,7 @@ def test_a_resumed_search_goes_on_where_the_first_one_ended() -> None:
     assert resumed.best_ns == min(large_time_ns(config) for config in before)
     after = drain(resumed, large_time_ns, budget=20)
     assert not set(before) & set(after)
-    # What was told teaches the model: its first suggestions lie well below the space's typical time.
+    # The model learns from reported times: its first suggestions lie well below the space's typical time.
     typical = statistics.median(large_time_ns(config) for config in LARGE.configs())
     assert statistics.median(large_time_ns(config) for config in after) < 0.75 * typical
 
@@ -441,7 +441,7 @@ def test_the_model_beats_random_search() -> None:
 
 
 def test_the_model_learns_to_avoid_failures() -> None:
-    """Four fifths of the space fail, the fastest with them: a model that forgot its failures would meet them often."""
+    """Four fifths of the space fail, with the fastest configs; a model without memory would meet failures often."""
 
     def fails_when_fast(config: Config) -> float | None:
         return None if config.integer("rows") * config.integer("columns") >= 8 else large_time_ns(config)

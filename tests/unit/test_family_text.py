@@ -124,7 +124,7 @@ class Rendering:
     values: dict[str, Any]
 
     def fields(self) -> Iterator[tuple[type, str]]:
-        """The fields of what is made for templates alone; a texture is for the launch."""
+        """Fields of values made for templates alone; a texture belongs to the launch."""
         for value in filter(dataclasses.is_dataclass, self.values.values()):
             if isinstance(value, Texture):
                 continue

@@ -147,7 +147,7 @@ class TestWarps:
                 assert first % g.copy_vector == 0
                 assert first + WARP_COLUMNS <= elements
                 outside = max(0, -first)
-                assert outside <= 32 * g.copy_vector  # of a thread's vectors the first alone may lie outside
+                assert outside <= 32 * g.copy_vector  # only a thread's first vector may lie outside
                 assert outside + g.depth - SEGMENT <= 32 * ceil(2 * (g.depth - SEGMENT) / 32)
                 assert element % g.store_vector == result_pitch(problem) % g.store_vector == 0
             assert g.depth // 4 % g.load_vector == 0

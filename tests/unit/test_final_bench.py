@@ -131,7 +131,7 @@ def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
     shop = Shop()
     with beside(shop, tmp_path / "lock") as opened:
         assert opened.bench() is shop.bench
-        assert made[0].log == ["closed"]  # it gave back what it held
+        assert made[0].log == ["closed"]  # it gave back its resources
         assert shop.bench.seeds == [7]
 
 

@@ -654,7 +654,7 @@ class TestDeadline:
             told = [number_of(trial) for trial in opened.trials(lambda: start + 2 * SOON_S)]
             assert told == [0]
             assert 2 * SOON_S <= time.monotonic() - start < PATIENCE_S
-            raise KeyboardInterrupt  # which ends what runs
+            raise KeyboardInterrupt  # ends the running candidate
 
     def test_is_asked_anew_and_may_come_later(self) -> None:
         """A deadline may be absent (None) before the first trial and appear later."""

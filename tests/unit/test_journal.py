@@ -161,7 +161,7 @@ class TestErrors:
                 promptly(lambda: call(failed))
 
     def test_do_not_stop_those_that_run(self, failed: Journal) -> None:
-        failed.started(started(3))  # of a thread that evaluates: the caller is told
+        failed.started(started(3))  # from an evaluating thread: the caller gets the error
         with pytest.raises((StoreError, RuntimeError)):
             promptly(failed.close)
 

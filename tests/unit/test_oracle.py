@@ -208,7 +208,7 @@ class TestRandomOperands:
         problem = Filter2d(image=(3, STRIP_BYTES), filter=(1, 1), dtype=dtype)
         rows = random_operands(problem, 0)["image"]
         for above, below in itertools.combinations(rows, 2):
-            # Of float16 numbers one in 900 pairs is equal, of bytes one in 256.
+            # One in 900 pairs of float16 numbers is equal, one in 256 of bytes.
             assert np.count_nonzero(above == below) < above.size / 200
         monkeypatch.setattr("warpsmith.tuner.operations.strips.cores", lambda: 1)
         assert np.array_equal(random_operands(problem, 0)["image"], rows)

@@ -63,7 +63,7 @@ def changed(problem: Filter2d, field: str) -> Filter2d:
     """`problem` with one field changed, past the checks that a constructor makes."""
     made = dataclasses.replace(problem)
     object.__setattr__(made, field, CHANGES[field])
-    return copy.copy(made)  # which leaves behind what was kept for the field as it was
+    return copy.copy(made)  # drops values cached for the old field
 
 
 def test_every_field_has_a_change() -> None:

@@ -239,7 +239,7 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
         ((33, 1, 1), 32, 0, 0, 64),
         ((32, 1, 1), 32, 0, 0, 32),
         ((1, 1, 1), None, None, 0, 32),
-        # Registers, in portions of 256 a warp: 33 * 32 are 1280, of which 51 fit, 48 in portions of 4 warps.
+        # Registers come in portions of 256 a warp: 33 * 32 are 1280, so 51 warps fit, 48 in portions of 4.
         ((256, 1, 1), 33, 0, 0, 48),
         ((256, 1, 1), 40, 0, 0, 48),  # 1280 too
         ((256, 1, 1), 41, 0, 0, 40),  # 1536: 42, so 40
@@ -252,7 +252,7 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
         ((96, 1, 1), 90, 0, 0, 18),  # 3072: 21, so 20, six blocks of 3
         ((32, 1, 1), 168, 0, 0, 12),  # 5376: 12
         ((512, 1, 1), 129, 0, 0, 0),  # 4352: 15, so 12: no block of 16 fits
-        # Shared memory: 228 KiB, of which every block takes 1 KiB more than it asks for.
+        # Shared memory: 228 KiB; every block takes 1 KiB more than it requests.
         ((256, 1, 1), 32, 0, 113 << 10, 16),
         ((256, 1, 1), 32, 0, (113 << 10) + 1, 8),
         ((256, 1, 1), 32, 48 << 10, 65 << 10, 16),
