@@ -1,4 +1,4 @@
-"""The stores that every test of what stores do runs on, and what a command prints."""
+"""Stores on which the store tests run, and the output of a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpsmith.store.store import Store
 
 @pytest.fixture(params=["file", "postgresql"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where several processes can make one store."""
+    """Location of a store that several processes can create at once: a file or a PostgreSQL database."""
     return str(tmp_path / "a.db") if request.param == "file" else request.getfixturevalue("database")
 
 
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, made_file: Path) -> It
 
 @pytest.fixture
 def execute() -> Callable[..., None]:
-    """Changes an SQLite file behind the store's back: `execute(path, *statements)`."""
+    """Changes an SQLite file directly, past the store: `execute(path, *statements)`."""
 
     def call(path: Path, *statements: str) -> None:
         with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -48,7 +48,7 @@ def execute() -> Callable[..., None]:
 
 @pytest.fixture
 def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What a command that ends well prints."""
+    """Output of a command that succeeds."""
 
     def call(*arguments: str) -> str:
         assert run(list(arguments)) == 0
@@ -61,7 +61,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """The one line of a command that is refused."""
+    """The one line of a refused command."""
 
     def call(code: int, *arguments: str) -> str:
         assert run(list(arguments)) == code
@@ -75,7 +75,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def fake_pycuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The PyCUDA of `tests/fakes`, for this process and those that it starts; the folder that it lies in."""
+    """Folder of the fake PyCUDA of `tests/fakes`, which this process and its children import."""
     fakes = Path(__file__).parents[1] / "fakes"
     monkeypatch.syspath_prepend(str(fakes))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(fakes), *filter(None, [os.environ.get("PYTHONPATH")])]))

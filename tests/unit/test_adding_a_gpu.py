@@ -1,4 +1,4 @@
-"""docs/guide/adding-a-gpu.md, followed to the letter: its rows go into the tables, and all families answer there."""
+"""docs/guide/adding-a-gpu.md followed literally: with its rows in the tables, all families work on that GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The additive model: what it finds in times that are products of factors, and what failures tell it."""
+"""The additive model: its fit to times that are products of factors, and its use of failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_finds_the_factors() -> None:
 
 
 def test_a_value_seen_once_counts_less_than_it_seems() -> None:
-    """Two configs, one of them e^0.2 slower: the difference is shared by what differs, and shrunk."""
+    """Two configs, one of them slower by e^0.2: the parameters that differ share the difference, and it is shrunk."""
     fast, slow = (
         Config.of({"rows": 4, "path": "global", "dull": 0}),
         Config.of({"rows": 8, "path": "global", "dull": 0}),
@@ -66,7 +66,7 @@ def test_what_fails_is_expensive() -> None:
 
 
 def test_slow_configs_say_little() -> None:
-    """The value that makes a fast config faster is found, though it makes a hundred slow ones slower."""
+    """The fit finds the value that makes a fast config faster, although it makes a hundred slow ones slower."""
     space = Space((Parameter("a", tuple(range(20)), ""), Parameter("b", (0, 1), "")), ())
 
     def uneven(config: Config) -> float:
@@ -78,7 +78,7 @@ def test_slow_configs_say_little() -> None:
 
 
 def test_what_was_fitted_before_is_forgotten() -> None:
-    """Each fit begins at the last one's costs, and ends, with a few more, where one that begins anew does."""
+    """Each fit starts at the last costs; after a few more fits the result equals that of a fresh model."""
     configs = random.Random(0).choices(list(SPACE.configs()), k=600)
     model, fresh = Additive(SPACE), Additive(SPACE)
     for fastest, failed in ((configs[:7], configs[7:9]), (configs[100:400], [])):
@@ -92,14 +92,14 @@ def test_what_was_fitted_before_is_forgotten() -> None:
 
 
 class TestExpected:
-    """What is known of the times beforehand is not learned once more."""
+    """Expected times are not learned a second time."""
 
     def test_nothing_is_left_to_learn_where_all_is_known(self) -> None:
         model, configs = Additive(SPACE, lambda config: math.log(time_ns(config))), list(SPACE.configs())
         assert all(abs(cost) < 1e-9 for cost in model.costs(known(configs), []).values())
 
     def test_what_is_known_wrongly_is_learned(self) -> None:
-        """Texture is expected to be the faster path, which it is not."""
+        """The expectation says that texture is the faster path, which is wrong."""
         model = Additive(SPACE, lambda config: -0.2 if config.text("path") == "texture" else 0.0)
         for _ in range(5):
             costs = model.costs(known(list(SPACE.configs()) * 20), [])

@@ -1,4 +1,4 @@
-"""Answers that a later process finds on disk: which still hold, and that they say the same."""
+"""Answers that a later process reads from disk: which are still valid, and that they are unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATE = (("store.db", None),)
 
 @dataclasses.dataclass(frozen=True)
 class Counting(Compiler):
-    """Compiles nothing and counts."""
+    """A compiler that compiles nothing and counts calls."""
 
     compiled: list[Compilation] = dataclasses.field(default_factory=list)
 
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The library that this process is told to have loaded."""
+    """Library file that this process appears to have loaded as NVRTC."""
     made = tmp_path / "libnvrtc.so.13"
     made.write_bytes(b"library")
     monkeypatch.setattr(answers, "loaded_nvrtc", lambda: nvrtc_file.file_state(str(made)))
@@ -221,7 +221,7 @@ class TestCodeState:
 
 
 class TestPlans:
-    """The whole way, over a GPU that runs nothing."""
+    """Plans from start to end, on a GPU that runs nothing."""
 
     @pytest.fixture
     def counting(self, monkeypatch: pytest.MonkeyPatch, nvrtc: Path) -> Counting:  # noqa: ARG002
@@ -244,7 +244,7 @@ class TestPlans:
 
     @pytest.fixture
     def looked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """What was looked up."""
+        """Keys of the problems that were looked up."""
         made: list[str] = []
         real = lookup.look_up_wholly
         monkeypatch.setattr(lookup, "look_up_wholly", lambda *given: (made.append(given[0].key()), real(*given))[1])

@@ -1,4 +1,4 @@
-"""The Python API at its edges: what a plan takes and gives back, and what it refuses in one clear line."""
+"""The Python API at its edges: arguments and results of a plan, and errors in one clear line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def random(*shape: int, seed: int = 0) -> Floats:
 
 
 def expected(problem: ws.Filter2d, image: Floats, weights: Floats) -> NDArray[np.float64]:
-    """By SciPy, in float64, plane by plane."""
+    """Result of SciPy in float64, plane by plane."""
     rows, columns = problem.image
     r, s = problem.filter
     planes = []

@@ -1,4 +1,4 @@
-"""The pages of benchmarks and the shipped store say the same: figures of shipped winners are those of their records."""
+"""Figures in the benchmark pages: those of shipped winners equal their stored records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warpsmith.units import format_time
 LAB = Path(__file__).parents[2] / "docs" / "lab"
 PAGES = ("filters.md", "transforms.md", "layers.md", "layers-by-transforms.md")
 REPEATED = 0.025
-"""How far apart two runs of one kernel may lie, at the most, where a table tells of a later run than the record."""
+"""Largest relative difference of two runs of a kernel, for tables of a run later than the record."""
 
 _AGAIN = "the table tells of a later run of `bench`, in which all its filters took turns with the peers in one process"
 EXCEPTIONS = {
@@ -35,7 +35,7 @@ of plans, which no record holds."""
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A Markdown table, and the text between it and the one before."""
+    """A Markdown table, and the text between it and the table before."""
 
     text: str
     header: list[str]
@@ -44,7 +44,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row that tells of a problem: what it says, and what each record of that problem would have it say."""
+    """A row about a problem: its figures, and the figures that each record of that problem gives."""
 
     table: str
     name: str
@@ -69,7 +69,7 @@ def tables() -> Iterator[Table]:
 def records() -> tuple[Record, ...]:
     with Store.open(str(shipped_store()), write=False) as store:
         found = store.records()
-    # Those of figures 7 and 8 are told as ratios of graphs of plans.
+    # Figures 7 and 8 give ratios of graphs of plans instead.
     return tuple(record for record in found if not record.conditions.startswith(Launched.GRAPH))
 
 
@@ -78,7 +78,7 @@ def copy_ns(record: Record) -> float:
 
 
 def transform_figures(record: Record) -> tuple[str, str, str]:
-    """us, percent of copy speed, speed-up."""
+    """Microseconds, percent of copy speed, speed-up."""
     ours, verdict = record.timing.median_ns, record.verdict
     assert verdict is not None
     return f"{ours / 1e3:.1f}", f"{100 * copy_ns(record) / ours:.1f}", f"{verdict.speed_up:.2f}"
@@ -170,13 +170,13 @@ def image_filters(records: tuple[Record, ...]) -> Iterator[Row]:
 
 
 def number(cell: str) -> float:
-    """Number in a cell; times are in us."""
+    """Number in a cell; times are in microseconds."""
     value = float(re.sub(r"[^0-9.]", "", cell))
     return 1000 * value if cell.endswith("ms") else value
 
 
 RULES = {lines_of_transforms: 140, squares: 12, padded: 8, small_types: 12, image_filters: 10}
-"""What reads which rows, and how many there are at the least: one that finds none any more would pass."""
+"""Readers of table rows, and the fewest rows each must find; a reader that finds none would pass unnoticed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Reading bundles: every damage is told in one line, and a sound one needs nothing of the tuner's."""
+"""Reading bundles: one line names any damage, and a sound bundle needs nothing from the tuner."""
 
 from __future__ import annotations
 

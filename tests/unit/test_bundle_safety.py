@@ -1,4 +1,4 @@
-"""Bundles of somebody who means harm: nothing outside their folder is read, no library of theirs is loaded."""
+"""Malicious bundles: nothing outside their folder is read, and none of their libraries is loaded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Change = Callable[[Any], object]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A bundle of one kernel, beside a file that is none of its business."""
+    """A bundle of one kernel, beside a file outside the bundle."""
     export([winner(PROBLEM, device=HOST)], tmp_path / "b")
     (tmp_path / "secret").write_text("secret")
     return tmp_path / "b"
@@ -80,7 +80,7 @@ def cubin(path: Path, told: str) -> dict[str, Any]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are opened from here on, by their real paths."""
+    """Real paths of the files opened from here on."""
     seen: list[str] = []
     os_open, builtin_open = os.open, builtins.open
     monkeypatch.setattr(
@@ -168,7 +168,7 @@ class TestPaths:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
-    """A library of the host that makes a file as soon as it is loaded, and that file."""
+    """Bytes of a host library that creates a file when it is loaded, and the path of that file."""
     mark = tmp_path_factory.mktemp("mark") / "ran"
     source = (
         "#include <cstdio>\n"
@@ -181,7 +181,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Path]:
 class TestLibraries:
     @pytest.mark.parametrize("kind", ["library", "cubin"])
     def test_are_never_loaded(self, folder: Path, library: tuple[bytes, Path], kind: str) -> None:
-        """Not under another kind either: a name in the manifest is all that tells them apart."""
+        """The kind is only a name in the manifest, so a library under another kind is not loaded either."""
         image, mark = library
         (folder / "kernels" / "code").write_bytes(image)
         entry = cubin(folder / "kernels" / "code", "kernels/code") | {"kind": kind, "arch": "host"}
@@ -200,7 +200,7 @@ class TestLibraries:
         assert not mark.exists()
 
     def test_would_have_run(self, library: tuple[bytes, Path], tmp_path: Path) -> None:
-        """What the tests above keep from happening."""
+        """Loading the library does run its code, which the tests above prevent."""
         image, mark = library
         (tmp_path / "code.so").write_bytes(image)
         ctypes.CDLL(str(tmp_path / "code.so"))
@@ -253,7 +253,7 @@ class TestManifest:
         ],
     )
     def test_with_a_wrong_value_that_its_fingerprint_fits(self, folder: Path, how: Change) -> None:
-        """Whoever makes a bundle makes its fingerprint and checksums too."""
+        """A malicious maker also writes the matching fingerprint and checksums."""
 
         def consistent(kernel: Any) -> None:
             how(kernel)
@@ -271,9 +271,9 @@ class TestManifest:
         assert "the launches of" not in message  # a check of values stood before that of the fingerprint
 
     def test_a_map_within_its_buffer_is_no_damage(self, folder: Path) -> None:
-        """So that the maps above are what is wrong."""
+        """Shows that only the maps make the bundles above wrong."""
         change(folder, lambda kernel: kernel["program"]["launches"][0]["arguments"].append({"tensor_map": MAP}))
-        assert "the launches of" in refusal(folder)  # of which the fingerprint is none
+        assert "the launches of" in refusal(folder)  # the fingerprint does not belong to them
 
     @pytest.mark.parametrize("fields", [{"arch": ["sm_90"]}, {"registers": "32"}, {"compiler": 7}, {"options": "-x"}])
     def test_with_wrong_words_of_machine_code(self, folder: Path, fields: dict[str, Any]) -> None:
@@ -284,7 +284,7 @@ class TestManifest:
 
     def test_that_is_deep(self, folder: Path) -> None:
         deep: list[Any] = []
-        for _ in range(500):  # which JSON's reader takes, and a reader of problems may not
+        for _ in range(500):  # JSON's reader accepts this depth; a reader of problems may not
             deep = [deep]
         change(folder, lambda kernel: kernel["problem"].update(weights=deep))
         assert "lie within each other" in refusal(folder)
@@ -333,7 +333,7 @@ class TestText:
 
 class TestExport:
     def test_writes_and_removes_nothing_behind_a_link(self, folder: Path) -> None:
-        """A bundle that somebody prepared, into which the next one is exported."""
+        """An attacker prepared the bundle into which the next one is exported."""
         theirs = folder.parent / "theirs"
         (folder / "kernels").rename(theirs)
         (theirs / "thesis.tex").write_text("precious")

@@ -1,4 +1,4 @@
-"""Bundles of programs with several units, library calls and workspaces: format 2, where nothing less has the words."""
+"""Bundles of programs with several units, library calls and workspaces: format 2, if format 1 lacks the words."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from warpsmith.store.record import Record
 from warpsmith.tuner.export import export
 
 INVERSE = Fft((12, 20), 9, kind="c2r")
-"""A kernel, a workspace, a call."""
+"""A program of a kernel, a workspace and a library call."""
 FORWARD = Fft(250, 9)
-"""A call alone."""
+"""A program of a library call alone."""
 FILTER = Filter2d(image=(64, 64), filter=(3, 3))
 
 Change = Callable[[Any], object]
@@ -163,7 +163,7 @@ def with_steps(how: Callable[[LibraryCall], LibraryCall]) -> Program:
 
 
 class TestChecks:
-    """Whoever makes a bundle makes its fingerprints too; a library is told sizes and looks at no memory."""
+    """Checks beyond fingerprints, which a bundle's maker writes too: a library trusts the sizes that it is given."""
 
     def test_take_what_is_generated(self) -> None:
         for problem in (INVERSE, FORWARD, Fft(250, 9, layout="frequency"), Fft((6, 8), 9, kind="c2c", norm="ortho")):

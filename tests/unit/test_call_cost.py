@@ -38,15 +38,15 @@ FILTER = Filter2d(image=(256, 256), filter=(3, 3))
 TRANSFORM = Fft(size=(64, 64), batch=2)
 
 MOST_BYTECODES = {"out": 60, "new": 80}
-"""A third more than the 43 and 57 of today on Python 3.11; other versions have other bytecodes."""
+"""Limits of bytecodes: a third more than the 43 and 57 of today on Python 3.11; other versions have other bytecodes."""
 MOST_C_CALLS = 4
-"""A third more than the 3 of today. Neither getters of attributes nor what compiled code calls is counted."""
+"""Limit of C calls: a third more than the 3 of today; attribute getters and calls of compiled code do not count."""
 
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 """Type of `cuLaunchKernelEx`: configuration, function, table of arguments, null."""
 
 QUEUES_ALWAYS = LaunchFunction(("sched_yield", ctypes.CDLL(None)))
-"""A function of C that has nothing to do, and says so: its 0 is the driver's success."""
+"""A C function that does nothing; its result 0 is the driver's success."""
 
 
 class OnPaper(Module):
@@ -94,7 +94,7 @@ def plan_of(problem: Problem, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
 
 
 def cost(work: Callable[[], object]) -> tuple[int, int]:
-    """Bytecodes, and calls of C functions, of the second time that `work` is done."""
+    """Bytecodes and calls of C functions in the second run of `work`."""
     work()
     bytecodes = calls = 0
 
@@ -137,7 +137,7 @@ def test_a_call_with_tensors(problem: Problem, kind: str) -> None:
 
 
 def test_a_call_that_makes_every_check_would_be_seen() -> None:
-    """The limits above are not met by chance."""
+    """Shows that the limits above can be exceeded."""
     plan, arrays = plan_of(FILTER), given(FILTER)
     plan._fast.clear()
     plan.loaded.calls._on_host = True  # for tensors on the CPU

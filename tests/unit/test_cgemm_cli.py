@@ -1,4 +1,4 @@
-"""`warpsmith ... cgemm`: options as a problem, and those that make none."""
+"""`warpsmith ... cgemm`: options that describe a problem, and options that do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPE = ("--batch", "5", "--m", "7", "--n", "9", "--k", "11")
 
 
 def given(*options: str) -> Problem:
-    """The problem that the options make."""
+    """The problem that the options describe."""
     found: list[Problem] = []
 
     def verb(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""What `cgemm_cublas` asks of cuBLAS: the transposed result, and single calls only where there are few."""
+"""cuBLAS calls of `cgemm_cublas`: the transposed result, and separate calls for small batches only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestCublas:
         assert program.units == ()
 
     def test_has_calls_for_each_product_only_where_there_are_few(self) -> None:
-        """And no more streams than products."""
+        """Only small batches may be separate calls, with at most as many streams as products."""
         batches = (1, 2, 3, 4, 7, 8, 64, 65)
         counts = {batch: len(tuple(CUBLAS.space(Cgemm(batch, 7, 9, 11), H200).configs())) for batch in batches}
         assert counts == {1: 2, 2: 6, 3: 6, 4: 8, 7: 8, 8: 10, 64: 10, 65: 2}
@@ -37,7 +37,7 @@ class TestCublas:
         for config in CUBLAS.space(problem, H200).configs():
             (call,) = CUBLAS.program(problem, config).calls
             assert isinstance(call.parameters, CublasProduct)
-            assert call.parameters.workspace_bytes == USUAL_CUBLAS_BYTES  # by which cuBLAS chooses its kernels
+            assert call.parameters.workspace_bytes == USUAL_CUBLAS_BYTES  # cuBLAS chooses its kernels by it
             found.append((call.parameters.is_looped, call.parameters.streams))
         assert found == [(False, 1), (True, 1), (True, 2), (True, 4), (True, 8)] * 2
 

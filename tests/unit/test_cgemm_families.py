@@ -1,4 +1,4 @@
-"""What the families of cgemm owe: a default in their space, text that never changes, every result computed once."""
+"""Contract of the cgemm families: a default in the space, stable text, every result computed once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LARGEST = Cgemm(2**30 - 1, 1, 1, 1), Cgemm(2**20, 2**15, 2, 2), Cgemm(32, 2, 2**
 
 
 def name_of(value: Family | Cgemm) -> str:
-    """A test's name for what it is about."""
+    """Test name of a parameter."""
     return value.key().replace(" ", ",") if isinstance(value, Cgemm) else value.name
 
 
@@ -110,7 +110,7 @@ class TestSpace:
 
     @pytest.mark.parametrize("k", [1, 3, 64, 1000])
     def test_holds_the_default_of_products_of_any_shape(self, k: int) -> None:
-        """Thin ones too: 256 rows of one column had none, and a space joined of it and others was walked to its end."""
+        """Thin products too: 256 rows of one column had no config, so a search walked all of a joined space."""
         for m, n, a in itertools.product(*[(1, 2, 3, 8, 100, 129, 256, 257)] * 2, (Op.N, Op.T)):
             problem = Cgemm(924, m, n, k, a)
             space = TILED.space(problem, H200)
@@ -168,7 +168,7 @@ class TestRefusals:
             assert family.why_not(Fft(8), H200) == "solves cgemm only"
 
     def test_cublas_on_the_host(self) -> None:
-        """NumPy in its place would win every search there, and say nothing."""
+        """On the host NumPy would take its place, win every search, and show nothing."""
         assert CUBLAS.why_not(PROBLEMS[0], HOST) == "calls cuBLAS, which runs on GPUs only"
 
     @every_problem
@@ -238,7 +238,7 @@ class TestText:
 
 
 def places(side: Side) -> np.ndarray:
-    """The row, or column, of each result of each thread of each tile."""
+    """Row or column of each result of each thread of each tile."""
     thread, own = np.ogrid[: side.threads, : side.own]
     inside = 2 * thread + own // 2 * 2 * side.threads + own % 2 if side.in_pairs else thread + own * side.threads
     return (np.arange(side.tiles)[:, None] * side.block + np.asarray(inside).ravel()).ravel()
@@ -271,7 +271,7 @@ class TestTiles:
 
     @every_problem
     def test_threads_of_a_warp_are_those_of_a_rectangle(self, problem: Cgemm) -> None:
-        """Each thread of a product has a place of its own, as the kernel counts them."""
+        """Each thread of a product has its own place in the tile, counted as in the kernel."""
         for config in sample(TILED, problem):
             geometry = Geometry.of(problem, config)
             lanes, across = geometry.lanes, geometry.b.threads
@@ -294,7 +294,7 @@ class TestTiles:
 
     @every_problem
     def test_threads_that_are_served_at_once_read_different_banks(self, problem: Cgemm) -> None:
-        """Eight threads read 16 bytes each of eight rows, where terms lie side by side."""
+        """Eight threads read 16 bytes each of eight rows if the K terms are adjacent."""
         for config in sample(TILED, problem):
             for side in (Geometry.of(problem, config).a, Geometry.of(problem, config).b):
                 if side.terms_inner:

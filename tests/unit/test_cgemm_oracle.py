@@ -1,4 +1,4 @@
-"""What judges cgemm: its reference against PyTorch in complex128, its inputs, and PyTorch as a peer."""
+"""Verification of cgemm: the reference against PyTorch in complex128, the inputs, and PyTorch as a peer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ every_pair_of_ops = pytest.mark.parametrize(("a", "b"), OPS)
 
 
 def by_torch(problem: Cgemm, operands: Any) -> NDArray[np.complex128]:
-    """PyTorch's answer in double precision."""
+    """PyTorch's result in double precision."""
     views = {Op.N: lambda t: t, Op.T: lambda t: t.mT, Op.C: lambda t: t.mH}
     a, b = (
         views[op](torch.from_numpy(operands[name]).to(torch.complex128))
@@ -124,7 +124,7 @@ class TestInputs:
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """PyTorch finds a GPU, whose memory is the host's; the streams that were entered."""
+    """Handles of the streams entered, with a PyTorch whose GPU memory is host memory."""
     streams: list[int] = []
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Batched complex products as problems: canonical forms, keys, shapes, and arguments that make none."""
+"""Batched complex products as problems: canonical forms, keys, shapes, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USUAL = Cgemm(**SIZES)
 
 
 def cgemm(**fields: Any) -> Cgemm:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Cgemm(**{**SIZES, **fields})
 
 

@@ -1,4 +1,4 @@
-"""What `cgemm_tensor` promises beside what every family of cgemm does: which thread holds what, and how exact it is."""
+"""Properties of `cgemm_tensor` beyond the contract of the cgemm families: fragment layout and accuracy."""
 
 from __future__ import annotations
 
@@ -135,13 +135,13 @@ def read_by_tensor_cores(values: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def cut_off(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To 24 bits towards zero, which is how tensor cores end a product."""
+    """Truncates to 24 significant bits towards zero, as tensor cores do at the end of each product."""
     mantissa, exponent = np.frexp(sums)
     return np.ldexp(np.trunc(np.ldexp(mantissa, 24)), exponent - 24)
 
 
 def tensor_sum(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sums along the last axis, as the kernel makes those of one real product."""
+    """Sums along the last axis, with the kernel's arithmetic for one real product."""
     sums = np.zeros(a.shape[:-1], np.float32)
     (a_high, a_low), (b_high, b_low) = ((high_of(each), each - high_of(each)) for each in (a, b))
     for first in range(0, a.shape[-1], 8):
@@ -156,7 +156,7 @@ def tensor_sum(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.flo
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("low", [-1.0, 0.5])
 def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, scale: float) -> None:
-    """Of 512 terms of either sign or all positive: half of 1e-6 of the sum of magnitudes."""
+    """The bound is half of 1e-6 of the sum of magnitudes; the 512 terms have either sign or are all positive."""
     rng = np.random.default_rng(5)
     a, b = (rng.uniform(low, 1, (2000, 512)).astype(np.float32) for _ in range(2))
     a *= np.float32(scale)
@@ -165,7 +165,7 @@ def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, sca
 
 
 def test_one_sum_on_the_tensor_cores_would_not_stay_within_it() -> None:
-    """From the first term to the last: what is cut off each time adds up."""
+    """One accumulator sums all terms from first to last, so the truncation errors add up."""
     rng = np.random.default_rng(5)
     a, b = (rng.uniform(0.5, 1, (200, 512)).astype(np.float32) for _ in range(2))
     exact, whole = (a.astype(np.float64) * b).sum(-1), np.zeros(200)

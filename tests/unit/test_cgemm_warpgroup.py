@@ -1,4 +1,4 @@
-"""What `cgemm_warpgroup` promises beside what every family of cgemm does: what lies where, and how exact it is."""
+"""Properties of `cgemm_warpgroup` beyond the contract of the cgemm families: memory layout and accuracy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def geometries(problem: Cgemm) -> list[WarpgroupGeometry]:
 
 
 def copies(side: WarpgroupSide) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each copy of each thread begins, along and across, as the kernel counts them: (copies, threads)."""
+    """Positions along and across at which each thread's copies begin, numbered as in the kernel: (copies, threads)."""
     thread, i = np.arange(32 * side.warps), np.arange(side.copies)[:, None]
     warp, lane = thread // 32, thread % 32
     along = warp % side.strips * 16 + lane % side.lanes * side.vector + i % side.turns * 16 * side.warps
@@ -58,7 +58,7 @@ def copies(side: WarpgroupSide) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def written(side: WarpgroupSide) -> NDArray[np.intp]:
-    """The byte of a part to which each copy's first half goes, as the kernel adds it up."""
+    """Byte offset in a part to which each copy's first half goes, as the kernel computes it."""
     thread, i = np.arange(32 * side.warps), np.arange(side.copies)[:, None]
     warp, lane = thread // 32, thread % 32
     x = warp % side.strips * 16 + lane % side.lanes * side.vector
@@ -92,7 +92,7 @@ class TestRefusals:
 class TestShares:
     @pytest.mark.parametrize("blocks", [1, 2, 132, 396])
     def test_are_of_one_tile_or_more_and_of_less_than_two_beside_whole_ones(self, blocks: int) -> None:
-        """So that a tile is the sum of two pieces at most."""
+        """At most two partial tiles make up one tile."""
         for tiles in range(blocks + 1, 5 * blocks):
             shares = WarpgroupShares(tiles, blocks)
             assert blocks <= shares.dealt < 2 * blocks
@@ -100,7 +100,7 @@ class TestShares:
             assert shares.counters == 1 + blocks
 
     def test_are_chosen_where_rounds_of_blocks_leave_most_of_the_last_one_empty(self) -> None:
-        """273 tiles are 2.07 rounds of 132 blocks, 792 are six, and 128 none at all."""
+        """For 132 blocks, 273 tiles are 2.07 rounds and 792 are six; 128 do not fill one."""
         for batch, dealt in ((91, True), (264, False), (43, False)):
             config = WARPGROUP.default(Cgemm(batch, 128, 384, 384, "n", "n", accuracy="normwise"), H200)
             assert bool(config.integer("dealt_to")) == dealt, config
@@ -150,7 +150,7 @@ class TestTiles:
 
     @every_problem
     def test_parts_lie_where_products_look_for_them(self, problem: Cgemm) -> None:
-        """A core matrix is 8 rows of 16 bytes; a descriptor has the offset along the terms and that across them."""
+        """A core matrix is 8 rows of 16 bytes; a descriptor has the offsets along K and across it."""
         for geometry in geometries(problem):
             for side in (geometry.a, geometry.b):
                 along, across = copies(side)
@@ -167,7 +167,7 @@ class TestTiles:
 
     @every_problem
     def test_threads_of_a_warp_write_to_different_banks(self, problem: Cgemm) -> None:
-        """Each to one of its own, or two to the halves of one word."""
+        """Each thread writes a bank of its own, or two threads write the halves of one word."""
         for geometry in geometries(problem):
             for side in (geometry.a, geometry.b):
                 words = (written(side) // 4).reshape(-1, 32)
@@ -198,7 +198,7 @@ class TestDefault:
     def test_tile_is_the_fastest_that_was_measured(
         self, sizes: tuple[int, int, int, int], tile: tuple[int, int]
     ) -> None:
-        """On an H200: 128.9, 32.2, 70.4, 770.8 and 102.4 us, up to a quarter less than by other tiles."""
+        """Measured on an H200: 128.9, 32.2, 70.4, 770.8 and 102.4 us, up to a quarter less than with other tiles."""
         config = WARPGROUP.default(Cgemm(*sizes, accuracy=Accuracy.NORMWISE), H200)
         assert (64 * config.integer("groups"), config.integer("columns")) == tile
 
@@ -211,7 +211,7 @@ class TestDefault:
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """High and low halves of scaled numbers, and the power of two of the scale."""
+    """High and low fp16 parts of scaled numbers, and the power of two of the scale."""
     exponent = int(np.float32(np.abs(values).max()).view(np.uint32) >> 23)
     power = min(14 + 127 - exponent, 126)
     scaled = values.astype(np.float64) * 2.0**power
@@ -220,13 +220,13 @@ def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def cut_off(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To 24 bits towards zero, which is how tensor cores end a product."""
+    """Truncates to 24 significant bits towards zero, as tensor cores do at the end of each product."""
     mantissa, exponent = np.frexp(sums)
     return np.ldexp(np.trunc(np.ldexp(mantissa, 24)), exponent - 24)
 
 
 def warpgroup_sum(a: NDArray[np.float32], b: NDArray[np.float32], terms: int) -> NDArray[np.float32]:
-    """Sums along the last axis, as the kernel makes those of one real product, in tiles of so many terms."""
+    """Sums along the last axis, with the kernel's arithmetic for one real product, in tiles of `terms` terms."""
     sums = np.zeros(a.shape[:-1], np.float32)
     for first in range(0, a.shape[-1], terms):
         tile = slice(first, first + terms)
@@ -244,7 +244,7 @@ def warpgroup_sum(a: NDArray[np.float32], b: NDArray[np.float32], terms: int) ->
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("low", [-1.0, 0.5])
 def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, scale: float, terms: int) -> None:
-    """Of 512 terms of either sign or all positive: half of 1e-6 of the sum of magnitudes."""
+    """The bound is half of 1e-6 of the sum of magnitudes; the 512 terms have either sign or are all positive."""
     rng = np.random.default_rng(5)
     a, b = (rng.uniform(low, 1, (2000, 512)).astype(np.float32) for _ in range(2))
     a *= np.float32(scale)
@@ -254,7 +254,7 @@ def test_sums_of_tensor_cores_that_cut_off_stay_within_the_bound(low: float, sca
 
 @pytest.mark.parametrize(("octaves", "kept"), [(0, True), (16, True), (26, False)])
 def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octaves: int, kept: bool) -> None:
-    """The others are off by 2^-39 of the largest: within 1e-6 of what is as large as that, but not of themselves."""
+    """The other numbers are off by 2^-39 of the largest: within 1e-6 of numbers of that size, but not of themselves."""
     values = np.random.default_rng(5).uniform(1, 2, 4000).astype(np.float32) * np.float32(2.0**-octaves)
     values[0] = 1
     high, low, power = split(values)
@@ -278,7 +278,7 @@ def test_numbers_within_16_octaves_of_a_tiles_largest_keep_their_last_bits(octav
     ],
 )
 def test_the_compiler_drops_no_product(accuracy: Accuracy, values: dict[str, int]) -> None:
-    """One did of single tiles whose rows are scaled: all results had the imaginary part twice (H200, NVRTC 13.0)."""
+    """NVRTC 13.0 dropped one for single tiles with scaled rows: all results had the imaginary part twice (H200)."""
     others = {"groups": 1, "splits": 1, "stages": 0, "min_blocks": 0, "dealt_to": 0}
     config = Config.of({**others, **values})
     splits = config.integer("splits")

@@ -1,4 +1,4 @@
-"""From trials to a winner: who is a finalist, who ties, and what happens to those that fail on fresh data."""
+"""Choice of a winner among trials: who is a finalist, how ties are broken, what happens to failures on fresh data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRONG = Failure(FailureKind.WRONG, "off by one")
 
 
 def tried(name: str, ns: float | None, **changes: Any) -> Trial:
-    """A trial of family `name[:-1]`, config `name[-1]`; None is one that was wrong."""
+    """A trial of family `name[:-1]` and config `name[-1]`; a time of None stands for a wrong result."""
     outcome = WRONG if ns is None else measurement(ns, registers=32)
     family, config = name[:-1], Config.of({"c": name[-1]})
     text = program_of(family, config).fingerprint
@@ -55,7 +55,7 @@ def name_of(it: Trial | Program) -> str:
 
 
 class Setting:
-    """A workshop and a bench of finals, for which `side` says what is measured there: 100 ns where it says nothing."""
+    """A workshop and a bench of finals. `side` gives the times measured there; the default is 100 ns."""
 
     def __init__(self, **side: float | Timing | Failure) -> None:
         self.problem, self.device = PROBLEM, H200
@@ -123,7 +123,7 @@ class Setting:
 
 
 def letters(count: int, *, ns: float = 100.0, step: float = 0.0) -> list[Trial]:
-    """Trials of one family, `windowa`, `windowb`, ..., each by `step` slower than the one before."""
+    """Trials of one family, `windowa`, `windowb`, ..., each `step` slower than the last."""
     return [tried(f"window{chr(ord('a') + i)}", ns + i * step + i * 1e-6) for i in range(count)]
 
 
@@ -181,7 +181,7 @@ class TestFinalists:
         assert len(setting.evaluated) == len(setting.contenders) == MOST_FINALISTS == 8
 
     def test_twins_count_once(self) -> None:
-        """Equal outcomes are those of one run: the same machine code."""
+        """Equal outcomes come from one run: the machine code is the same."""
         setting = Setting()
         first, *others = letters(4, step=50)
         twins = [tried(f"window{letter}", 1, outcome=first.outcome) for letter in "wxyz"]
@@ -239,7 +239,7 @@ class TestWinner:
 
     @pytest.fixture
     def simplest(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of the family `plain` the config b."""
+        """Makes config b of the family `plain` the simplest one of the operation."""
 
         class Plain:
             name = "plain"
@@ -320,7 +320,7 @@ class TestWinner:
 
 
 class TestAnswers:
-    """What a look-up gives without this search."""
+    """Programs that a look-up already returns before the search."""
 
     def setting(self, *answers: str, **side: float | Timing | Failure) -> Setting:
         setting = Setting(**side)
@@ -348,7 +348,7 @@ class TestAnswers:
         assert name_of(choice.record.trial) == winner
 
     def test_never_loses_to_what_is_slower_within_the_band_of_ties(self) -> None:
-        """The answer is outside of it, another finalist of an earlier place, slower still, by its spread inside."""
+        """The answer is outside the spread; a slower finalist of an earlier place is inside by its own spread."""
         wide = timing(100.9, 95.0, 106.0)
         choice = self.setting("plainz", windowa=wide, windowb=100.0, plainz=100.7).choice(
             *letters(2), tried("plainz", 90)
@@ -357,7 +357,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("faster", "winner"), [(SPILLED - 0.01, "plainz"), (SPILLED + 0.01, "windowa")])
     def test_loses_to_what_spills_registers_only_where_that_is_much_faster(self, faster: float, winner: str) -> None:
-        """Where its memory lies, which differs from process to process, decides how fast such a kernel is."""
+        """A spilling kernel's speed depends on where its local memory lies, which differs from process to process."""
         setting = self.setting("plainz", windowa=100.0, plainz=100.0 * faster)
         setting.spilling = {"windowa"}
         assert name_of(setting.choose(*letters(1), tried("plainz", 90)).trial) == winner
@@ -395,7 +395,7 @@ class TestAnswers:
         assert [(name_of(each), each.outcome) for each in setting.kept] == [("plainz", WRONG), ("windowb", WRONG)]
 
     def test_of_two_the_faster_counts(self) -> None:
-        """One from before the search, and one that another tuner has stored meanwhile."""
+        """One answer existed before the search; another tuner stored the other meanwhile."""
         setting = self.setting("plainz", "plainy", windowa=95.0, plainz=100.0, plainy=90.0)
         choice = setting.choice(*letters(1), tried("plainz", 90))
         assert name_of(choice.record.trial) == "plainy"
@@ -469,7 +469,7 @@ class TestFamilies:
 
 
 class TestRivals:
-    """Of a family that takes no part in the search: the place is its own until something is KEPT faster."""
+    """Programs of families outside the search. One stays the overall winner unless another is faster by KEPT."""
 
     def choice(self, windowa_ns: float, **side: float | Failure) -> tuple[Setting, Choice]:
         setting = Setting(windowa=windowa_ns, **side)  # type: ignore[arg-type]
@@ -506,7 +506,7 @@ class TestRivals:
 
 
 class TestFreshData:
-    """Finalists that fail there."""
+    """Finalists that fail on fresh data."""
 
     @pytest.mark.parametrize("kind", [FailureKind.WRONG, FailureKind.CRASH, FailureKind.TIMEOUT])
     def test_a_failure_is_kept_and_never_wins(self, kind: FailureKind) -> None:
@@ -516,7 +516,7 @@ class TestFreshData:
         assert name_of(record.trial) == "windowc"
         assert setting.kept == [
             dataclasses.replace(each, outcome=failure) for each in letters(2, step=50)
-        ]  # in place of the trials of the search
+        ]  # replaces the trials of the search
         assert setting.contenders == ["windowc", "windowd", "windowe"]
 
     def test_near_is_near_to_the_fastest_that_is_right(self) -> None:

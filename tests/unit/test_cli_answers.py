@@ -1,4 +1,4 @@
-"""What query, explain, verify, bench, report and doctor answer, also where nothing is stored."""
+"""Output of query, explain, verify, bench, report and doctor, also if nothing is stored."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestQuery:
         assert "verdict   2.00x faster than scipy ndimage.correlate, the fastest library beside it\n" in text
 
     def test_families_side_by_side(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
-        """The winner first; the others by their times, each with how it was timed."""
+        """The winner comes first, then the others by time, each with its timing conditions."""
         window, plain = FAMILY["filter2d_window"], WON.trial.family
         policy = "median, 1 runs a sample, eager, in turns, warm caches"
         won = winner(SMALL, dataclasses.replace(TIMED, policy=policy, median_ns=1000.0), HOST, family=window)

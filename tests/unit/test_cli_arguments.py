@@ -1,4 +1,4 @@
-"""Arguments that cannot be used: one line on standard error, exit code 2 or 1, nothing left behind."""
+"""Invalid arguments: one line on standard error, exit code 2 or 1, nothing left behind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 
 
 COMMANDS = ("tune", "query", "verify", "explain")
-"""Those that take a problem, and read its options by the same words."""
+"""Commands that take a problem; all read its options under the same names."""
 BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--image", "0x64", "--filter", "3x3"), "image must be"),
     (("--image", "64x64", "--filter", "3x0"), "filter must be"),
@@ -275,7 +275,7 @@ class TestWeights:
 
 
 class _Trap:
-    """Unpickling it makes a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""`warpsmith bench fft`: which transforms it takes, what it shows of them, and what is refused."""
+"""`warpsmith bench fft`: which transforms it takes, what it prints, and what it refuses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Beside = Mapping[tuple[int, ...], Mapping[str, float]]
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Beside], None]:
-    """Gives our transforms 2 us and the copy 1 us instead of running them, and by size what ran beside them in ns."""
+    """Replaces timing: our transforms take 2 us and the copy 1 us. Gives what ran beside them in ns, by size."""
 
     def plant(beside: Beside) -> None:
         def compare(problem: Problem, _program: Program, _ref: DeviceRef, _seed: int, *_: object) -> Comparison:

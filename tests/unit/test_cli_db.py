@@ -1,4 +1,4 @@
-"""`warpsmith db`: what stores hold, and how it is carried from one to another."""
+"""`warpsmith db`: contents of stores, and transfer between stores."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """What a command that ends well prints."""
+    """Output of a command that succeeds, by lines."""
 
     def call(*arguments: str) -> list[str]:
         assert run(list(arguments)) == 0
@@ -70,7 +70,7 @@ NOTHING = {
     "poisoned_added": 0,
     "runners_up_added": 0,
 }
-"""What merging tells where it changes nothing."""
+"""Output of a merge that changes nothing."""
 
 
 class TestMerge:

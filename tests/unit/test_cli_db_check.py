@@ -1,4 +1,4 @@
-"""`warpsmith db check --times`: which winners are looked at again, what is told of them and what is noted."""
+"""`warpsmith db check --times`: winners that are measured again, the output, and what is recorded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Rechecks:
-    """Stands for the look itself: what comes of each problem is given, and the problems are noted."""
+    """Stand-in for the check: gives a result for each problem, and notes the problems."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Filter2d, Verdict] = {}

@@ -1,4 +1,4 @@
-"""`warpsmith db ls` and `db show`: what stores hold, and all that is known of one problem."""
+"""`warpsmith db ls` and `db show`: contents of stores, and everything known of one problem."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """What a command that ends well prints."""
+    """Output of a command that succeeds, by lines."""
 
     def call(*arguments: str) -> list[str]:
         assert run([*arguments, "--store", "a.db"]) == 0
@@ -95,7 +95,7 @@ class TestLs:
         ]
 
     def test_programs_that_run_now_are_not_poisoned(self, lines: Callable[..., list[str]]) -> None:
-        """Programs that were started, and are not known to do harm, are run again; after three deaths no more."""
+        """Programs that were started and are not known to do harm run again; after three deaths they do not."""
         with Store.open("a.db", write=True) as store:
             started = [Started("filter2d_plain", Config.of({"a": n}), f"runs {n}") for n in range(5)]
             store.mark_started(H200, started)

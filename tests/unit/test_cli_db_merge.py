@@ -1,4 +1,4 @@
-"""Merging and importing: all of it or nothing, whatever happens on the way, and twice is the same as once."""
+"""Merging and importing: all or nothing, whatever happens meanwhile, and twice is the same as once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def winner(problem: Filter2d, median_ns: float) -> Record:
 
 
 def state(location: str) -> tuple[Any, ...]:
-    """All that merging may change."""
+    """Everything in a store that a merge may change."""
     with Store.open(location, write=False) as store:
         assert store.check() == ()
         poison = [store.poisoned(device) for device in (H200, HOST)]
@@ -184,7 +184,7 @@ sys.exit(run(sys.argv[1:]))
 class TestNothingOrAll:
     @pytest.fixture(params=["merge", "import"])
     def given(self, request: pytest.FixtureRequest, source: str, tmp_path: Path) -> list[str]:
-        """A command that takes over `source`, without where to."""
+        """A command that merges `source`, without its target."""
         if request.param == "merge":
             return ["db", "merge", source]
         lines = tmp_path / "lines.jsonl"

@@ -46,7 +46,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def pruned(document: Callable[..., Any]) -> Callable[..., Any]:
-    """What `db prune` of `a.db` tells."""
+    """Output of `db prune` of `a.db`."""
     return lambda *arguments: document("db", "prune", *arguments, "--store", "a.db")
 
 
@@ -86,7 +86,7 @@ def test_keep_trials(pruned: Callable[..., Any]) -> None:
     told = pruned("--keep-trials", "2", "--yes")
     assert counted(told) == {(SMALL.key(), H200.key()): 3}
     assert told["winners"] == []
-    # Of one time, the first by its family, config and text; GOOD and SLOW are the winner's own program.
+    # Among equal times, family, config and text decide; GOOD and SLOW are the winner's own program.
     assert set(kept()) == {GOOD, SLOW, NO_SUCH_FAMILY}
 
 

@@ -1,4 +1,4 @@
-"""`warpsmith export`: what it refuses, what it leaves alone, what it writes."""
+"""`warpsmith export`: what it refuses, keeps and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`warpsmith ... fft`: tuned on the host and asked for in every way, and what is refused."""
+"""`warpsmith ... fft`: tuned on the host, queried in every way, and refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_HOST = ("--device", "host")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with a winner for SMALL, by the command line."""
+    """A store with a winner for SMALL, tuned on the command line."""
     store = str(tmp_path_factory.mktemp("tuned") / "a.db")
     assert run(["tune", *SMALL, *ON_HOST, "--trials", "3", "--store", store]) == 0
     return store
@@ -152,7 +152,7 @@ def test_what_is_not_stored_is_named_with_exit_code_3(refused: Refused, options:
 
 
 COMMANDS = ("tune", "query", "verify", "explain")
-"""Those that take a problem, and read its options by the same words."""
+"""Commands that take a problem; all read its options under the same names."""
 BAD_PROBLEMS: Sequence[tuple[tuple[str, ...], str]] = [
     (("--size", "1"), "each dimension of a transform needs at least 2 points"),
     (("--size", "8x1"), "each dimension of a transform needs at least 2 points"),

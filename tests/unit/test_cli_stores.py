@@ -1,4 +1,4 @@
-"""Stores that cannot be used, on the command line: one line that names the remedy, and the file as it was."""
+"""Unusable stores on the command line: one line names the remedy, and the file stays as it was."""
 
 from __future__ import annotations
 
@@ -259,11 +259,11 @@ class TestUnusable:
 
 
 class TestReadOnly:
-    """As an ordinary user: file rights do not bind root."""
+    """Opens read-only stores as an ordinary user, because file permissions do not bind root."""
 
     @pytest.fixture
     def shared(self, folder: Path) -> Iterator[Path]:
-        """The good store in a folder that other users can read but not write, as they cannot reach pytest's."""
+        """The good store in a folder that other users can read but not write; they cannot reach pytest's folder."""
         with tempfile.TemporaryDirectory() as name:
             copy = Path(name) / "a.db"
             copy.write_bytes((folder / "good.db").read_bytes())
@@ -274,7 +274,7 @@ class TestReadOnly:
 
     @pytest.fixture
     def as_ordinary_user(self) -> Callable[..., tuple[int, str]]:
-        """Runs a command in a child without root's rights; gives its exit code and what it wrote to either stream."""
+        """Runs a command in a child without root's rights; gives the exit code and the output of both streams."""
 
         def call(*arguments: object) -> tuple[int, str]:
             run(["query", *ASKED, "--store", "good.db"])  # loads what the child may not find among root's files
@@ -324,7 +324,7 @@ class TestReadOnly:
 class TestDamagedRows:
     @pytest.fixture
     def damaged(self, folder: Path) -> Path:
-        """A store whose one winner has lost its meaning, behind the store's back."""
+        """A store whose one winner was spoiled directly in the file."""
         path = folder / "rows.db"
         path.write_bytes((folder / "good.db").read_bytes())
         execute(path, "UPDATE warpsmith_winners SET spec = '{'")

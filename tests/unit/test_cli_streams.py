@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shell(store: Path, redirection: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command whose streams a shell has closed or redirected."""
+    """Runs a command with streams that a shell has closed or redirected."""
     words = [sys.executable, "-m", "warpsmith", *arguments]
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", *words]
     places = {"WARPSMITH_STORE": str(store), **environment}
@@ -75,7 +75,7 @@ def test_what_is_longer_or_printed_by_typer(store: Path, words: tuple[str, ...])
 
 
 def test_a_closed_stream_is_no_place_for_a_store(tmp_path: Path) -> None:
-    """The lowest free number is that of standard error: a store that had it would take a compiler's words."""
+    """Standard error has the lowest free number: a store opened with that number would receive a compiler's output."""
     made = tmp_path / "made.db"
     lines = tmp_path / "lines.jsonl"
     lines.write_text(json.dumps({"format": "no store"}) + "\n")

@@ -1,4 +1,4 @@
-"""Several families for one problem: who gets how many trials, who leaves and when, and nobody is forgotten."""
+"""Several families for one problem: shares of trials, when a family leaves, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def competition(names: str, budget: int, seed: int = 0) -> Competition:
 
 
 def compete(search: Competition, objectives: Mapping[str, Objective], budget: int, ahead: int = 1) -> list[str]:
-    """The families in the order asked, with so many asks out before the first is told."""
+    """Families in the order requested; up to `ahead` requests are open before the first result comes."""
     asked: list[str] = []
     out: deque[tuple[str, Config]] = deque()
     while len(asked) < budget or out:
@@ -88,7 +88,7 @@ def test_of_three_families_two_stay_at_first() -> None:
 
 
 def test_nearly_as_fast_stays_as_long_as_it_may_still_win() -> None:
-    """After 10 trials 25% are still to be gained, after 20, 40 and 80 trials 20%, 10% and 5%."""
+    """Expected gains: 25% after 10 trials, and 20%, 10% and 5% after 20, 40 and 80."""
     objectives = {"a": constant(1e5), "b": constant(1.15e5), "c": constant(1.07e5), "d": constant(1.3e5)}
     search = competition("abcd", budget=320)
     compete(search, objectives, budget=320)
@@ -105,7 +105,7 @@ def test_the_rungs_shrink_with_the_trials() -> None:
 
 
 def test_a_slow_starter_takes_over() -> None:
-    """A family whose default is slow, but whose other configs are the fastest of all."""
+    """The default of family `late` is slow, but its other configs are the fastest of all."""
     objectives: dict[str, Objective] = {
         "even": constant(1e5),
         "late": lambda config: 4e5 if config == DEFAULT else 5e4,
@@ -133,7 +133,7 @@ def test_a_family_without_a_success_leaves_with_its_rung() -> None:
 
 
 def test_asks_ahead_of_a_verdict_go_to_those_that_would_stay() -> None:
-    """Nobody waits for a rung to be told; what is handed out meanwhile is not lost on the slow."""
+    """Requests do not wait for a rung's results, and none of those given out meanwhile go to slow families."""
     objectives = {"a": constant(4e5), "b": constant(1e5), "c": constant(3e5), "d": constant(2e5)}
     search = competition("abcd", budget=320)
     counts = Counter(compete(search, objectives, budget=320, ahead=20))
@@ -147,7 +147,7 @@ def test_before_any_time_is_known_asks_ahead_are_spread_evenly() -> None:
 
 
 def test_a_late_verdict_counts_late_times() -> None:
-    """The family that seemed slower while its rung was out turns out to be the faster one."""
+    """The family that seemed slower before its last times came is the faster one."""
     search = competition("ab", budget=64)  # rungs of 4
     out = [search.ask() for _ in range(8)]
     for candidate in out[:7]:
@@ -188,7 +188,7 @@ def test_when_everything_fails_every_family_is_exhausted() -> None:
 
 
 def test_stored_trials_are_trials_of_the_rungs() -> None:
-    """A search that goes on spends nothing on a family that its stored trials have put out."""
+    """A resumed search spends nothing on a family that its stored trials eliminated."""
     stored: list[tuple[Config, float | None]] = [(Config.of({"a": 30, "b": b}), 3e5) for b in range(40)]
     faster: list[tuple[Config, float | None]] = [(config, 1e5) for config, _ in stored]
     search = Competition({"slow": family(stored=stored), "fast": family(stored=faster)}, 0, 80)
@@ -197,7 +197,7 @@ def test_stored_trials_are_trials_of_the_rungs() -> None:
 
 
 def test_stored_trials_count_for_the_length_of_the_rungs() -> None:
-    """40 stored and 40 to come make rungs of 5, as 80 would."""
+    """40 stored trials and 40 to come make rungs of 5, as 80 would."""
     stored: list[tuple[Config, float | None]] = [(Config.of({"a": 30, "b": b}), 1e5) for b in range(40)]
     search = Competition({"slow": family(), "fast": family(stored=stored)}, 0, 40)
     assert Counter(compete(search, {"slow": constant(3e5), "fast": constant(1e5)}, budget=40)) == {

@@ -1,4 +1,4 @@
-"""Processes that compile ahead: what happens to a compiler costs one program."""
+"""Processes that compile ahead: a failing compiler costs one program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpsmith.tuner.workers.compile_pool import CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 60.0
-"""Far above what anything here takes, on a loaded machine too."""
+"""Seconds, far more than anything here takes, even on a loaded machine."""
 PATIENT = Deadlines(compile_s=PATIENCE_S, least_compile_s=PATIENCE_S)
 
 # Test files are not importable by name, and what crosses the border must be.
@@ -77,7 +77,7 @@ def scripted(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def folder(scripted: ModuleType) -> Path:
-    """For the PYTHONPATH of those that import it."""
+    """Folder to put on the PYTHONPATH of processes that import the scripted module."""
     return Path(str(scripted.__file__)).parent
 
 
@@ -90,7 +90,7 @@ def notes(tmp_path: Path) -> Path:
 def pool_of(
     folder: Path, scripted: ModuleType, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., CompilePool]]:
-    """Makes pools of so many processes."""
+    """Makes pools with the given number of processes."""
     made: list[CompilePool] = []
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
@@ -115,7 +115,7 @@ def image(pool: CompilePool, source: str) -> str:
 
 
 def begun(notes: Path) -> dict[int, list[str]]:
-    """What each process began to compile."""
+    """Sources whose compilation each process began."""
     return {int(note.name): note.read_text().splitlines() for note in notes.iterdir() if note.name.isdigit()}
 
 

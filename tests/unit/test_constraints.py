@@ -1,4 +1,4 @@
-"""Rules of every family: a search asks them one by one, of values that others may refuse."""
+"""Rules of every family: a search calls each rule with values that other rules may refuse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES
 
 CHOICES = 100
-"""Combinations of values that are drawn for each family and problem, legal or not."""
+"""Combinations of values drawn for each family and problem, legal or not."""
 LAYERS = (
     ((32, 96, 56, 56), (96, 1, 7, 7), {"padding": 3, "groups": 96}),
     ((32, 384, 28, 28), (96, 384, 1, 1), {}),
@@ -36,7 +36,7 @@ PROBLEMS: tuple[Problem, ...] = (
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_rule_answers_for_any_values(family: Family) -> None:
-    """As `Space.allows` asks it, in whatever order: once a search ended with a KeyError for six warpgroups."""
+    """`Space.allows` calls the rules in any order; a search once ended with a KeyError for six warpgroups."""
     for problem in PROBLEMS:
         if family.why_not(problem, H200) is not None:
             continue

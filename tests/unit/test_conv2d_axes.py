@@ -1,4 +1,4 @@
-"""Which source rows the taps of a result row read, held against the definition of the layer."""
+"""Source rows that the taps of a result row read, compared with the definition of the layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.axes import Axis, axes_of
 
 
 def layers(pass_: Pass) -> list[Conv2d]:
-    """Of all kinds of rows; columns have the same arithmetic, with other sizes here."""
+    """Layers with all kinds of rows. Columns use the same arithmetic, so here they merely have other sizes."""
     found = []
     for size, taps, stride, dilation, pads in itertools.product(
         (1, 5, 8, 13), (1, 2, 3, 5), (1, 2, 3, 4), (1, 2, 3), ((0, 0), (1, 1), (2, 0), (0, 3), (9, 9))
@@ -35,7 +35,7 @@ def layers(pass_: Pass) -> list[Conv2d]:
 
 
 def terms(problem: Conv2d, axis: int) -> Counter[tuple[int, int, int]]:
-    """Result row, filter row and source row of every product that is not with a zero of the padding."""
+    """Result, filter and source row of every product, except products with zero padding."""
     size, out = problem.input[2 + axis], problem.output_size[axis]
     found: Counter[tuple[int, int, int]] = Counter()
     for p, r in itertools.product(range(out), range(problem.weight[2 + axis])):
@@ -46,7 +46,7 @@ def terms(problem: Conv2d, axis: int) -> Counter[tuple[int, int, int]]:
 
 
 def summed(axis: Axis) -> Counter[tuple[int, int, int]]:
-    """The same of an axis's phases and taps."""
+    """Products computed from an axis's phases and taps, in the same form."""
     found: Counter[tuple[int, int, int]] = Counter()
     for phase, taps in enumerate(axis.phases):
         for i, t in itertools.product(range(axis.steps), range(taps.count)):
@@ -68,7 +68,7 @@ def test_every_product_is_there_once_and_no_other(pass_: Pass) -> None:
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("own", [1, 2, 4])
 def test_what_is_not_checked_lies_inside(pass_: Pass, own: int) -> None:
-    """Windows of as many rows as the longest of a phase's, which a tile holds too."""
+    """Windows have as many rows as the longest of a phase's, and a tile holds as many."""
     answers = set()
     for problem in layers(pass_):
         for axis in axes_of(problem):

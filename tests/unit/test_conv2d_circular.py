@@ -1,4 +1,4 @@
-"""Circular correlations of layers: the least tile that wraps no harm, legal defaults, reasons."""
+"""Circular correlations of layers: the smallest tile whose wrap-around is harmless, legal defaults, refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
 def correlated(side: Side, points: int, source: np.ndarray, factor: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    """What a tile of so many points gives."""
+    """Result of a tile of `points` points."""
     tile = np.zeros(points)
     for u in range(points):
         if 0 <= u - side.before < side.sources:
@@ -43,7 +43,7 @@ def test_the_least_tile_has_room_for_what_comes_round() -> None:
 
 @every_pass
 def test_padding_of_half_a_filter_makes_a_tile_half_a_filter_larger(pass_: Pass) -> None:
-    """And not a whole one: 72 instead of 86 rows."""
+    """A transform needs 72 rows here; padding by a whole filter would need 86."""
     problem = Conv2d(**LARGE, pass_=pass_)  # type: ignore[arg-type]
     assert [side.least for side in sides_of(problem)] == [71, 71]
     passes = Geometry.of(problem, FAMILY.default(problem, H200)).passes

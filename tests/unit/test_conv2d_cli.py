@@ -1,4 +1,4 @@
-"""`warpsmith ... conv2d`: options as a problem, and those that make none."""
+"""`warpsmith ... conv2d`: options that describe a problem, and options that do not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPE = ("--input", "2,4,7,9", "--weight", "6,4,3,2")
 
 
 def given(*options: str) -> Problem:
-    """The problem that the options make."""
+    """The problem that the options describe."""
     found: list[Problem] = []
 
     def verb(problem: Problem) -> None:
@@ -119,11 +119,11 @@ def test_one_line_says_what_is_wrong(options: tuple[str, ...], says: str) -> Non
 
 
 class _Measured(Exception):
-    """In place of a measurement."""
+    """Raised in place of a measurement."""
 
 
 def test_a_comparison_has_the_same_options_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the bias and the ReLU, which are those of the forward pass."""
+    """Bias and ReLU are the exceptions: only the forward pass has them."""
     found: list[Problem] = []
 
     def measure(subjects: list[Subject], *_: Any) -> None:

@@ -35,7 +35,7 @@ SAMPLE = 12
 
 
 def depthwise(images: int, channels: int, size: int, taps: int, **more: Any) -> dict[str, Any]:
-    """A depthwise layer with square planes, whose size it keeps."""
+    """A depthwise layer of square planes; results have the same size."""
     usual = {
         "input": (images, channels, size, size),
         "weight": (channels, 1, taps, taps),
@@ -186,7 +186,7 @@ class TestImages:
 
     @pytest.mark.parametrize("problem", IMAGES, ids=lambda problem: problem.key().replace(" ", ","))
     def test_windows_lie_in_their_tiles(self, problem: Conv2d) -> None:
-        """And every read begins at a multiple of its vector, every copy where the image has a whole one."""
+        """Each read begins at a multiple of its vector, and each copy does if the image's rows allow it."""
         for config in sample(problem):
             g = ImageGeometry.of(problem, config)
             t = g.tile
@@ -213,7 +213,7 @@ class TestImages:
 
 
 def _phased(steps: np.ndarray, phases: int) -> np.ndarray:  # type: ignore[type-arg]
-    """Rows, or columns, of the result, by steps of each phase."""
+    """Rows or columns of the result, by steps of each phase."""
     return (steps[:, None] * phases + np.arange(phases)).ravel()
 
 
@@ -261,7 +261,7 @@ class TestTile:
         assert wavefronts(tuple(8 * n for n in range(32)), 4) == 8
 
     def test_rows_of_a_28x28_plane_lie_in_different_banks(self) -> None:
-        """7 threads across, 4 down with 7 rows each: a pitch of 36, with which the next row of threads goes on."""
+        """With 7 threads across and 4 down, 7 rows each, the pitch is 36; the next row of threads continues there."""
         tile = Tile.of(28, -3, 34, 10, Lanes.of(7, 4, 4, 7))
         assert (tile.vector, tile.read, tile.lead, tile.columns, tile.pitch) == (4, 4, 1, 36, 36)
 
@@ -313,7 +313,7 @@ def test_solves_no_other_operation() -> None:
 
 @pytest.mark.parametrize("pass_", Pass)
 def test_defaults_spill_no_registers(pass_: Pass) -> None:
-    """Of single steps dgrad is fprop with the filter turned: the same registers."""
+    """For stride 1, dgrad is fprop with the filter rotated and takes the same registers; one layer is enough."""
     problems = [Conv2d(**layer, pass_=pass_) for layer in LAYERS]
     for number, problem in enumerate(problems):
         if pass_ is Pass.DGRAD and number > 0 and problem.stride == (1, 1):

@@ -33,7 +33,7 @@ SAMPLE = 6
 
 
 def layer(images: int, channels: int, size: int, taps: int, **more: Any) -> dict[str, Any]:
-    """A depthwise layer with square planes, whose size it keeps."""
+    """A depthwise layer of square planes; results have the same size."""
     usual = {
         "input": (images, channels, size, size),
         "weight": (channels, 1, taps, taps),

@@ -1,4 +1,4 @@
-"""What the families of conv2d owe: a default in their space, text that never changes, every result computed once."""
+"""Contract of the conv2d families: a default in the space, stable text, every result computed once."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ PROBLEMS = [
     for pass_ in Pass
 ]
 MANY_RESULTS = 200_000
-"""So many are not followed one by one."""
+"""Results from which on layers are not checked result by result."""
 
 
 def name_of(value: Family | Problem | Device) -> str:
-    """A test's name for what it is about."""
+    """Test name of a parameter."""
     return value.key().replace(" ", ",") if isinstance(value, Problem) else value.name
 
 
@@ -191,7 +191,7 @@ class TestText:
 
 
 class TestImages:
-    """`conv2d_direct` where the result is an image."""
+    """`conv2d_direct` for results that are images."""
 
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is not Pass.WGRAD], ids=name_of)
     def test_every_result_is_stored_once(self, problem: Conv2d) -> None:
@@ -225,7 +225,7 @@ class TestImages:
 
 
 def places(axis: Any, own: int, block: int, blocks: int, *, apart: bool) -> Any:
-    """The row of the result that each step of each thread of each block is, in each phase."""
+    """Row of the result for each step of each thread of each block, in each phase."""
     thread, step = np.ogrid[:block, :own]
     inside = thread + step * block if apart else thread * own + step
     steps = (np.arange(blocks)[:, None] * (own * block) + inside.ravel()).ravel()
@@ -233,7 +233,7 @@ def places(axis: Any, own: int, block: int, blocks: int, *, apart: bool) -> Any:
 
 
 class TestWeights:
-    """`conv2d_direct` where the result is the gradient of the weights."""
+    """`conv2d_direct` for gradients of weights."""
 
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is Pass.WGRAD], ids=name_of)
     def test_blocks_and_runs_cover_everything_once(self, problem: Conv2d) -> None:

@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves: where each half lies, what copies bring of them, and where the family answers."""
+"""Layers with split fp16 spectra: where each part lies, what copies load, and which layers default to this family."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def planes(batch: int = 64, points: int = 13) -> Fft:
 
 
 def place_of(spectra: HalvedSpectra, number: int) -> int:
-    """As a kernel has it."""
+    """Element at which a kernel finds spectrum `number`, computed with the kernel's own expression."""
     return int(eval(spectra.place.replace("ll", ""), {"number": number}))
 
 
@@ -88,7 +88,7 @@ class TestProducts:
             for side, rows in ((geometry.a, problem.m), (geometry.b, problem.n)):
                 assert (side.tiles - 1) * side.block < rows <= side.tiles * side.block
                 assert side.copies * side.box_bytes == side.stage_bytes
-                assert side.stage_bytes >= 8 * 32 * side.block  # complex numbers of four halves
+                assert side.stage_bytes >= 8 * 32 * side.block  # complex numbers of four fp16 parts
                 told = side.map
                 assert prod(told.shape) * 2 == 8 * problem.batch * rows * problem.k
                 assert all(-128 <= each <= 127 for corner in told.corners for each in corner)

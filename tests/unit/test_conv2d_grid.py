@@ -1,4 +1,4 @@
-"""benchmarks/conv2d_grid.py and its neighbours: the sample, float64 at places, rows, tables and figures."""
+"""benchmarks/conv2d_grid.py and related scripts: the sample, float64 at selected places, rows, tables and figures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ figures, breakdown = benchmark("conv2d_figures"), benchmark("conv2d_bench.breakd
 
 
 def row(ratio: float | None, **fields: Any) -> dict[str, Any]:
-    """A row as `conv2d_grid.py measure` writes it, as far as tables and figures read it."""
+    """A row as `conv2d_grid.py measure` writes it, with the fields that tables and figures read."""
     made = {
         "set": "grid",
         "name": "made up",
@@ -341,7 +341,7 @@ class TestCandidates:
         families = {family.name: family for family in families_for(problem, H200)}
 
         class Bench:
-            """Fast transforms, slow sums, and one config that is wrong."""
+            """A bench with fast transforms, slow sums, and one config that is wrong."""
 
             ran: list[str]
 

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_im2col`: what it refuses, what its maps say, and that its blocks fit."""
+"""`conv2d_warpgroup_im2col`: refusals, tensor maps, and fit of its blocks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_needs_whole_chunks_of_what_it_reads_alone() -> None:
 
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (4, 8), (8, 4), (12, 24)])
 def test_a_gradient_of_weights_needs_groups_that_begin_at_whole_chunks(channels: int, filters: int) -> None:
-    """A copy that begins at another channel ends in an illegal instruction (H200)."""
+    """A copy that starts at another channel ends in an illegal instruction (H200)."""
     grouped = {**DEEP, "input": (8, 96, 28, 28), "weight": (96, channels, 3, 3), "padding": 1}
     groups = 96 // channels
     layer = Conv2d(**{**grouped, "weight": (filters * groups, channels, 3, 3), "groups": groups}, pass_=Pass.WGRAD)
@@ -68,7 +68,7 @@ def test_a_gradient_of_weights_needs_groups_that_begin_at_whole_chunks(channels:
 @every_pass
 @pytest.mark.parametrize("precision", ["f16", "ieee"])
 def test_answers_layers_of_many_channels(pass_: Pass, precision: str) -> None:
-    """By times of an H200, where it was the fastest of 27 passes of layers."""
+    """Times on an H200 decide the default: the family was the fastest of 27 passes of layers there."""
     few: dict[str, Any] = {**LAST, "input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
     for shape in (DEEP, few):
         assert answering(Conv2d(**shape, precision=precision, pass_=pass_), H200)[0].name == FAMILY.name
@@ -86,7 +86,7 @@ def test_a_window_is_what_all_taps_read() -> None:
 
 
 def test_weights_are_images_of_filters() -> None:
-    """Whose channels are summed over, or are those of the result."""
+    """Filters' channels are summed in fprop and are channels of the result in dgrad."""
     shape = {**DEEP, "input": (128, 200, 13, 13), "weight": (384, 200, 3, 2)}
     for pass_, pixels in ((Pass.FPROP, "columns"), (Pass.DGRAD, "channels")):
         problem = Conv2d(**shape, pass_=pass_)

@@ -1,4 +1,4 @@
-"""Layers that call cuBLAS and cuFFT: with what the libraries have, a program stays within its layer's workspace."""
+"""Layers that call cuBLAS and cuFFT: a program stays within its layer's workspace, libraries' memory included."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ every_layer = pytest.mark.parametrize("fields", LAYERS, ids=lambda fields: "x".j
 
 
 def own_bytes(program: Program) -> int:
-    """As they lie in memory."""
+    """Bytes of the program's own workspaces, each aligned as in memory."""
     return sum(aligned(each.nbytes) for each in program.workspaces)
 
 
 def product_of(program: Program) -> CublasProduct:
-    """What cuBLAS is told, the same by all of its calls; they use its workspace one after the other."""
+    """Arguments of cuBLAS, equal in all of its calls; the calls use its workspace one after the other."""
     (product,) = {each.parameters for each in program.calls if isinstance(each.parameters, CublasProduct)}
     return product
 
 
 def cublas_bytes(program: Program) -> int:
-    """Of each call of cuBLAS."""
+    """Bytes of workspace that the cuBLAS calls use."""
     return product_of(program).all_workspace_bytes
 
 
 def configs_of(family: Family, problem: Conv2d) -> list[Config]:
-    """The default, some random ones, and one for each way to call cuBLAS that is legal."""
+    """The default, some random configs, and one for each legal way to call cuBLAS."""
     space, rng = family.space(problem, H200), random.Random(problem.key())
     calls = next(each.name for each in space.parameters if each.name.endswith("calls"))
     ways = (space.narrowed({calls: [way]}).drawn(rng) for way in STREAMS)
@@ -83,7 +83,7 @@ def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_:
 @both
 @every_pass
 def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family, pass_: Pass) -> None:
-    """Each with as much as cuBLAS needs at the least, and no more than there are frequencies."""
+    """Each stream has at least the workspace that cuBLAS needs; streams are no more than frequencies."""
     whole = Conv2d(**LAYERS[2], pass_=pass_)
     whole = dataclasses.replace(whole, input=(1, *whole.input[1:]))  # a batch that has no parts
     own = own_bytes(family.program(whole, family.default(whole, H200)))
@@ -96,7 +96,7 @@ def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family,
 
 @both
 def test_streams_are_no_more_than_frequencies(family: Family) -> None:
-    """On each basis, whatever the first one has."""
+    """Holds on each basis, whatever the first one is."""
     problem = Conv2d(input=(2, 3, 1, 2), weight=(4, 3, 1, 1))
     space = family.space(problem, H200)
     names = {"basis", "calls", "product.calls", "function", "product.function"}
@@ -141,12 +141,12 @@ def test_a_batch_is_taken_in_parts_where_cublas_would_have_too_little(pass_: Pas
         for problem in (whole, just)
     ]
     assert counts == [1, 2]
-    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # which needs no library
+    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # it needs no library
 
 
 @every_pass
 def test_cufft_is_left_as_much_as_its_spectra_are(pass_: Pass) -> None:
-    """Up to what cuBLAS has where there is room."""
+    """cuFFT may use as much memory as the spectra take, up to cuBLAS's usual workspace."""
     whole = Conv2d(**LAYERS[0], pass_=pass_)
     program = LIBRARIES.program(whole, LIBRARIES.default(whole, H200))
     own = {each.name: aligned(each.nbytes) for each in program.workspaces}

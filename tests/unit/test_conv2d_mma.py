@@ -1,4 +1,4 @@
-"""`conv2d_mma`: tiles, stages, the shared memory that they take, and what it chooses unsearched on which GPU."""
+"""`conv2d_mma`: tiles, stages, their shared memory, and its defaults by GPU."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestImageTiles:
     def test_no_run_of_pixels_is_overwritten_that_a_tap_still_reads(
         self, layer: dict[str, Any], reach: str, stages: int
     ) -> None:
-        """What the kernel does, step by step: while a tap is multiplied, `stages` - 1 more have been copied."""
+        """Replays the kernel step by step: while it multiplies one tap, `stages` - 1 more taps have been copied."""
         problem = Conv2d(**layer, pass_=Pass.DGRAD)
         geometry = ImageGeometry.of(problem, least(problem, reach=reach, stages=stages))
         for first, last in zip(geometry.first_taps[:-1], geometry.first_taps[1:], strict=True):
@@ -110,7 +110,7 @@ class TestWeightTiles:
 
 class TestWarps:
     def test_sums_of_float32_take_their_registers_twice(self) -> None:
-        """ptxas takes 201 to 216 of the one, and 116 to 128 of the other (sm_80 and sm_90)."""
+        """ptxas takes 201 to 216 registers for `ieee`, and 116 to 128 for `tf32` (sm_80 and sm_90)."""
         warps, exact = Warps(2, 4, 64, 32), Arithmetic.of(Conv2d(**LAYERS[0]))
         rounded = Arithmetic.of(Conv2d(**LAYERS[0], precision="tf32"))
         assert (warps.registers(exact), warps.registers(rounded)) == (210, 130)

@@ -1,4 +1,4 @@
-"""Families that let a NaN reach beyond its window solve no layer that forbids it."""
+"""Families that spread a NaN beyond its window solve no layer that forbids it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.registry import FAMILIES
 
 SPREADING = ("conv2d_fft", "conv2d_winograd", "conv2d_circular", "conv2d_cufft")
-"""How the names of families begin that let a NaN reach beyond its window, whatever the pass."""
+"""Prefixes of the families that spread a NaN beyond its window in every pass."""
 PRODUCTS = ("conv2d_warpgroup", "conv2d_mma")
-"""Families that multiply the zeros between images where they sum over positions."""
+"""Families that multiply the zeros between images when they sum over positions (M)."""
 DEEP = {"input": (4, 256, 14, 14), "weight": (256, 256, 3, 3), "padding": 1}
 DEPTHWISE = {"input": (4, 256, 14, 14), "weight": (256, 1, 7, 7), "padding": 3, "groups": 256}
 STEM = {"input": (4, 3, 56, 56), "weight": (64, 3, 7, 7), "padding": 3, "stride": 2}
@@ -32,7 +32,7 @@ def test_families_that_spread_a_nan_solve_layers_that_admit_it_alone(pass_: Pass
     loose = Conv2d(**fields, pass_=pass_)
     strict = dataclasses.replace(loose, nonfinite=NonFinite.WINDOW)
     lost = {name for name in solving(loose) if name.startswith(SPREADING)}
-    if pass_ is Pass.WGRAD or fields is STEM:  # of few channels, whose taps are filled up with zeros
+    if pass_ is Pass.WGRAD or fields is STEM:  # few channels: their taps are filled up with zeros
         lost |= solving(loose) & set(PRODUCTS)
     assert lost
     assert solving(strict) == solving(loose) - lost

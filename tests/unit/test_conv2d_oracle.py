@@ -1,4 +1,4 @@
-"""What judges conv2d: its reference against PyTorch in float64, its inputs, and PyTorch as a peer."""
+"""Verification of conv2d: the reference against PyTorch in float64, the inputs, and PyTorch as a peer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MIRRORED: tuple[dict[str, Any], ...] = tuple(
         ((1, 1, 1, 1), ((2, 1), ((0, 5), (3, 0)), (1, 3), 2), (1, 6, 1, 4)), ("reflect", "replicate", "circular")
     )
 )
-"""With pixels in the padding: mirrored, repeated, and from the other side; as many as there may be, too."""
+"""Layers whose padding repeats pixels (mirrored, nearest, circular), up to the widest padding allowed."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
@@ -51,7 +51,7 @@ def drawn(problem: Conv2d, seed: int = 0) -> Arrays:
 
 
 def by_torch(problem: Conv2d, operands: Arrays) -> NDArray[np.float64]:
-    """PyTorch's answer in float64, gradients by its autograd."""
+    """PyTorch's result in float64, with gradients from its autograd."""
     given = {name: torch.from_numpy(values.astype(np.float64)) for name, values in operands.items()}
     x = given.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
     w = given.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
@@ -137,7 +137,7 @@ class TestReference:
 
     @every_pass
     def test_of_many_channels_and_images_too(self, pass_: Pass) -> None:
-        """Where products of matrices are cut into pieces, and images are spread over threads."""
+        """At these sizes matrix products are cut into pieces and images are spread over threads."""
         problem = Conv2d((9, 96, 30, 31), (72, 96, 3, 3), padding=1, pass_=pass_)  # type: ignore[arg-type]
         operands = drawn(problem)
         expected, _ = reference(problem, operands)
@@ -215,7 +215,7 @@ class TestBounds:
     def test_factors_rounded_to_the_precisions_bits_keep_it_and_two_bits_less_do_not(
         self, pass_: Pass, precision: str, bits: int
     ) -> None:
-        """One term a result, so that nothing cancels: the worst of many."""
+        """Results have one term, so nothing cancels; the worst of many is compared."""
         problem = Conv2d((1, 64, 1, 1), (64, 1, 1, 1), groups=64, pass_=pass_, precision=precision)  # type: ignore[arg-type]
         problem = dataclasses.replace(problem, accuracy="elementwise")
         worst = {bits: 0.0, bits - 2: 0.0}
@@ -231,7 +231,7 @@ class TestBounds:
 
 
 def rounded(values: NDArray[Any], bits: int) -> NDArray[np.float32]:
-    """To so many significant bits."""
+    """Rounds to `bits` significant bits."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2.0**bits), exponent - bits).astype(np.float32)
 
@@ -269,7 +269,7 @@ class TestInputs:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_stress_of_a_gradient_of_weights_admits_transforms(self, seed: int) -> None:
-        """Float32 transforms and products keep the bound, which they do not where regions of both are drawn apart."""
+        """Float32 transforms and products keep the bound; they would not if regions of both were drawn apart."""
         problem = Conv2d((64, 32, 16, 16), (32, 32, 7, 7), pass_=Pass.WGRAD)
         operands = stress_inputs(problem, np.random.default_rng(seed))
         x, dy = (scipy.fft.rfft2(operands[name], s=(16, 16)).transpose(2, 3, 0, 1) for name in ("x", "dy"))
@@ -281,7 +281,7 @@ class TestInputs:
 
     @pytest.mark.parametrize("seed", [5, 9, 11])
     def test_stress_of_few_terms_admits_transforms(self, seed: int) -> None:
-        """Float32 transforms keep the bound, which they do not where it has room for the root of the terms alone."""
+        """Float32 transforms keep the bound; they would not if it allowed for the root of the terms alone."""
         problem = Conv2d((8, 96, 28, 28), (96, 1, 7, 7), groups=96, padding=3, pass_=Pass.DGRAD)
         operands = stress_operands(problem, seed)
         spectra = scipy.fft.rfft2(operands["dy"], s=(35, 36)) * scipy.fft.rfft2(operands["w"][:, 0], s=(35, 36))
@@ -315,7 +315,7 @@ class TestInputs:
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """PyTorch finds a GPU, whose memory is the host's; the streams that were entered."""
+    """Handles of the streams entered, with a PyTorch whose GPU memory is host memory."""
     streams: list[int] = []
 
     @contextlib.contextmanager
@@ -391,7 +391,7 @@ class TestPeer:
     @pytest.mark.parametrize("layout", ImageLayout)
     @pytest.mark.parametrize("kind", DeviceKind)
     def test_is_the_only_library_and_needs_torch(self, kind: DeviceKind, layout: ImageLayout) -> None:
-        """On a GPU in both layouts, the problem's own first."""
+        """A GPU has both layouts, the problem's own first."""
         problem = Conv2d(**FIELDS[0], layout=layout)
         found = makers(problem, drawn(problem), kind)
         assert all(maker.packages == ("torch",) for maker in found)

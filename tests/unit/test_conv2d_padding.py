@@ -1,4 +1,4 @@
-"""Layers whose padding has pixels: who solves them, their texts, what is folded, and the stages of transforms."""
+"""Layers whose padding repeats pixels: families, texts, folding, and the stages of transforms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def problem(pass_: Pass, mode: PaddingMode = PaddingMode.REFLECT, **fields: Any)
 
 
 def programs(family: Family, conv2d: Conv2d) -> list[Program]:
-    """Of the default and of drawn configs."""
+    """Programs of the default config and of random ones."""
     space, rng = family.space(conv2d, H200), random.Random(1)
     drawn = (space.drawn(rng) for _ in range(6))
     return [family.program(conv2d, each) for each in (family.default(conv2d, H200), *drawn) if each is not None]
@@ -70,7 +70,7 @@ class TestText:
                     assert len(re.findall(rf"\b{name}\b", code)) > 1, (name, program.config)
 
     def test_of_padding_that_no_tap_reaches_is_without_it(self) -> None:
-        """A stride may end before the last rows."""
+        """Strided windows may end before the last rows."""
         conv2d = Conv2d((1, 1, 8, 8), (1, 1, 2, 2), stride=2, padding=((0, 1), (0, 0)), padding_mode="reflect")  # type: ignore[arg-type]
         assert all("source_of" not in program.source for program in programs(PLAIN, conv2d))
 
@@ -116,13 +116,13 @@ class TestFold:
 def test_the_places_of_an_element_are_those_at_which_it_stands(
     mode: PaddingMode, size: int, before: int, after: int
 ) -> None:
-    """The arithmetic of the templates in Python: what is folded is the adjoint of what is read."""
+    """The templates' arithmetic in Python: folding is the adjoint of reading."""
     found = [(place, i) for i in range(size) for place in places(mode, i, before, size, before + size + after)]
     assert sorted(found) == [(place, source(mode, place - before, size)) for place in range(before + size + after)]
 
 
 def source(mode: PaddingMode, i: int, size: int) -> int:
-    """`source_of` in templates/shared/padding.cu.jinja."""
+    """The function `source_of` in templates/shared/padding.cu.jinja."""
     if mode is PaddingMode.REFLECT:
         return min(abs(size - 1 - abs(size - 1 - i)), size - 1)
     if mode is PaddingMode.REPLICATE:
@@ -131,7 +131,7 @@ def source(mode: PaddingMode, i: int, size: int) -> int:
 
 
 def places(mode: PaddingMode, i: int, before: int, size: int, count: int) -> list[int]:
-    """From `first_place` on by `next_place`, in the same file."""
+    """Places that `first_place` and `next_place` of templates/shared/padding.cu.jinja enumerate."""
     last = before + size - 1
     first = {
         PaddingMode.REFLECT: before - i if 0 < i <= before else before + i,

@@ -1,4 +1,4 @@
-"""Convolution layers as problems: canonical forms, keys, shapes, and arguments that make none."""
+"""Convolution layers as problems: canonical forms, keys, shapes, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HALVES = Conv2d(**SHAPES, pass_="dgrad", dtype="bfloat16", precision="bf16", lay
 
 
 def conv2d(**fields: Any) -> Conv2d:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Conv2d(**{**SHAPES, **fields})
 
 
@@ -126,7 +126,7 @@ class TestKey:
             "accuracy": ["elementwise"],
             "nonfinite": ["window"],
             "workspace": [0, 2**28],
-            "padding_mode": [],  # which shows where there is padding
+            "padding_mode": [],  # shown only if there is padding
             "precision": ["tf32", "f16", "bf16"],
             "layout": ["nhwc"],
             "dtype": ["float16", "bfloat16"],
@@ -139,7 +139,7 @@ class TestKey:
         assert len({problem.key() for problem in problems}) == len(problems)
 
     def test_groups_show_beside_the_weight_that_follows_from_them(self) -> None:
-        """With as many groups as channels the weight has one channel, and so it has with a single channel."""
+        """The weight has one channel with as many groups as channels, and also with a single input channel."""
         grouped = Conv2d((1, 4, 8, 8), (4, 1, 3, 3), groups=4)
         copied = copy.copy(grouped)
         object.__setattr__(copied, "groups", 1)
@@ -251,7 +251,7 @@ class TestPaddingModes:
 
 class TestTransposed:
     OPTIONS = tuple(itertools.product((1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 3), (1, 2)))
-    """Stride, padding, output padding, dilation, groups."""
+    """Stride, padding, output padding, dilation and groups of a transposed layer."""
 
     def test_has_the_size_that_pytorch_gives_it_and_is_refused_where_it_refuses(self) -> None:
         torch = pytest.importorskip("torch")

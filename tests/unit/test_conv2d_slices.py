@@ -1,4 +1,4 @@
-"""`conv2d_slices`: which layers it solves, how many terms it may sum up, what its digits lose."""
+"""`conv2d_slices` (Ozaki scheme): layers it solves, number of terms it may sum, and error of its int8 slices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TestRefusals:
         assert reason in told
 
     def test_sums_that_may_leave_32_bits_are_refused(self) -> None:
-        """The largest sum is that of three products of a level, each of two digits of -128."""
+        """The largest sum has three products of one level, each of two digits of -128."""
         assert 3 * 128 * 128 * MOST_TERMS < 2**31 <= 3 * 128 * 128 * (MOST_TERMS + 1)
         most = Conv2d((1, MOST_TERMS, 4, 4), (8, MOST_TERMS, 1, 1))
         assert terms_of(most) == MOST_TERMS
@@ -61,7 +61,7 @@ class TestDigits:
         assert LARGEST == 127 * (256**2 + 256 + 1)
 
     def test_eight_products_lose_little_more_than_rounding_does(self) -> None:
-        """Six would lose three times as much: the figures of the module's docstring, of normal numbers."""
+        """Six products would lose three times as much: figures of the module's docstring, for normal numbers."""
         rng = np.random.default_rng(2)
         x, w = (rng.standard_normal(200_000) for _ in range(2))
         scaled = [each * LARGEST / np.abs(each).max() for each in (x, w)]
@@ -104,5 +104,5 @@ class TestTiles:
                     assert geometry.shared_bytes <= device.shared_per_block_bytes
 
     def test_sums_of_four_levels_take_the_registers(self) -> None:
-        """ptxas takes 220 to 232 (sm_80, sm_89 and sm_90)."""
+        """ptxas takes 220 to 232 registers (sm_80, sm_89 and sm_90)."""
         assert registers(Warps(2, 4, 32, 32)) == 210

@@ -1,4 +1,4 @@
-"""Layers in the frequency domain tile by tile: which tiles, what they read and store, and where they are likely."""
+"""Layers in the frequency domain by tiles: sizes, reads and stores, and layers for which tiles are likely."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ Values = NDArray[Any]
 
 
 def spectra(problem: Fft, planes: Values) -> Values:
-    """(frequencies, transforms) of an operand of the layer, in float64."""
+    """Spectra (frequencies, transforms) of an operand of the layer, in float64."""
     given = planes.reshape(problem.inputs[0].shape)
     found = reference(problem, {"signal": given}).expected
     return found.view(np.complex128)[..., 0].reshape(-1, problem.batch)
 
 
 def multiplied(product: Cgemm, *factors: Values) -> Values:
-    """One product for each frequency."""
+    """One matrix product for each frequency."""
     given = zip(factors, (product.a, product.b), product.inputs, strict=True)
     a, b = (
         each.reshape(operand.shape) if op is Op.N else each.reshape(operand.shape).conj().swapaxes(1, 2)
@@ -71,7 +71,7 @@ class TestTiles:
     def test_make_the_layer_in_exact_arithmetic(
         self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass
     ) -> None:
-        """The stages' own references in their order: every pixel is in the tiles that need it, and nothing wraps."""
+        """The stages' own references in order: every pixel is in the tiles that need it, and nothing wraps around."""
         problem = Conv2d(**layer, pass_=pass_)
         parts = TiledParts(problem, Basis(*size), 1)
         operands = random_operands(problem, 2)
@@ -222,7 +222,7 @@ class TestLikely:
         assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
 
     def test_the_likely_family_that_is_expected_to_be_the_fastest_answers(self) -> None:
-        """And not the first of them: of one image tiles are faster than the few products of whole planes."""
+        """The first likely family is not the fastest: for one image, tiles beat the few products of whole planes."""
         one, likely = Conv2d((1, 96, 72, 72), (64, 96, 9, 9)), []
         for family in families_for(one, H200):
             if family.may_answer and family.is_likely(one, H200):
@@ -233,7 +233,7 @@ class TestLikely:
         assert likely[0][0] > 1.5 * min(likely)[0]
 
     def test_odd_columns_take_longer_than_expected(self) -> None:
-        """Measured: 408 us by one tile of 45x45 a plane, 327 us by planes of 45x48."""
+        """Measured: 408 us with one tile of 45x45 a plane, 327 us with planes of 45x48."""
         lost = Conv2d((64, 64, 44, 44), (256, 64, 13, 13))
         assert TiledParts.bases(lost)[0] == Basis(45, 45)
         assert FAMILY.expected_ns(lost, H200) < FAMILY.whole.expected_ns(lost, H200)
@@ -241,7 +241,7 @@ class TestLikely:
         assert answering(lost, H200)[0].name == "conv2d_fft_warpgroup"
 
     def test_of_whole_planes_counts_sectors_that_are_used_in_part(self) -> None:
-        """12,288 planes of 128x128 points back, two of them a tile: 1093 us were measured, 601 are all bytes."""
+        """12,288 planes of 128x128 points back, two per tile: 1093 us measured; all bytes alone would take 601 us."""
         parts = FourierParts(Conv2d(**L1), Basis(128, 128), 1)
         whole = parts.inverse.bytes / 2500
         assert whole < 602_000

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup`: lines of pixels, tiles, arithmetic, and what it chooses unsearched."""
+"""`conv2d_warpgroup`: lines of pixels, tiles, arithmetic, and defaults."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ LAYERS: tuple[dict[str, Any], ...] = (
 
 
 def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int]:
-    """Which row of an image stands at which position of a plane, by the rule that the line states."""
+    """Image row at each position of a plane, by the rule that `line` states."""
     rows = range(line.planes[plane], image.shape[0], line.multiple)
     return {place: row for index, row in enumerate(rows) if 0 <= (place := index + line.before) < line.pitch}
 
 
 def planes_of(images: NDArray[np.float64], lattice: Lattice) -> NDArray[np.float64]:
-    """All planes of one channel, with room behind the last image."""
+    """All planes of one channel, with room after the last image."""
     found = np.zeros((lattice.planes, lattice.positions + lattice.reach + 1))
     for down, across in itertools.product(range(len(lattice.rows.planes)), range(len(lattice.columns.planes))):
         plane = down * len(lattice.columns.planes) + across
@@ -115,7 +115,7 @@ class TestLattice:
         np.testing.assert_allclose(result.reshape(problem.weight), reference(problem, given)[0], atol=1e-12)
 
     def test_images_share_their_zeros(self) -> None:
-        """13 rows with a row of zeros above and below take 14 positions, not 15."""
+        """13 rows with a row of zeros above and below take 14 positions instead of 15."""
         lattice = Lattice.of(Conv2d(**LAYERS[0]))
         assert (lattice.rows.pitch, lattice.columns.pitch) == (14, 14)
         assert lattice.fill == 13 * 13 / 14**2
@@ -215,7 +215,7 @@ class TestMaximum:
         assert found.shares <= MOST_SHARES
 
     def test_an_image_is_sampled_where_that_reads_less(self) -> None:
-        """Large batches of small images: a quarter of all vectors would be read."""
+        """For large batches of small images, a quarter of all vectors would be read."""
         large, many = ((16, 64, 96, 96), (4096, 64, 4, 4))
         found = [Maximum.of("", Operand("x", Role.INPUT, each, DType.FLOAT32), each[0]) for each in (large, many)]
         assert [each.is_sampled for each in found] == [True, False]
@@ -224,7 +224,7 @@ class TestMaximum:
 
 
 def time_ns(problem: Conv2d, config: Config) -> float:
-    """What the model expects."""
+    """Nanoseconds that the model expects."""
     if problem.pass_ is Pass.WGRAD:
         return weight_ns(WeightGeometry.of(problem, config), H200)
     return image_ns(ImageGeometry.of(problem, config), H200)
@@ -249,7 +249,7 @@ class TestChoice:
 
 
 def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """As the module describes them."""
+    """Images folded as the docstring of the folding's module describes."""
     found = np.zeros(folding.layer.input, np.float32)
     rows, columns = folding.rows, folding.columns
     for a, b, i, j in itertools.product(
@@ -263,7 +263,7 @@ def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float3
 
 
 def folded_filters(folding: Folding, w: NDArray[np.float32]) -> NDArray[np.float32]:
-    """With zeros where a folded filter is larger."""
+    """Weights folded alike; zero at taps that only the larger folded filter has."""
     found = np.zeros(folding.layer.weight, np.float32)
     rows, columns = folding.rows, folding.columns
     for r, s in itertools.product(range(rows.taps), range(columns.taps)):
@@ -323,7 +323,7 @@ class TestFolding:
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_sums_that_stay_in_the_tensor_cores_need_two_stages_of_pixels(pass_: Pass) -> None:
-    """Measured: with one each block waits for ever, for pixels whose place it has not set free."""
+    """Measured: with one stage each block waits for ever for pixels whose buffer it has not released."""
     for precision, legal in (("ieee", (1, 2, 3)), ("f16", (2, 3))):
         problem = Conv2d(**LAYERS[0], precision=precision, pass_=pass_)  # type: ignore[arg-type]
         space, least = FAMILY.space(problem, H200), least_image(problem)

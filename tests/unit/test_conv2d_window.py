@@ -1,4 +1,4 @@
-"""Taps over images that lie as the operand has them: which pixels and weights each result reads."""
+"""Convolution windows over images in their stored layout: pixels and weights of each result."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}
 
 
 def with_channels(shape: dict[str, Any], pass_: Pass) -> Conv2d:
-    """One of SHAPES with 16 channels and filters."""
+    """One entry of SHAPES with 16 channels and filters."""
     (images, _, *size), (_, _, *taps) = shape["input"], shape["weight"]
     return Conv2d(**{**shape, **LAST, "input": (images, 16, *size), "weight": (16, 16, *taps)}, pass_=pass_)
 
 
 def config_of(problem: Conv2d, rng: random.Random) -> Config:
-    """One that is drawn."""
+    """One random config."""
     config = FAMILY.space(problem, H200).drawn(rng)
     assert config is not None
     return config
@@ -39,7 +39,7 @@ def config_of(problem: Conv2d, rng: random.Random) -> Config:
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @every_shape
 def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
-    """Each result's sum is over the pixels and weights that the layer's definition names."""
+    """Each result is the sum of pixels times weights of the layer's definition."""
     problem = with_channels(shape, pass_)
     rng = random.Random(problem.key())
     geometries = [Im2colGeometry.of(problem, config_of(problem, rng)) for _ in range(4)]
@@ -56,7 +56,7 @@ def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
 
 
 def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
-    """Row and column of the source, and the weight, of all steps of a result, by the rule of the kernel."""
+    """Row and column of the source, and the weight, of each step of a result, by the kernel's rule."""
     lattice, found = geometry.lattice, []
     for step in steps:
         place = row * lattice.columns.pitch + column + step.shift
@@ -71,7 +71,7 @@ def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int
 
 
 def wanted(problem: Conv2d, row: int, column: int) -> list[tuple[int, int, int]]:
-    """The same by the definition of a layer."""
+    """The same triples by the definition of a layer."""
     (above, _), (left, _) = problem.padding
     (down, across), (spread, wide) = problem.stride, problem.dilation
     filter_rows, filter_columns = problem.weight[2:]

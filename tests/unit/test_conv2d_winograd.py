@@ -1,4 +1,4 @@
-"""`conv2d_winograd`: its algorithms in exact numbers, its errors, tiles, parts of the batch, and what it refuses."""
+"""`conv2d_winograd`: its algorithms in exact numbers, errors, tiles, parts of the batch, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ every_tile = pytest.mark.parametrize("tile", TILES)
 
 
 def configs(problem: Conv2d, count: int) -> list[Config]:
-    """The default, and some drawn ones."""
+    """The default and some random configs."""
     space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
     found = [space.drawn(rng) for _ in range(count)]
     return [FAMILY.default(problem, H200), *(each for each in found if each is not None)]
@@ -69,7 +69,7 @@ class TestMinimal:
 
     @every_tile
     def test_constants_of_images_and_results_are_exact(self, tile: int) -> None:
-        """Those of weights divide by differences of points, and are rounded once."""
+        """The constants of weights divide by differences of points, so they are rounded once."""
         minimal = Minimal.of(tile)
         for each in itertools.chain(*minimal.pixels, *minimal.results):
             assert Fraction(float(np.float32(float(each)))) == each
@@ -82,7 +82,7 @@ class TestMinimal:
     @pytest.mark.parametrize(("tile", "most"), [(2, 2.2e-7), (4, 7e-7)])
     @pytest.mark.parametrize("kind", ["normal", "relu", "log-normal"])
     def test_errors_of_the_whole_are_below_a_millionth(self, tile: int, most: float, kind: str) -> None:
-        """In the L2 norm, with transforms in float32 and products as two halves for each number give them."""
+        """Errors in the L2 norm, with transforms in float32 and products of two fp16 parts for each number."""
         rng, channels = np.random.default_rng(3), 64
         tiles = rng.standard_normal((channels, 50, tile + 2, tile + 2))
         weights = rng.standard_normal((8, channels, 3, 3))
@@ -95,7 +95,7 @@ class TestMinimal:
 
 
 def error_of(minimal: Minimal, tiles: np.ndarray, weights: np.ndarray) -> float:
-    """Of all results against those in float64, relative to them: sums of channels are exact but for the halves."""
+    """Relative L2 error of all results against float64; sums over channels are exact but for the fp16 split."""
     b, g, a = (np.array(each, np.float32) for each in (minimal.pixels, minimal.weights, minimal.results))
     pixels = halved(np.einsum("ai,ctij->ctaj", b, tiles) @ b.T)
     filters = halved(np.einsum("ai,kcij->kcaj", g, weights) @ g.T)
@@ -108,7 +108,7 @@ def error_of(minimal: Minimal, tiles: np.ndarray, weights: np.ndarray) -> float:
 
 @pytest.mark.parametrize(("tile", "channels"), [(2, 512), (4, LEAST_SUMMED[4])])
 def test_tiles_keep_the_bound_of_stress_data(tile: int, channels: int) -> None:
-    """Half of what is allowed is left for what tensor cores cut off, and for the largest error of many filters."""
+    """Half of the tolerance is left for truncation in tensor cores, and for the largest error of many filters."""
     layer = Conv2d(input=(5, channels, 12, 12), weight=(32, channels, 3, 3), padding=1)
     inputs = stress_inputs(layer, np.random.default_rng(67))
     expected, scale = reference(layer, inputs)
@@ -121,7 +121,7 @@ def test_tiles_keep_the_bound_of_stress_data(tile: int, channels: int) -> None:
 
 
 def by_tiles(minimal: Minimal, image: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The results of an image with a padding of one pixel, whose sides are multiples of the tile; sums are exact."""
+    """Results by tiles for an image padded by one pixel; its sides are multiples of the tile, and sums are exact."""
     b, g, a = (np.array(each, np.float32) for each in (minimal.pixels, minimal.weights, minimal.results))
     scale, places = np.float32(2.0 ** -np.ceil(np.log2(np.abs(image).max()))), minimal.tile
     padded = np.pad(image * scale, ((0, 0), (1, 1), (1, 1)))
@@ -137,7 +137,7 @@ def by_tiles(minimal: Minimal, image: np.ndarray, weights: np.ndarray) -> np.nda
 
 
 def halved(numbers: np.ndarray) -> np.ndarray:
-    """What two halves keep of numbers that are scaled by a power of two, in float64."""
+    """Numbers rounded to two fp16 parts, scaled by a power of two, as float64."""
     scale = 2.0 ** (14 - np.floor(np.log2(np.abs(numbers).max())))
     scaled = (numbers * scale).astype(np.float32)
     high = scaled.astype(np.float16)
@@ -212,7 +212,7 @@ class TestGeometry:
         assert product.weight == (36 * 512, 512, 1, 1)
 
     def test_weights_are_made_of_weights_alone(self) -> None:
-        """So that a plan which holds them transforms them once."""
+        """A plan that keeps prepacked weights transforms them once."""
         program = FAMILY.program(problem := Conv2d(**LAYERS["vgg"]), FAMILY.default(problem, H200))
         assert {each.name for each in program.workspaces if each.holds == ("w",)} == {"largest_w", "halves_w"}
 
@@ -244,7 +244,7 @@ class TestChoice:
         assert (answering(problem, H200)[0].name == FAMILY.name) == answers
 
     def test_large_tiles_are_for_many_channels(self) -> None:
-        """F(4x4) is off by more than stress data allow where channels are few; the family's text has figures."""
+        """F(4x4) errs more than stress data allow for few channels; the family's docstring has figures."""
         few, many = (Conv2d(input=(8, channels, 32, 32), weight=(64, channels, 3, 3)) for channels in (1023, 1024))
         assert {each.integer("tile") for each in configs(few, 30)} == {2}
         assert {each.integer("tile") for each in configs(many, 30)} == {2, 4}

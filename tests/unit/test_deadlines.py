@@ -1,4 +1,4 @@
-"""How long a worker may take."""
+"""Time limits of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers where nothing is stored: the family that is likely to win, and no default that compiles for long."""
+"""Defaults for problems with nothing stored: the likely winner's family, and no config that compiles for long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"weights": "uneven"},
 )
 BANKS_OF_LARGE_FILTERS = 4 * 15 * 15
-"""Taps from which on no config of the window is quick to compile; what answers then is another family."""
+"""Number of taps at and above which no window config compiles quickly; then another family is the default."""
 
 
 def filters() -> list[Filter2d]:
@@ -51,7 +51,7 @@ def filters() -> list[Filter2d]:
 
 @DEVICES
 def test_no_answer_has_more_code_than_compiles_in_two_seconds(device: Device) -> None:
-    """Counted, not timed: benchmarks/compile_times.py times it."""
+    """Code is counted here; benchmarks/compile_times.py times it."""
     long = []
     for problem in filters():
         family, config = answering(problem, device)
@@ -71,7 +71,7 @@ def test_nor_has_any_familys_default_but_of_banks_of_large_filters(device: Devic
 
 
 def test_a_short_loop_that_reads_ahead_tap_by_tap_counts_as_written_out() -> None:
-    """As compilers write it, whatever its pragma says: 11x11 on 2000x3000 took 8 s and 350 KB of code."""
+    """Compilers unroll such a loop whatever its pragma says: 11x11 on 2000x3000 took 8 s and 350 KB of code."""
     window = family_named("filter2d_window")
     assert window is not None
     problem = Filter2d(image=(2000, 3000), filter=(11, 11))
@@ -100,7 +100,7 @@ def test_a_short_loop_that_reads_ahead_tap_by_tap_counts_as_written_out() -> Non
 def test_what_is_counted_is_what_a_compiler_takes(
     filter_: tuple[int, int], filters: int, choices: dict[str, Value], seconds: float
 ) -> None:
-    """As 3e-4 s each, within a fifth of what NVRTC 13.5 took for walks of several turns."""
+    """Estimate of 3e-4 s for each counted operation: within a fifth of NVRTC 13.5's time for walks of several turns."""
     window = family_named("filter2d_window")
     assert window is not None
     problem = Filter2d(image=(2000, 3000), filter=filter_, filters=filters)
@@ -142,6 +142,6 @@ def test_nine_in_ten_shipped_winners_are_of_the_family_that_would_have_answered(
 
 
 def test_the_host_answers_with_the_first_family() -> None:
-    """What wins on a GPU says nothing of a CPU."""
+    """A GPU's winner says nothing about a CPU."""
     problem = Filter2d(image=(2000, 3000), filter=(11, 11))
     assert answering(problem, HOST)[0] is families_for(problem, HOST)[0]

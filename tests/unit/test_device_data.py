@@ -1,4 +1,4 @@
-"""Devices are data, read off the source: the generator compares no architecture and names no GPU outside its tables."""
+"""Devices as data, checked in the source: only the tables compare architectures and name GPUs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import pytest
 
 GENERATOR = Path(__file__).parents[2] / "generator"
 TABLES = {"architectures.py", "device.py", "presets.py", "rates.py", "tensor_cores.py"}
-"""Modules that hold what a device is."""
+"""Modules that may contain device facts."""
 LIMITS = {48 * 1024, 64 * 1024, 227 * 1024, 228 * 1024}
-"""Bytes of shared memory and registers of a multiprocessor: `Device.limits` has them, or `STATIC_SHARED_BYTES`."""
+"""Bytes of shared memory and registers of a multiprocessor; `Device.limits` has them, or `STATIC_SHARED_BYTES`."""
 NAMED_LIMITS = {"REGISTERS": 255, "THREADS": 1024, "BLOCKS": 32}
-"""Numbers that are limits where the constant's name ends so; `MOST_OFFSET = 255` of a copy is none."""
+"""Numbers that are limits if the constant's name ends so; `MOST_OFFSET = 255` of a copy is not a limit."""
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.Add: operator.add,
     ast.Sub: operator.sub,
 }
 UNITS = re.compile(r"_A_(NS|US|CLOCK)$|_(US|us)$|CLOCKS")
-"""Ends of names that are no ns, no bytes, and no rate per ns."""
+"""Name endings whose unit is neither ns, bytes nor a rate per ns."""
 
 
 class Offence(enum.Enum):
-    """What a module outside the tables does not do."""
+    """Forbidden acts of a module outside the tables."""
 
     NAMES_A_GPU = enum.auto()
     COMPARES_CAPABILITIES = enum.auto()
@@ -39,7 +39,7 @@ class Offence(enum.Enum):
 
 @functools.cache
 def offences() -> dict[Offence, list[str]]:
-    """The places of each, in one pass over the source."""
+    """Places of each offence, in one pass over the source."""
     found: dict[Offence, list[str]] = {each: [] for each in Offence}
     modules = [path for path in sorted(GENERATOR.rglob("*.py")) if path.relative_to(GENERATOR).as_posix() not in TABLES]
     assert len(modules) > 200
@@ -69,7 +69,7 @@ def offences_of(node: ast.AST) -> Iterator[Offence]:
 
 
 def folded(node: ast.AST) -> int | None:
-    """The integer that literals make, as in 48 * 1024; None for any other expression."""
+    """Integer value of literals, as in 48 * 1024; None for any other expression."""
     match node:
         case ast.Constant(value=int(value)):
             return value
@@ -80,13 +80,13 @@ def folded(node: ast.AST) -> int | None:
 
 
 def test_no_family_names_a_gpu() -> None:
-    """A family asks the device that it is given. A preset in its place would answer for all of them."""
+    """A family must ask its device. A preset in its place would answer for all devices."""
     assert not offences()[Offence.NAMES_A_GPU]
     assert "presets" not in (GENERATOR / "device.py").read_text()
 
 
 def test_no_family_compares_compute_capabilities() -> None:
-    """It asks for a feature or for an instruction: `Device.has`, `Device.tensor_instruction`."""
+    """A family must request a feature or an instruction: `Device.has`, `Device.tensor_instruction`."""
     assert not offences()[Offence.COMPARES_CAPABILITIES]
 
 

@@ -1,4 +1,4 @@
-"""Turns on one device between processes."""
+"""Exclusive use of one device between processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the lock until it is told a line."""
+    """Another process that holds the lock until it reads a line."""
     command = [sys.executable, "-c", HOLD, str(file)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -54,7 +54,7 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 class Waiter(threading.Thread):
-    """Takes the lock as soon as it can."""
+    """A thread that takes the lock as soon as it can."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(daemon=True)
@@ -86,7 +86,7 @@ def test_a_process_that_dies_gives_its_lock_back(
 
 
 def test_what_a_holder_started_does_not_hold_it(file: Path) -> None:
-    """A compiler or a library's helper, which may outlive a candidate."""
+    """A compiler or a library's helper may outlive a candidate."""
     with DeviceLock(file):
         child = subprocess.Popen(["sleep", "600"])
     try:
@@ -136,7 +136,7 @@ class TestSharedDevice:
 
     @pytest.fixture(autouse=True)
     def places(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """Ordinals of two processes, whose CUDA_VISIBLE_DEVICES differ."""
+        """Ordinals of two processes with different CUDA_VISIBLE_DEVICES."""
         bus_ids = ("0000:3b:00.0", "0000:3b:00.0", "0000:5e:00.0")
         monkeypatch.setattr(DeviceRef, "bus_id", lambda ref: bus_ids[ref.ordinal])
         monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(tmp_path / "cache"))

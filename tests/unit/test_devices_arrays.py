@@ -1,4 +1,4 @@
-"""Callers' arrays as addresses: what is taken, what is refused and how."""
+"""Callers' arrays as addresses: what is accepted, what is refused and how."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def image(**changes: Any) -> np.ndarray[Any, Any]:
 
 
 class OnGpu:
-    """Speaks __cuda_array_interface__, as CuPy does; the address is made up and never read."""
+    """An array with `__cuda_array_interface__`, as CuPy's; the address is made up and never read."""
 
     def __init__(self, **changes: Any) -> None:
         plain = {"shape": (4, 6), "typestr": "<f4", "data": (0x7F0000000100, False), "strides": None, "version": 3}
@@ -38,7 +38,7 @@ class OnGpu:
 
 
 class OverDlpack:
-    """Speaks __dlpack__ alone."""
+    """An array with `__dlpack__` alone."""
 
     def __init__(self, array: np.ndarray[Any, Any], device: int = 1) -> None:
         self._array = array
@@ -54,14 +54,14 @@ class OverDlpack:
 
 
 def misaligned() -> np.ndarray[Any, Any]:
-    """Contiguous and of the right shape, but 4 bytes past a multiple of 16."""
+    """A contiguous array of the right shape, but 4 bytes past a multiple of 16."""
     flat = np.zeros(40, np.float32)
     start = (-flat.ctypes.data // 4) % 4 + 1
     return flat[start : start + 24].reshape(4, 6)
 
 
 def pitched(operand: Operand = PITCHED, pitch: int = 32) -> np.ndarray[Any, Any]:
-    """An array of the operand's shape whose rows lie `pitch` bytes apart."""
+    """An array of the operand's shape with rows `pitch` bytes apart."""
     *outer, rows, columns = operand.shape
     memory = np.zeros((*outer, rows, pitch // operand.dtype.itemsize), str(operand.dtype))
     return memory[..., :columns]
@@ -355,7 +355,7 @@ def test_one_stream_needs_no_waiting(requested: int | None, owners: list[int | N
 
 
 class TestBfloat16:
-    """Which NumPy has by the package ml_dtypes, and of which no protocol has a type string."""
+    """Arrays of bfloat16: NumPy has it through ml_dtypes, and no array protocol has a type string for it."""
 
     def array(self) -> np.ndarray[Any, Any]:
         return np.ndarray(LAST.shape, numpy_dtype(DType.BFLOAT16), np.zeros(240, np.uint8), strides=LAST.strides)

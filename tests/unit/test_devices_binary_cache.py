@@ -1,4 +1,4 @@
-"""The cache of compiled programs: hits, damage, races, folders that cannot be written to."""
+"""The cache of compiled programs: hits, damage, races, read-only folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading compilers' logs, as NVRTC 13.5 and nvcc 13.0 printed them."""
+"""Reading compiler logs, as NVRTC 13.5 and nvcc 13.0 printed them."""
 
 from __future__ import annotations
 

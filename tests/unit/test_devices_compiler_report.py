@@ -1,4 +1,4 @@
-"""What doctor tells of compilers: a program of the right name that does not compile is no compiler."""
+"""Compilers in the report of doctor: a program of the right name that cannot compile counts as none."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class TestNvcc:
 class TestNvrtc:
     @pytest.fixture
     def bindings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-        """cuda-bindings whose module of NVRTC is a given text."""
+        """cuda-bindings whose NVRTC module has the given text."""
 
         def make(text: str) -> None:
             package = tmp_path / "packages" / "cuda" / "bindings"
@@ -224,7 +224,7 @@ class TestHostCompiler:
         assert re.match(r"(g\+\+|clang\+\+) [\d.]+ at /.*, compiles in ", report.told)
 
     def test_that_knows_its_version_and_compiles_nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """As where a compiler's front end is installed without its linker."""
+        """A compiler front end that is installed without its linker behaves so."""
         text = "case \"$*\" in *-dM*) echo '#define __GNUC__ 12';; *) echo 'ld: error: not here' >&2; exit 1;; esac"
         monkeypatch.setenv("CXX", str(script(tmp_path / "cxx", text)))
         report = report_on_host_compiler()

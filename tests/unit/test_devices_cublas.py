@@ -1,4 +1,4 @@
-"""cuBLAS through ctypes: what it is told, by a library that notes it, on machines without a GPU."""
+"""cuBLAS through ctypes: arguments noted by a stand-in library, on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def notes(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         file.unlink(missing_ok=True)
         return lines
 
-    gc.collect()  # handles that errors of other tests have held are destroyed now
+    gc.collect()  # destroys handles that errors of other tests kept alive
     read()
     yield read
     cublas._library.cache_clear()
@@ -115,7 +115,7 @@ def notes(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 @pytest.fixture
 def driver(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> StreamDriver:
-    """One that writes where the library does."""
+    """A driver that writes to the same notes as the library."""
 
     def note(line: str) -> None:
         with compiled.with_name("notes").open("a") as file:
@@ -140,7 +140,7 @@ def test_its_version_is_told_as_its_makers_count_it() -> None:
 def test_products_are_one_call_on_the_stream_and_in_the_memory_that_are_given(
     notes: Callable[[], list[str]],
 ) -> None:
-    """The stream comes first: to set it takes the workspace away."""
+    """The stream is set first, because setting it takes the workspace away."""
     made = loaded(Context())
     (create,) = notes()
     handle = create.split()[1]
@@ -197,7 +197,7 @@ def test_the_context_is_current_whenever_it_is_called(notes: Callable[[], list[s
     made.bind(ADDRESSES, 0x4000)(None)
     assert context.entered == 2
     context.is_closed = True
-    made.close()  # with the device its handles are gone
+    made.close()  # the device's handles go with it
     assert not any("destroy" in line for line in notes())
 
 
@@ -257,7 +257,7 @@ def test_where_it_is_missing_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 class TestStreams:
     def test_take_the_calls_in_turns(self, notes: Callable[[], list[str]], driver: StreamDriver) -> None:  # noqa: ARG002
-        """Each with a handle and a part of the workspace, between a fork and a join."""
+        """Each stream has a handle and a part of the workspace, between a fork and a join."""
         made = loaded(Context(), SPREAD)
         assert made.workspace_bytes == 2 * 20_224 + 20_000  # at multiples of 256
         handles = [line.split()[1] for line in notes() if not line.startswith("create event")][-3:]
@@ -318,7 +318,7 @@ class TestProduct:
         assert CublasProduct.of(product.spec()) == product
 
     def test_tells_its_streams_where_they_are_several(self) -> None:
-        """So that fingerprints stay what they were when all had one."""
+        """A single stream is not described, so fingerprints from before there were several stay valid."""
         one = dataclasses.replace(SPREAD, streams=1)
         assert "streams" not in one.spec()
         assert SPREAD.spec() == one.spec() | {"streams": 3}

@@ -137,7 +137,7 @@ def test_what_an_architecture_alone_has_is_compiled_for(compiler: Compiler, arch
     options = set(re.findall(r"-arch(?:itecture)?[= ](\S+)", made.identity))
     assert options == {target}
     binary = made.compile(program(SOURCE))
-    assert binary.arch == arch  # which is what devices are asked for
+    assert binary.arch == arch  # devices report it so
 
 
 def test_instructions_of_warpgroups_are_known_on_hopper_and_not_before(compiler: Compiler) -> None:
@@ -183,7 +183,7 @@ def test_an_nvcc_that_hangs_is_ended(tmp_path: Path) -> None:
 class TestPyCuda:
     @pytest.fixture(autouse=True)
     def _there(self, fake_pycuda: Path) -> None:
-        """With PyCUDA."""
+        """Runs each test with the fixture's PyCUDA."""
 
     def test_versions_of_both_are_its_identity(self) -> None:
         identity = _pycuda().identity
@@ -265,7 +265,7 @@ def test_a_pycuda_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 @pytest.mark.parametrize(("option", "opened"), [(NO_CACHE, False), ("--std=c++17", True)])
 def test_nvrtc_opens_no_gpu(tmp_path: Path, option: str, opened: bool) -> None:
-    """With the second option it would, which shows that the planted driver is found."""
+    """NVRTC opens the GPU under the second option, which shows that it finds the driver planted here."""
     _nvrtc()
     (tmp_path / "driver.c").write_text('#include <stdio.h>\nint cuInit(unsigned f) { puts("opened"); return 100; }\n')
     command = ["gcc", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1", "-Wl,-soname,libcuda.so.1"]

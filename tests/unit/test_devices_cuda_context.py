@@ -1,4 +1,4 @@
-"""Contexts, memory and events by cuda-bindings and by PyCUDA, over drivers whose GPU is the machine's own memory."""
+"""Contexts, memory and events with cuda-bindings and PyCUDA, over stand-in drivers whose GPU memory is host memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ATTRIBUTES = {
 
 
 class Driver:
-    """The driver's functions over host memory. What it does not have is the real one's; calls have its arity."""
+    """Driver functions on host memory. Others are the real ones; calls have the same arity."""
 
     def __init__(self, stack: list[int]) -> None:
         self.stack = stack
@@ -59,9 +59,9 @@ class Driver:
         self.captured: dict[int, int] = {}
         """Streams that are captured, and the number of the capture."""
         self.capture_modes: list[str] = []
-        """That this thread was given, in order."""
+        """Capture modes that this thread was given, in order."""
         self.fault: Any = OK
-        """What every call answers once a kernel has faulted."""
+        """Result of every call after a kernel fault."""
 
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -195,7 +195,7 @@ class Driver:
         return (answer,)
 
     def cuEventCreate(self, flags: Any) -> tuple[Any, ...]:  # noqa: N802
-        assert flags == REAL.CUevent_flags.CU_EVENT_DEFAULT  # one without times could not be asked for them
+        assert flags == REAL.CUevent_flags.CU_EVENT_DEFAULT  # an event without timing has no time to query
         self.events[len(self.events) + 1] = 0.0
         return (self.check(), len(self.events))
 
@@ -225,7 +225,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, fake_pycuda: Path) -> Driver:  # noqa: 
     pycuda.driver.ALLOCATED.clear()
     pycuda.driver.RETAINED.clear()
     made = Driver(pycuda.driver.STACK)
-    monkeypatch.setattr(REAL, "cuCtxPopCurrent", made.cuCtxPopCurrent)  # which `pycuda_context` imports when it is made
+    monkeypatch.setattr(REAL, "cuCtxPopCurrent", made.cuCtxPopCurrent)  # `pycuda_context` imports it when it is made
     for module in (bindings_context, device_array, driver, primary_context, status):
         monkeypatch.setattr(module, "cu", made)
     return made
@@ -245,7 +245,7 @@ def context(gpu: Driver, choice: DriverChoice) -> Iterator[PrimaryContext]:  # n
 
 
 def held(gpu: Driver) -> int:
-    """How much either library has allocated and not freed."""
+    """Bytes that either library has allocated and not freed."""
     import pycuda.driver
 
     return len(gpu.memory) + len(pycuda.driver.ALLOCATED)
@@ -285,13 +285,13 @@ ASKED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.skipif(cuda_device_count() > 0, reason="would be carried out here; the GPU tests call all of them")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_real_functions_take_such_arguments(name: str) -> None:
-    """Without a driver they say so once they have taken their arguments, and raise TypeError before."""
+    """Without a driver a call fails only after its arguments were accepted; wrong ones raise TypeError before."""
     with pytest.raises(RuntimeError):
         getattr(REAL, name)(*ASKED[name])
 
 
 def test_the_real_functions_refuse_other_arguments() -> None:
-    """Which shows that the test above can fail."""
+    """Shows that the test above can fail."""
     with pytest.raises((TypeError, ValueError)):
         REAL.cuMemsetD8Async(256, "255", 4, 0)
 

@@ -1,4 +1,4 @@
-"""Texture objects and `__constant__` variables against a driver that only takes notes: what is done in which order."""
+"""Texture objects and `__constant__` variables against a driver that notes calls: their order and arguments."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ SIZE = 16
 
 
 class Notes:
-    """The driver's functions that these modules call; whatever else they ask for is the real one's."""
+    """Driver functions that these modules call; others are the real ones."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
         self.textures: set[int] = set()
         self.created = 0
         self.idle = OK
-        """What a wait for the context answers."""
+        """Result of a wait for the context."""
         self.refused: str | None = None
-        """A function that fails."""
+        """A function name that fails."""
         self.loaded = 0
         self.mode = REAL.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
 
@@ -198,7 +198,7 @@ def bound(held: Constants, byte: int) -> BoundConstant:
 
 
 class TestModuleCopies:
-    """What graphs launch has constants of its own, which nobody writes to again."""
+    """A captured graph's launches have constants of their own, which nobody writes again."""
 
     def test_one_copy_for_each_contents_written_once_outside_of_the_capture(self, driver: Notes) -> None:
         held, copies_of = Constants("module"), ModuleCopies(b"image")

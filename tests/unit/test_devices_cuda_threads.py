@@ -1,4 +1,4 @@
-"""`__constant__` variables and threads, against a driver that queues work and runs it in any order that CUDA allows."""
+"""`__constant__` variables and threads, against a driver that queues work and runs it in any order CUDA allows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE = 4
 
 @dataclasses.dataclass
 class Work:
-    """Something that was queued: it runs after what comes before it on its stream, and after what it waits for."""
+    """Queued work: it runs after earlier work on its stream and after the events it waits for."""
 
     stream: int
     run: Callable[[], None]
@@ -46,9 +46,9 @@ class QueuingDriver:
         self.memory: dict[int, bytes] = {}
         """Constant memory, by the module's number."""
         self.seen: list[tuple[int, bytes]] = []
-        """What each launch read: its number, and what stood in constant memory when it ran."""
+        """Number and constant memory that each launch read."""
         self.graphs: dict[int, list[Callable[[], None]]] = {}
-        """What streams that are captured were given."""
+        """Work given to captured streams."""
         self.modules = itertools.count(1)
         self.events: dict[object, list[Work]] = {}
         self.numbers = threading.local()
@@ -187,7 +187,7 @@ THREADS, CALLS = 6, 40
 
 
 def run_threads(work: Callable[[int], None]) -> None:
-    """Runs work(0), work(1), ... at the same time; raises what one of them raised."""
+    """Runs work(0), work(1), ... concurrently; raises what one of them raises."""
     barrier, failed = threading.Barrier(THREADS), list[BaseException]()
 
     def run(index: int) -> None:

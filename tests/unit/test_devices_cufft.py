@@ -1,4 +1,4 @@
-"""cuFFT through ctypes: what it is told, by a library that notes it, on machines without a GPU."""
+"""cuFFT through ctypes: arguments noted by a stand-in library, on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_context_is_current_whenever_it_is_called(notes: Callable[[], list[s
     bound(None)
     assert context.entered == 2
     context.is_closed = True
-    made.close()  # with the device its plans are gone
+    made.close()  # the device's plans go with it
     assert not any("destroy" in line for line in notes())
 
 

@@ -33,7 +33,7 @@ BINARIES = {name: Binary(BinaryKind.CUBIN, name.encode(), "sm_90", "nvrtc") for 
 
 
 class OnPaper:
-    """A device that notes what is loaded, bound, launched and closed."""
+    """A device that notes loading, binding, launching and closing."""
 
     def __init__(self, scratch_bytes: int = 1000, fails: str = "") -> None:
         self.notes: list[Any] = []
@@ -64,7 +64,7 @@ class LibraryOf:
 
 @dataclasses.dataclass
 class Part:
-    """A module, or a call of a library."""
+    """A loaded module or library call."""
 
     device: OnPaper
     name: str
@@ -117,7 +117,7 @@ def test_what_a_library_needs_is_one_workspace_more() -> None:
 
 
 def test_libraries_use_the_same_memory_one_after_the_other() -> None:
-    """As much as the one that takes the most."""
+    """All library calls share one workspace, as large as the largest one needs."""
     device = OnPaper()
     two = dataclasses.replace(PROGRAM, steps=(FIRST, CALL, CALL, LAST))
     sizes = iter((0, 0, 300, 1000))  # of both units, and of both calls
@@ -164,7 +164,7 @@ def test_a_part_is_of_what_is_loaded_already() -> None:
 
 
 def test_a_single_step_is_called_itself() -> None:
-    """A bound call of most programs costs nothing more than the launch."""
+    """A bound call of most programs costs no more than the launch."""
     device = OnPaper()
     alone = Program("test", PROGRAM.config, PROGRAM.units[:1], (FIRST,), PROGRAM.workspaces)
     call = load(device, alone).bind({"x": 1}, {}, {"scratch": 2, "state": 3})

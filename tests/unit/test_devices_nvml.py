@@ -1,4 +1,4 @@
-"""The monitor, against a stand-in for NVML with the same functions."""
+"""The NVML monitor, against a stand-in with the same functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches of compiled programs that somebody else owns or may write: nothing of theirs is ever loaded."""
+"""Caches of compiled programs that another user owns or can write: none of their files is loaded."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def own_by_stranger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(cached: CachedCompiler) -> str:
-    """The one warning of a cache of which nothing is read, however often it is asked."""
+    """Warning of a cache that is not read; the same one however often the cache is used."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -102,7 +102,7 @@ def test_what_is_made_is_private_whatever_the_umask(compiler: CountingCompiler, 
 def test_a_folder_of_another_user(
     cached: CachedCompiler, compiler: CountingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root's own process too: a user's cache is not root's."""
+    """This holds for root's process too: another user's cache is not root's."""
     before = entry(cached).read_bytes()
     own_by_stranger(cached.folder, monkeypatch)
     message = refused(cached)
@@ -142,7 +142,7 @@ def test_a_file_that_others_may_write(cached: CachedCompiler, compiler: Counting
 
 
 def self_mending(cached: CachedCompiler, compiler: CountingCompiler) -> None:
-    """It is warned of once, compiled anew, and the file is then our own again."""
+    """The file is warned of once, compiled anew, and then belongs to the user again."""
     with pytest.warns(UntrustedCache, match="are compiled anew"):
         assert cached.compile(PROGRAM).image == b"ours: a"
     assert compiler.compilations == 2
@@ -168,7 +168,7 @@ def test_what_is_no_file_of_its_own(cached: CachedCompiler, compiler: CountingCo
 
 
 def test_a_file_under_another_programs_name(cached: CachedCompiler, compiler: CountingCompiler) -> None:
-    """A folder that others could write for a while: our own files may have changed places."""
+    """Others could write to the folder for a while, so even our own files may have been swapped."""
     first = entry(cached)
     other = Compilation("b")
     cached.compile(other)

@@ -1,4 +1,4 @@
-"""Streams beside a caller's: how they are forked and joined, and who may not have them."""
+"""Streams beside a caller's: fork, join, and callers that may not have them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORK, JOIN = (
 
 
 class Notes:
-    """Lines of a driver."""
+    """Notes of a driver's calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lines: list[str] = []
@@ -31,7 +31,7 @@ class Notes:
             monkeypatch.setattr(module, "cu", self.driver)
 
     def read(self) -> list[str]:
-        """Those since it was last asked."""
+        """Lines since the last read."""
         lines = list(self._lines)
         self._lines.clear()
         return lines
@@ -135,6 +135,6 @@ ASKED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.skipif(cuda_device_count() > 0, reason="would be carried out here; the GPU tests call all of them")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_real_functions_take_such_arguments(name: str) -> None:
-    """Without a driver they say so once they have taken their arguments, and raise TypeError before."""
+    """Without a driver a call fails only after its arguments were accepted; wrong ones raise TypeError before."""
     with pytest.raises(RuntimeError):
         getattr(REAL, name)(*ASKED[name])

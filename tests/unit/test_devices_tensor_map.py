@@ -1,4 +1,4 @@
-"""Maps of images: what the driver is asked for, and what the host's copies read."""
+"""Tensor maps: arguments of the driver, and reads of the host's copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspaces: who is lent which memory, and when it is given back."""
+"""Workspaces: who borrows which memory, and when it is given back."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TestStreams:
         assert list(device.live.values()) == [1280]
 
     def test_two_share_none(self, device: Streams) -> None:
-        """Nor do calls without one and with one: the default stream is a stream too."""
+        """Calls without a stream and with one share none either: the default stream is a stream too."""
         workspaces = made(device)
         starts = [borrowed(workspaces, stream)["spectra"] for stream in (None, 7, 8, 7, None)]
         assert len(set(starts)) == 3
@@ -90,14 +90,14 @@ class TestStreams:
         assert all(abs(a - b) >= 1280 for a in set(starts) for b in set(starts) - {a})
 
     def test_a_handle_that_is_given_away_again_is_another_stream(self, device: Streams) -> None:
-        """The work of the one before it may not have ended."""
+        """The work of the handle's earlier owner may not have ended."""
         workspaces = made(device)
         before = borrowed(workspaces, 7)
         device.identities[7] = StreamIdentity(1234)
         assert borrowed(workspaces, 7) != before
 
     def test_threads_on_one_stream_take_turns(self, device: Streams) -> None:
-        """Their steps would come in between each other's."""
+        """Otherwise the steps of the two calls would interleave."""
         workspaces, inside, most, lock = made(device), 0, 0, threading.Lock()
 
         def call() -> None:
@@ -143,7 +143,7 @@ class TestStreams:
 
 class TestGraphs:
     def test_have_memory_that_no_other_is_given(self, device: Streams) -> None:
-        """A graph may run beside anything, and beside another graph of the same stream."""
+        """A graph may run beside anything, including another graph of the same stream."""
         workspaces = made(device)
         eager = borrowed(workspaces, 7)
         found = []

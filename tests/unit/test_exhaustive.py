@@ -1,4 +1,4 @@
-"""What the default run leaves out: no value of a parameter, no option of a problem, and no test that is asked for."""
+"""Tests left out of the default run: every parameter value and problem option stays covered, and named tests run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.generator.space import Config
 
 
 def items(*marks: pytest.MarkDecorator, **values: int) -> list[Any]:
-    """Tests of one function with so many values of each parameter."""
+    """Tests of one function with the given number of values of each parameter."""
     made = []
     for indices in itertools.product(*(range(count) for count in values.values())):
         callspec = SimpleNamespace(params=dict(zip(values, indices, strict=True)))

@@ -156,7 +156,7 @@ class TestOverAnEarlierBundle:
 
 
 class FullDisk:
-    """Lets so many files be put in place, then says that the disk is full."""
+    """Puts a number of files in place, then reports a full disk."""
 
     def __init__(self, writes: int) -> None:
         self.left = writes

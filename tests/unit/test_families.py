@@ -1,4 +1,4 @@
-"""What every kernel family owes: a default in its space, text that never changes, every output computed once."""
+"""Contract of every kernel family: a default in its space, stable text, every output computed once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
 
 MOST_TAPS = (PARAMETER_BYTES - 2 * 8) // 4
-"""That fit a kernel's parameters beside the pointers to image and result."""
+"""Most taps that fit a kernel's parameters beside the pointers to image and result."""
 SAMPLE = 24
 """Configs that are drawn for each family and problem, beside the default; a whole space can hold 10^7."""
 
@@ -69,7 +69,7 @@ PLAIN = Filter2dPlain()
 
 
 def name_of(value: Family | Problem | Device) -> str:
-    """A test's name for what it is about."""
+    """Test name of a parameter."""
     return value.key().replace(" ", ",") if isinstance(value, Problem) else value.name
 
 
@@ -221,7 +221,7 @@ class TestRegistry:
 class TestPlain:
     @staticmethod
     def stores(problem: Filter2d, config: Config) -> NDArray[np.int64]:
-        """How often each element of the result's memory is stored to: the arithmetic of the plain kernel."""
+        """Number of stores to each element of the result's memory: the arithmetic of the plain kernel."""
         rows, columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
         down, across, filters = (config.integer(name) for name in ("rows", "columns", "filters"))
         width, height = config.integer("block_columns"), config.integer("block_rows")

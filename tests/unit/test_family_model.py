@@ -1,4 +1,4 @@
-"""The model that chooses between families: what it predicts, and when it is believed."""
+"""The model that chooses between families: its predictions, and when it is trusted."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def filtered(size: int, taps: int, **options: object) -> Filter2d:
 
 
 def direct_ns(problem: Filter2d) -> float:
-    """Of a family whose time follows its operations."""
+    """Nanoseconds of a family whose time is proportional to its operations."""
     return problem.flops * 1e-3
 
 
 def spectral_ns(problem: Filter2d) -> float:
-    """Of one whose time follows the image alone: as fast as the other at 10x10 taps."""
+    """Nanoseconds of a family whose time depends on the image alone; equal to `direct_ns` at 10x10 taps."""
     return problem.output.size * 0.2
 
 
@@ -60,7 +60,7 @@ GRID = [filtered(size, taps) for size in SIZES for taps in TAPS]
 
 class TestPredictions:
     def test_powers_of_the_features_are_found(self) -> None:
-        """Where no family is so slow that its time is cut."""
+        """No family here is slow enough for its time to be capped."""
         asked = filtered(777, 9)
         near = measured([filtered(size, taps) for size in SIZES for taps in (7, 8, 11, 12)])
         likely = predicted(asked, near, ("direct", "spectral"))

@@ -1,4 +1,4 @@
-"""The search: nothing twice, nothing infeasible, nothing forgotten, and better than luck."""
+"""The search: nothing twice, nothing infeasible, nothing forgotten, and better than chance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL = Space(
     ),
     (Constraint("block * rows is at most 256", lambda block, rows: block * rows <= 256),),
 )
-"""16 points, of which 4 + 3 + 2 + 1 = 10 are feasible."""
+"""A space of 16 points; 4 + 3 + 2 + 1 = 10 are feasible."""
 
 TWELVE = Space((Parameter("a", (1, 2, 4, 8), ""), Parameter("b", ("x", "y", "z"), "")), ())
 
@@ -71,12 +71,12 @@ LARGE_DEFAULT = Config.of({"block_x": 32, "block_y": 4, "rows": 4, "columns": 1,
 
 
 def noise(config: Config, salt: int = 0) -> float:
-    """A number in [0, 1) that is the same for a config on every run and machine."""
+    """A number in [0, 1) that depends on the config alone, in every run and on every machine."""
     return int.from_bytes(hashlib.sha256(f"{salt} {config}".encode()).digest()[:4]) / 2**32
 
 
 def large_time_ns(config: Config) -> float:
-    """Smooth in the octaves of threads and outputs, with 10% of ruggedness on top; 100 us at the least."""
+    """Nanoseconds, smooth in the octaves of threads and outputs, with 10% ruggedness on top; at least 100 us."""
     threads = math.log2(config.integer("block_x") * config.integer("block_y"))
     outputs = math.log2(config.integer("rows") * config.integer("columns"))
     penalty = 0.15 * abs(threads - 8) + 0.25 * abs(outputs - 3) + 0.05 * abs(math.log2(config.integer("unroll")) - 1)
@@ -89,7 +89,7 @@ def first(space: Space) -> Config:
 
 
 def drain(search: FamilySearch, objective: Objective, budget: int) -> list[Config]:
-    """Asks and tells in turn; the configs in the order asked."""
+    """Asks and tells in turn; returns the configs in the order asked."""
     asked: list[Config] = []
     while len(asked) < budget and (config := search.ask()) is not None:
         asked.append(config)
@@ -184,7 +184,7 @@ def test_a_resumed_search_goes_on_where_the_first_one_ended() -> None:
     assert resumed.best_ns == min(large_time_ns(config) for config in before)
     after = drain(resumed, large_time_ns, budget=20)
     assert not set(before) & set(after)
-    # What was told teaches the model: its first suggestions lie well below the space's typical time.
+    # The model learns from reported times: its first suggestions lie well below the space's typical time.
     typical = statistics.median(large_time_ns(config) for config in LARGE.configs())
     assert statistics.median(large_time_ns(config) for config in after) < 0.75 * typical
 
@@ -267,7 +267,7 @@ def test_all_single_changes_of_the_fastest_are_tried_one_after_the_other() -> No
 
 
 def test_every_source_gets_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fifth single changes, most of the others likely ones, and some of each other kind."""
+    """A fifth of proposals are single changes, most others likely ones, and some of each other kind."""
     turns: Counter[str] = Counter()
 
     def counted(owner: type, name: str) -> None:
@@ -303,7 +303,7 @@ def fails_at_times(config: Config) -> float | None:
 
 
 def test_every_trial_is_in_the_study_with_its_value() -> None:
-    """Those asked of the sampler, those to try first, those stored before and those of other tuners."""
+    """Trials of the sampler, first trials, stored trials and trials of other tuners are all in the study."""
     stored = list(LARGE.configs())[:3]
     search = large_search(stored=[(config, fails_at_times(config)) for config in stored])
     asked = drain(search, fails_at_times, budget=60)
@@ -364,7 +364,7 @@ def test_a_sampler_whose_package_is_missing_says_which(monkeypatch: pytest.Monke
 
 
 def test_optunas_samplers_learn_from_what_they_are_told() -> None:
-    """Better than luck, with what is fast and what fails told to them."""
+    """Samplers told about times and failures do better than luck."""
     typical = statistics.median(large_time_ns(config) for config in LARGE.configs())
     asked = []
     for seed in range(4):
@@ -374,7 +374,7 @@ def test_optunas_samplers_learn_from_what_they_are_told() -> None:
 
 
 class TestAdditiveSampler:
-    """As anybody's study may have it."""
+    """The sampler in an ordinary Optuna study."""
 
     def test_optimises_a_study(self) -> None:
         sampler = AdditiveSampler.over(LARGE, seed=0)
@@ -431,7 +431,7 @@ def test_a_config_cannot_be_told_unasked_or_twice() -> None:
 
 
 def test_the_model_beats_random_search() -> None:
-    """With a tenth of the space to try, every search does better than the median of 201 random samples."""
+    """A search of a tenth of the space always beats the median of 201 random samples of that size."""
     times = {config: large_time_ns(config) for config in LARGE.configs()}
     assert 2500 < len(times) < 3500
     budget = len(times) // 10
@@ -441,7 +441,7 @@ def test_the_model_beats_random_search() -> None:
 
 
 def test_the_model_learns_to_avoid_failures() -> None:
-    """Four fifths of the space fail, the fastest with them: a model that forgot its failures would meet them often."""
+    """Four fifths of the space fail, with the fastest configs; a model without memory would meet failures often."""
 
     def fails_when_fast(config: Config) -> float | None:
         return None if config.integer("rows") * config.integer("columns") >= 8 else large_time_ns(config)

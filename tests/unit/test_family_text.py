@@ -118,20 +118,20 @@ class TestWeights:
 
 @dataclasses.dataclass(frozen=True)
 class Rendering:
-    """One use of a template: its name and the values that it is given."""
+    """One use of a template: its name and the values passed to it."""
 
     template: str
     values: dict[str, Any]
 
     def fields(self) -> Iterator[tuple[type, str]]:
-        """The fields of what is made for templates alone; a texture is for the launch."""
+        """Fields of values made for templates alone; a texture belongs to the launch."""
         for value in filter(dataclasses.is_dataclass, self.values.values()):
             if isinstance(value, Texture):
                 continue
             yield from ((type(value), field.name) for field in dataclasses.fields(value))
 
     def needs(self, kind: type, missing: str) -> bool:
-        """Whether rendering fails where the value of this class lacks a field."""
+        """True if rendering fails once the value of this class lacks a field."""
         values = dict(self.values)
         for name, value in self.values.items():
             if type(value) is kind:
@@ -140,7 +140,7 @@ class Rendering:
         return self._fails(values, f"no attribute '{missing}'")
 
     def needs_value(self, missing: str) -> bool:
-        """Whether rendering fails without a value."""
+        """True if rendering fails without a value."""
         rest = {name: value for name, value in self.values.items() if name != missing}
         return self._fails(rest, f"'{missing}' is undefined")
 
@@ -173,7 +173,7 @@ class TestTemplates:
 
     @pytest.fixture
     def renderings(self, monkeypatch: pytest.MonkeyPatch) -> list[Rendering]:
-        """What all families make of PROBLEMS, with their default config and random ones."""
+        """Texts of PROBLEMS by all families, with the default config and random ones."""
         calls: list[Rendering] = []
 
         def spy(template: str, **values: Any) -> str:

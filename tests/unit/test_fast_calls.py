@@ -1,4 +1,4 @@
-"""Fast calls: which arrays they take, what they leave to `CheckedCalls`, and that both say the same."""
+"""Fast calls: arrays they take, calls they leave to `CheckedCalls`, and equal results of both."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def signature(problem: Problem, *more: Argument) -> Signature:
 
 
 class Noted:
-    """Launches that are written down."""
+    """Launches noted."""
 
     def __init__(self) -> None:
         self.latest: tuple[Any, ...] = ()
@@ -91,7 +91,7 @@ def read_by(access: ArrayAccess, made: Signature) -> Read:
 
 @pytest.fixture(params=[None, native_calls], ids=["getters", "dlpack"])
 def compiled(request: pytest.FixtureRequest) -> ModuleType | None:
-    """The module that reads tensors; None to read them by PyTorch's getters, as of releases before 2.10."""
+    """The compiled tensor reader, or None to read by PyTorch's getters as in releases before 2.10."""
     module: ModuleType | None = request.param
     return module
 
@@ -259,7 +259,7 @@ class TestTorch:
     def test_a_texture_must_start_where_textures_do(self, image: Any) -> None:
         device = SimpleNamespace(
             type="cuda", index=-1
-        )  # where textures ask for 512 bytes; the tensors say they are there
+        )  # textures need 512-byte alignment here; the tensors claim addresses there
 
         class There(SimpleNamespace):
             def __eq__(self, _: object) -> bool:

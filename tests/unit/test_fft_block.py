@@ -85,7 +85,7 @@ def texts(problem: Fft) -> tuple[FftBlockText, ...]:
 
 
 def places(tile: Tile, *, after: bool) -> list[int]:
-    """Of every element of every transform in the tile."""
+    """Addresses in the tile of every element of every transform."""
     address, shape = Address(tile.after if after else tile.before), tile.shape
     indices = itertools.product(range(shape.transforms), range(shape.y), range(shape.x))
     return [address.at({"t": t, "y": y, "x": x}) for t, y, x in indices]
@@ -116,7 +116,7 @@ LARGE = [
     fft((160, 250), 5),
     fft((32, 32), 999, layout="frequency"),
 ]
-"""Whose tiles fill the shared memory of a block."""
+"""Problems whose tiles fill the shared memory of a block."""
 
 
 @pytest.mark.parametrize("problem", LARGE, ids=lambda problem: problem.key().replace(" ", ","))
@@ -132,7 +132,7 @@ class TestSharedMemory:
 
 @pytest.mark.parametrize("kind", ["r2c", "c2r", "c2c"])
 def test_whatever_is_taken_has_a_default_that_fits(kind: str) -> None:
-    """From both sides of the largest that is."""
+    """The sizes lie on both sides of the largest one that the family takes."""
     extents = (100, 128, 200, 250, 400)
     sizes = [*itertools.product(extents, extents), *((n,) for n in (16384, 20000, 24000, 25000, 28672, 32000))]
     problems = [fft(size, 5, kind=kind) for size in sizes]
@@ -175,7 +175,7 @@ class TestStarts:
             assert len(set(starts)) == len(starts)
 
     def test_are_what_long_searches_found(self) -> None:
-        """But for what single changes find: twiddles, a few more transforms in a tile."""
+        """Long searches differ only in single changes: twiddles, a few more transforms in a tile."""
         alike = ("packing", "x_radices", "y_radices", "threads", "signal")
         for problem, found in (
             (fft(225, 1 << 18), ("pair", "15x15", None, 128, "direct")),
@@ -321,8 +321,9 @@ class TestTile:
                     assert radices == {"x": list(text.choice.x_radices), "y": list(text.choice.y_radices)}
 
     def test_a_pass_beside_the_signal_takes_the_lines_that_are_there(self) -> None:
-        """Of 5 by 6 points in 12 by 16: forward 6 columns, or 3 of two in one, and the rows' first pass finds no more;
-        back the same, in the other order. Of a signal that begins elsewhere all of them.
+        """The signal has 5 by 6 of 12 by 16 points. The first forward pass transforms 6 columns (3 if `half` packs two
+        in one), and the next axis reads only those. The inverse does the same in the opposite order. A signal that
+        starts elsewhere needs all lines.
         """
         for kind in ("r2c", "c2r"):
             problem = fft((12, 16), 8, kind=kind, valid=(5, 6), layout="frequency")
@@ -367,8 +368,8 @@ class TestTile:
 class TestBatch:
     @every_problem
     def test_every_transform_is_computed(self, problem: Fft) -> None:
-        """By some tile, or, where another's partners would change its digits, by one alone. Of tiles that share
-        transforms each has its part of all of them.
+        """Some tile computes every transform, and only one does if another packing partner would change its rounding.
+        Tiles that share transforms each compute their share of all of them.
         """
         for text in texts(problem):
             shares, computed = text.choice.shares, collections.Counter[tuple[int, int]]()

@@ -33,7 +33,7 @@ def drawn(problem: Fft, wanted: Mapping[str, Any], count: int = 4) -> Iterator[C
 
 
 def ways(problem: Fft, device: Device = H200) -> list[bool]:
-    """Whether it can be read and written in bulk."""
+    """Two answers: loads, then stores, may be bulk copies."""
     values = {each.name: each.values for each in FAMILY.space(problem, device).parameters}
     return ["bulk" in values[name] for name in ("loads", "stores")]
 

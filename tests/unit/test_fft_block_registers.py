@@ -1,4 +1,4 @@
-"""What a thread of `fft_block` has of a multiprocessor's registers: configs that leave it too few are refused."""
+"""Registers per thread of `fft_block`: configs that leave too few of a multiprocessor's registers are refused."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ WRONG: dict[str, Any] = {
     "x_radices": "2x5x6",
     "y_radices": "8x4x2",
 }
-"""What ptxas 13.0 compiles into something else, with 32 registers a thread."""
+"""Config that ptxas 13.0 compiles wrongly, with 32 registers a thread."""
 ONE_BLOCK = {"spectrum": "staged", "tiles": 1, "min_blocks": 0}
 
 
 def accepted(problem: Fft, values: dict[str, Any]) -> list[bool]:
-    """By the rule for a single block, and by that for the blocks of a multiprocessor."""
+    """Answers of the register rules: the one for a single block, then the one for all blocks of a multiprocessor."""
     radices = ("x_radices", "y_radices") if len(problem.size) == 2 else ("x_radices",)
     return [rule.accepts(values) for rule in register_constraints(problem, H200, radices)]
 

@@ -90,12 +90,12 @@ class TestPool:
 
 
 def conflicts(addresses: list[int]) -> int:
-    """How often memory is read for one access of half a warp: once where no bank is hit twice."""
+    """Memory reads for one access of half a warp: 1 if no bank is hit twice."""
     return max(collections.Counter(address % BANKS for address in set(addresses)).values())
 
 
 def accesses(tile: Tile, touches: tuple[Touch, ...]) -> int:
-    """How often all warps of all stages read or write shared memory, item by item."""
+    """Shared-memory accesses of all warps of all stages, item by item."""
     stages: list[tuple[int, Pool, Callable[[int], int]]] = []
     for work in tile.passes:
         address = functools.partial(lambda work, item: work.address.at(work.pool.values(item)), work)
@@ -116,7 +116,7 @@ def accesses(tile: Tile, touches: tuple[Touch, ...]) -> int:
 
 class TestGaps:
     def test_cost_no_more_accesses_than_they_save(self) -> None:
-        """Of a large stage only some warps are looked at: a hundredth may be lost there."""
+        """For a large stage the fit tries only some warps, so up to 1% more accesses are allowed."""
         for shape, touches in STAGED:
             dense, fitted = Tile.with_gaps(shape, no_gaps(shape)), fitted_tile(shape, touches)
             assert accesses(fitted, touches) <= 1.01 * accesses(dense, touches), (shape, touches)
@@ -130,7 +130,7 @@ class TestGaps:
 
     @pytest.mark.parametrize("radices", [(8, 8), (4, 8), (32, 2), (2, 32), (16, 4)])
     def test_leave_powers_of_two_without_conflicts(self, radices: tuple[int, ...]) -> None:
-        """Square transforms whose last pass writes columns to memory, as those of 128 x 128 real numbers."""
+        """Square transforms whose last pass writes columns to memory, like those of 128x128 real numbers."""
         shape = TileShape(1, (8, 16), radices, y_first=False, is_global=(False, True))
         pool = Pool.of(x=shape.x, y=shape.y)
         fitted, dense = fitted_tile(shape, (Touch(pool, is_after=False),)), Tile.with_gaps(shape, no_gaps(shape))
@@ -141,7 +141,7 @@ class TestGaps:
         assert fitted.elements <= shape.room
 
     def test_results_that_are_asked_for_keep_their_numbers_in_any_order_of_threads(self) -> None:
-        """Of three digits, whose order in the tile is not that of frequencies: the first 40 rows of 64 are written."""
+        """Three digits, stored in another order than frequencies: the first 40 of 64 rows are results."""
         shape = TileShape(2, (2, 8, 4), (4,), y_first=True, present=(40, 3), is_signal_first=False)
         works = Tile.with_gaps(shape, no_gaps(shape)).passes
         work = next(each for each in works if each.written)
@@ -154,7 +154,7 @@ class TestGaps:
 
     @pytest.mark.parametrize("is_signal_first", [True, False])
     def test_keep_sets_of_frequencies_that_mirror_each_other_apart(self, is_signal_first: bool) -> None:
-        """Of four pairs of 64 x 64: both sets of the pass that reaches the spectrum, and all other passes."""
+        """Four pairs of 64x64 transforms: both sets of the pass that reaches the spectrum, and all other passes."""
         mirrored = (not is_signal_first, is_signal_first)
         shape = TileShape(
             4, (8, 8), (8, 8), y_first=is_signal_first, is_signal_first=is_signal_first, is_mirrored=mirrored

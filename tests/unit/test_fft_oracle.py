@@ -1,4 +1,4 @@
-"""The float64 reference of Fourier transforms, held against sums as they are defined; verdicts on complex results."""
+"""The float64 reference of Fourier transforms, against sums by definition; verdicts on complex results."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def to_memory(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
 
 
 def turned(problem: Fft, signal: NDArray[Any], sign: int) -> NDArray[Any]:
-    """With the first point where the problem has its signal begin, or back."""
+    """Signal shifted circularly so that its first point is at the problem's start (sign 1), or shifted back (-1)."""
     start = problem.start or (0,) * len(problem.size)
     return np.roll(signal, [sign * points for points in start], tuple(range(1, signal.ndim)))
 
 
 def bordered(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
-    """With its border, place by place."""
+    """Signal with its border, point by point."""
     if problem.border is None:
         return signal
     for axis, (before, after) in enumerate(problem.border.pads, start=1):
@@ -82,7 +82,7 @@ def bordered(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
 
 
 def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
-    """All of the result of `values`, a signal or a spectrum in natural order and layout, batch first."""
+    """Result of `values`, a signal or spectrum in natural order and layout, batch first, by definition."""
     n = problem.points
     scale = {
         Norm.BACKWARD: 1 / n if problem.inverse else 1.0,
@@ -173,7 +173,7 @@ class TestReference:
     @every_direction
     @pytest.mark.parametrize(("outer", "inner"), [(2, 3), (1, 1), (3, 1)])
     def test_of_tiles_of_planes(self, direction: dict[str, Any], outer: int, inner: int) -> None:
-        """As many transforms of signals that are cut out of planes, or put there, point by point."""
+        """The transforms equal those of signals cut out of planes, or written to planes, point by point."""
         is_result = direction["kind"] is Kind.C2R or "inverse" in direction
         tiling = Tiling((3, 2), (4, 5), (0, 0) if is_result else (-3, 2), (10, 9), inner)
         alone = Fft((6, 8), 6 * outer * inner, valid=(4, 5), layout=Layout.FREQUENCY, **direction)
@@ -243,7 +243,7 @@ class TestHermitianPart:
     @pytest.mark.parametrize("order", Order)
     @pytest.mark.parametrize("layout", Layout)
     def test_is_all_that_counts_of_a_column_that_mirrors_itself(self, layout: Layout, order: Order) -> None:
-        """As numpy.fft.irfft2 has it: the rows of the first and the last column are a mirror image each."""
+        """The rows of the first and last column each mirror themselves, as in numpy.fft.irfft2."""
         problem = Fft((8, 8), 2, kind=Kind.C2R, layout=layout, order=order)
         values, given = drawn(problem)
         generator = np.random.default_rng(5)
@@ -331,7 +331,7 @@ class TestVerify:
         assert verdict.wrong >= 1
 
     def test_an_error_just_over_the_bound_is_wrong(self) -> None:
-        """Of the smallest elements as of the largest: they are measured against all of the result."""
+        """One absolute bound, relative to the whole result, applies to the smallest elements as to the largest."""
         result, of = self.right()
         exact = Reference(result.view(np.float32).reshape(of.expected.shape).astype(np.float64), of.scale)
         assert verify(result, exact, DType.COMPLEX64) == Verdict(0.0, 0, "")

@@ -1,4 +1,4 @@
-"""Other libraries' Fourier transforms: each computes what the problem says, and is asked for no more than that."""
+"""Other libraries' Fourier transforms: each computes the problem, and is called for no more than that."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def assert_right(problem: Fft, kind: DeviceKind) -> Peer:
-    """That the one peer computes the problem, in the same memory each time, and leaves its input alone."""
+    """Asserts that the only peer computes the problem, reuses its memory and does not change its input."""
     operands, again = random_operands(problem, 0), random_operands(problem, 0)
     (peer,) = peers(problem, operands, kind)
     peer.run()
@@ -93,7 +93,7 @@ class TestScipy:
 
 @dataclasses.dataclass
 class Plan:
-    """What cuFFT's plans are asked for; they transform on the host, by the strides that they were given."""
+    """Plans like cuFFT's that note their arguments; they transform on the host, by the given strides."""
 
     size: tuple[int, ...]
     source: tuple[tuple[int, ...], int, int]
@@ -112,7 +112,7 @@ class Plan:
         return np.lib.stride_tricks.as_strided(array, (self.batch, *extents), nbytes)
 
     def fft(self, source: NDArray[Any], target: NDArray[Any], direction: int) -> None:
-        """Without any scale, as cuFFT has it."""
+        """Transforms are unscaled, as in cuFFT."""
         assert not np.shares_memory(source, target)
         self.directions.append(direction)
         given, axes = self.view(source, self.source), tuple(range(1, len(self.size) + 1))
@@ -129,7 +129,7 @@ class Plan:
 
 @dataclasses.dataclass
 class Asked:
-    """What the library was asked for."""
+    """Calls that the library received."""
 
     plans: list[Plan] = dataclasses.field(default_factory=list)
     scales: list[float] = dataclasses.field(default_factory=list)
@@ -139,7 +139,7 @@ class Asked:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """NumPy under CuPy's names: what CuPy and cuFFT are asked for, not what they compute."""
+    """NumPy under CuPy's names; notes the calls to CuPy and cuFFT."""
     asked = Asked()
 
     def plan_nd(size: tuple[int, ...], *others: Any) -> Plan:

@@ -47,9 +47,9 @@ CHANGES: dict[str, Any] = {
     "start": (7, 1),
     "tiling": Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 5)),
 }
-"""For each field, a value that makes EVERY_FIELD another problem."""
+"""Value per field that makes EVERY_FIELD another problem."""
 WITH = {"valid": {"tiling": Tiling(count=(1, 1), step=(8, 16), origin=(0, 0), plane=(4, 6))}}
-"""What changes with it, so that tiles still are as far apart as they are large."""
+"""Fields that change with it, so that tiles stay as far apart as they are large."""
 TILES: dict[str, Any] = {"count": (3, 2), "step": (6, 5), "origin": (-1, 0), "plane": (17, 11), "inner": 4}
 
 DIRECTIONS: list[dict[str, Any]] = [{"kind": "r2c"}, {"kind": "c2r"}, {"kind": "c2c"}, {"kind": "c2c", "inverse": True}]
@@ -200,7 +200,7 @@ class TestKeyAndSpec:
 
 
 class TestOperands:
-    """By hand: 3 transforms."""
+    """Operands for three transforms, worked out by hand."""
 
     @pytest.mark.parametrize(
         ("problem", "operands"),
@@ -262,7 +262,7 @@ class TestScale:
     @pytest.mark.parametrize("norm", Norm)
     @pytest.mark.parametrize("fields", DIRECTIONS, ids=str)
     def test_is_that_of_numpy(self, size: Any, norm: Norm, fields: dict[str, Any]) -> None:
-        """Of a first frequency of 1, or of a first element of 1, the result is the scale everywhere."""
+        """An impulse as first element or first frequency gives a result that equals the scale everywhere."""
         problem = fft(size, norm=norm, **fields)
         impulse = np.zeros(problem.spectrum_size if problem.inverse else problem.size, complex)
         impulse.flat[0] = 1

@@ -61,7 +61,7 @@ every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 @functools.cache
 def texts(problem: Fft) -> tuple[FftWarpText, ...]:
-    """Of the default and some random configs, the same in each run."""
+    """Texts of the default config and of random ones, the same in each run."""
     return tuple(FftWarpText.of(problem, config) for config in configs(problem))
 
 
@@ -73,7 +73,7 @@ def configs(problem: Fft) -> tuple[Config, ...]:
 
 
 def value(text: str, **names: int) -> int:
-    """Of an expression of whole numbers in CUDA, none of them negative."""
+    """Value of an integer CUDA expression whose operands are not negative."""
     return int(eval(text.replace("/", "//"), {"__builtins__": {}}, names))
 
 
@@ -83,7 +83,7 @@ def cells(g: FftWarpText) -> list[tuple[int, int]]:
 
 
 def names(g: FftWarpText, lane: int, j: int) -> dict[str, int]:
-    """What the text of a place may name."""
+    """Names that an address expression may use."""
     return {
         "lane": lane,
         "reversed": reversed_bits(lane, g.lanes),
@@ -94,7 +94,7 @@ def names(g: FftWarpText, lane: int, j: int) -> dict[str, int]:
 
 
 def mirror_lane(lane: int) -> int:
-    """As the kernel has it."""
+    """Mirror lane by the kernel's own formula."""
     return 0 if lane == 0 else lane ^ ((1 << (lane.bit_length() - 1)) - 1)
 
 
@@ -114,7 +114,7 @@ def across_lanes(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def transformed(g: FftWarpText, values: NDArray[Any]) -> NDArray[Any]:
-    """Of v[lane, register], as the kernel does it in one dimension, forward."""
+    """Forward one-dimensional transform of v[lane, register], by the kernel's steps."""
     lanes, points = values.shape
     exponents = [[j * twiddle_exponent(g.choice.first, lanes, lane) for j in range(points)] for lane in range(lanes)]
     twiddles = np.exp(-2j * np.pi * np.array(exponents) / (lanes * points))
@@ -274,7 +274,7 @@ class TestLanes:
 class TestTwiddles:
     @staticmethod
     def values(g: FftWarpText, lane: int) -> dict[int, complex]:
-        """What the text makes of the twiddles of a lane, in exact arithmetic."""
+        """Twiddles of a lane from the text, in exact arithmetic."""
         table = next((each.values for each in g.factors.tables if each.name == "kTwiddles"), ())
         found: dict[int, complex] = {}
         for j, text in g.factors.twiddles:
@@ -328,7 +328,7 @@ class TestMemory:
 
     @staticmethod
     def elements(g: FftWarpText, lane: int, j: int) -> Iterator[int]:
-        """Those of the signal that belong to one register."""
+        """Indices of the signal elements that one register holds."""
         side, known = (g.output if g.problem.inverse else g.input), names(g, lane, j)
 
         def holds(condition: str) -> bool:
@@ -341,7 +341,7 @@ class TestMemory:
 
     @staticmethod
     def is_aligned(g: FftWarpText, element: str, lane: int, j: int) -> bool:
-        """Whether what is reached at once starts at a multiple of its size, in every transform."""
+        """True if the elements accessed at once start at a multiple of their number, in every transform."""
         side = g.output if g.problem.inverse else g.input
         pitch = g.output_pitch if g.problem.inverse else g.input_pitch
         if side.kind == "complex" and g.problem.is_real:

@@ -134,7 +134,7 @@ def test_two_buffers_take_turns() -> None:
 
 @pytest.mark.parametrize(("results", "rows"), [(6, 6), (6, 2), (2, 7), (5, 0)])
 def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
-    """As filter2d_fft_between numbers them: each once."""
+    """Blocks are numbered as in filter2d_fft_between, each once."""
     both = min(results, rows)
     found: dict[bool, list[int]] = {True: [], False: []}
     for block in range(results + rows):
@@ -264,7 +264,7 @@ def test_answers_for_filters_that_tiles_in_shared_memory_are_too_small_for() -> 
 
 
 def test_weights_come_in_the_parameters_where_they_fit() -> None:
-    """So that a caller may give the same arrays whichever family answers."""
+    """A caller may then pass the same arrays to any family."""
     for problem, fits in ((of((400, 401), (90, 90)), True), (of((400, 401), (91, 91)), False)):
         assert (problem.operands[1].nbytes <= PARAMETER_BYTES - 8) == fits
         taps = FAMILY.program(problem, FAMILY.default(problem, H200)).launches[0]

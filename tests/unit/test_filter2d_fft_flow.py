@@ -1,4 +1,4 @@
-"""All chunks of tiles in one launch: every job once, behind all that it waits for, and some block always goes on."""
+"""All chunks of tiles in one launch: every job runs once and after its inputs, and some block always goes on."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def small(pairs: int) -> Config:
 
 
 FLOWS = [(LARGE, config(LARGE)), *((SMALL, small(pairs)) for pairs in (1, 2, 3, 8))]
-"""Of many chunks, the last of which is not whole, of fewer, and of one."""
+"""Flows of many chunks, the last one partial, then of fewer chunks and of one."""
 
 
 Job = tuple[int, int, int]
-"""Which part (rows, columns, results), of which chunk, and which block of it."""
+"""A job is (part, chunk, block); part is 0 for rows, 1 for columns and 2 for results."""
 
 
 def jobs(flow: Flow) -> list[Job]:
-    """In the order in which they are taken, as the kernel numbers them."""
+    """Jobs in the order in which the kernel numbers and takes them."""
     found = []
     for number in range(flow.jobs):
         place = number
@@ -91,7 +91,7 @@ def test_every_job_is_taken_once_behind_those_it_waits_for(problem: Filter2d, ch
 
 @pytest.mark.parametrize("blocks", [1, 2, 7, 264])
 def test_some_block_always_goes_on(blocks: int) -> None:
-    """Blocks that hold the job they are at and the next one, in the worst order: the last one that can go on does."""
+    """Blocks hold the current job and the next one. In the worst order the last block that can go on does."""
     flow = Flow(Geometry.of(SMALL, small(1)))
     order = iter(jobs(flow))
     held = [[job for job in (next(order, None), next(order, None)) if job] for _ in range(blocks)]

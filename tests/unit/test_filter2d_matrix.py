@@ -1,4 +1,4 @@
-"""Where products of matrices run: interior and frame share the outputs out, and loads are aligned and in the image."""
+"""Outputs of matrix-product warps: interior and frame partition the outputs, loads are aligned and in the image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROBLEMS = [
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of the default config and of random ones, the same in each run."""
+    """Geometries of the default config and of random ones, the same in each run."""
     space, rng = MATRIX.space(problem, H200), random.Random(problem.key())
     configs = [MATRIX.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(60)))]
     assert all(space.why_not(config) is None for config in configs)
@@ -79,7 +79,7 @@ def test_the_default_is_in_the_space_of_every_filter(image: tuple[int, int], dty
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 class TestGeometry:
     def test_interior_and_frame_compute_every_output_once(self, problem: Filter2d) -> None:
-        """But for the last warp, which computes some of its neighbour's again."""
+        """The last warp is the exception: it computes some of its neighbour's outputs again."""
         for g in geometries(problem):
             computed = np.zeros((problem.output_shape[0], problem.output_shape[1] * problem.channels), np.int64)
             for warp in range(g.interior_warps):
@@ -165,7 +165,7 @@ def test_stores_are_as_wide_as_rows_and_loads_allow(adjacent: int, problem: Filt
 
 @pytest.mark.parametrize(("result_dtype", "is_normal"), [("float32", True), ("float16", True), ("uint8", False)])
 def test_bytes_are_normal_halves_where_results_are_not_bytes(result_dtype: str, is_normal: bool) -> None:
-    """Tensor cores align the products of subnormal halves as if they were 2^-14: sums of dark pixels lose ten bits."""
+    """Tensor cores align products of subnormal fp16 numbers like 2^-14: sums of dark pixels would lose ten bits."""
     problem = Filter2d(image=(1080, 1920), filter=(6, 9), dtype="uint8", result_dtype=result_dtype)
     source = MATRIX.program(problem, MATRIX.default(problem, H200)).source
     assert ("subtract_1024(" in source) == is_normal

@@ -84,7 +84,7 @@ def test_no_two_elements_of_a_tile_share_a_place(problem: Filter2d) -> None:
 
 @every_problem
 def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d) -> None:
-    """As the kernel's text computes it."""
+    """Checks the expression in the kernel's text, evaluated here."""
     for config in sample(problem):
         passes = Geometry.of(problem, config).passes
         text = FAMILY.program(problem, config).source

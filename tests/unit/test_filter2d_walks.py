@@ -1,4 +1,4 @@
-"""Where a search of `filter2d_window` starts, and which walks fill a device in one wave."""
+"""Default start of a search of `filter2d_window`, and which walks fill a device in one wave."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def test_every_filter_that_fits_has_a_start(rows: int) -> None:
 
 @pytest.mark.parametrize(("size", "strips", "blocks"), [(3, 2, 0), (7, 2, 0), (9, 1, 2), (11, 1, 2), (15, 1, 2)])
 def test_long_walks_start_in_one_wave_with_registers_for_two_blocks(size: int, strips: int, blocks: int) -> None:
-    """As the winners of 9x9 to 15x15 have them on an H200."""
+    """The winners of 9x9 to 15x15 on an H200 have these values."""
     config = WINDOW.default(Filter2d(image=(9216, 9216), filter=(size, size)), H200)
     assert (config.integer("block_strips"), config.integer("min_blocks")) == (strips, blocks)

@@ -1,4 +1,4 @@
-"""Where the products of warpgroups run: interior and frame share the outputs out, copies and stores are aligned."""
+"""Outputs of warpgroup products: interior and frame partition the outputs, copies and stores are aligned."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem:
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of the default config and of random ones, the same in each run, whose frame is computed apart."""
+    """Geometries with a separate frame: the default config's and random ones, the same in each run."""
     space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
     usual = WARPGROUP.default(problem, H200)
     if "frame" in usual.values():
@@ -127,7 +127,7 @@ def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np
 @every_problem
 class TestGeometry:
     def test_interior_and_frame_compute_every_output_once(self, problem: Filter2d) -> None:
-        """But for the last warpgroup, which computes some of its neighbour's again."""
+        """The last warpgroup is the exception: it computes some of its neighbour's outputs again."""
         assert WARPGROUP.why_not(problem, H200) is None
         for g in geometries(problem):
             computed = np.zeros((problem.output_shape[0], problem.output_shape[1] * problem.channels), np.int64)
@@ -148,8 +148,9 @@ class TestGeometry:
             assert 0 <= g.strip_blocks * tall - g.interior_rows < tall
 
     def test_copies_are_aligned_and_lie_in_the_image_s_own_rows(self, problem: Filter2d) -> None:
-        """In every row of every plane, whose pitch is a multiple of a copy then. A warp copies a row in as many turns
-        as it takes, by threads whose share begins before the row's end."""
+        """True in every row of every plane, since the row pitch is a multiple of the copy vector. A warp copies a row
+        in several turns, by threads whose part begins before the row's end.
+        """
         for g in geometries(problem):
             assert g.copy_vector * problem.dtype.itemsize in (4, 8, 16)
             assert row_pitch(problem) % g.copy_vector == 0
@@ -415,7 +416,7 @@ class TestParts:
 
     @pytest.mark.parametrize("rows", [2, 9, 15])
     def test_are_no_parameter_of_filters_of_few_rows(self, rows: int) -> None:
-        """So that their stored configs and texts are those of the versions before."""
+        """Stored configs and texts of earlier versions stay valid."""
         problem = self.problem(rows)
         assert parts_choices(problem, H200) == (1,)
         assert "parts" not in {each.name for each in WARPGROUP.space(problem, H200).parameters}
@@ -434,7 +435,7 @@ class TestParts:
             assert weighed == list(range(rows))
 
     def test_are_of_float32_results(self) -> None:
-        """In which sums so far are kept."""
+        """A part's sums stay in the result until the next part adds its own, so the result must be float32."""
         assert parts_choices(self.problem(17, dtype=DType.FLOAT16), H200) == (1,)
         assert parts_choices(self.problem(17, dtype=DType.FLOAT16, result_dtype=DType.FLOAT32), H200) == (1, 2, 3, 4)
 
@@ -464,7 +465,7 @@ class TestParts:
         assert WARPGROUP.space(many, H200).contains(config)
 
     def test_what_two_warpgroups_compute_one_of_them_stores(self) -> None:
-        """Else one could store its first sums over those to which the other has added more."""
+        """Otherwise one warpgroup could store its first sums over those to which the other has added more."""
         problem = self.problem(31, columns=31)
         g = Geometry.of(problem, WARPGROUP.default(problem, H200))
         columns = np.zeros(g.last_column + COLUMNS - g.first_column, np.int64)
@@ -478,7 +479,7 @@ class TestParts:
 
 
 class TestBatches:
-    """Of the filter's rows, whose products follow one another."""
+    """Batches of the filter's rows; a thread computes their products one batch after another."""
 
     @pytest.mark.parametrize(("size", "number"), [(15, 1), (23, 1), (24, 1), (27, 1), (28, 2), (31, 2), (35, 2)])
     def test_are_as_few_as_fit(self, size: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Where loads make the border of `filter2d_warpgroup`: which problems have that choice, and where its warps lie."""
+"""Borders made by `filter2d_warpgroup`'s loads: problems that may choose it, and positions of its warps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def space_of_loads(problem: Filter2d) -> Space:
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of random configs, the same in each run."""
+    """Geometries of random configs, the same in each run."""
     space, rng = space_of_loads(problem), random.Random(problem.key())
     return [Geometry.of(problem, config) for _ in range(40) if (config := space.drawn(rng))]
 
@@ -60,7 +60,7 @@ def starts(problem: Filter2d, g: Geometry) -> list[tuple[int, int, int]]:
 
 class TestChoice:
     def test_is_no_parameter_of_problems_that_have_none(self) -> None:
-        """So that their stored configs and texts are those of the versions before."""
+        """Stored configs and texts of earlier versions stay valid."""
         for fields in ({"border": Border.VALID, "image": (512, 520)}, {"dtype": "float16", "image": (512, 1024)}):
             problem = dataclasses.replace(PLANES, **fields)
             assert frames(problem) == (Frame.APART,)
@@ -93,7 +93,7 @@ class TestChoice:
         ],
     )
     def test_falls_on_what_was_faster(self, image: tuple[int, int], taps: int, faster: Frame) -> None:
-        """On an H200."""
+        """The faster choice on an H200."""
         problem = dataclasses.replace(PLANES, image=image, planes=1, filter=(taps, taps))
         assert likely_frame(problem) is faster
 
@@ -137,7 +137,7 @@ class TestWarps:
             assert 0 <= g.blocks(problem.planes) * 4 * g.block_groups - g.warps < 4 * g.block_groups
 
     def test_copies_and_stores_are_aligned(self, problem: Filter2d) -> None:
-        """In every row of every plane. A vector lies in the image or left of it, and single elements are all others."""
+        """True in every row of every plane. A vector lies in the image or left of it; the rest are single elements."""
         elements = problem.image[1] * problem.channels
         for g in geometries(problem):
             assert row_pitch(problem) % g.copy_vector == 0
@@ -147,7 +147,7 @@ class TestWarps:
                 assert first % g.copy_vector == 0
                 assert first + WARP_COLUMNS <= elements
                 outside = max(0, -first)
-                assert outside <= 32 * g.copy_vector  # of a thread's vectors the first alone may lie outside
+                assert outside <= 32 * g.copy_vector  # only a thread's first vector may lie outside
                 assert outside + g.depth - SEGMENT <= 32 * ceil(2 * (g.depth - SEGMENT) / 32)
                 assert element % g.store_vector == result_pitch(problem) % g.store_vector == 0
             assert g.depth // 4 % g.load_vector == 0

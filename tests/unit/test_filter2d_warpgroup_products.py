@@ -1,4 +1,4 @@
-"""What the products of warpgroups multiply: that both matrices agree on pixels and weights, for a warp in NumPy."""
+"""Warpgroup products: both matrices match on pixels and weights, for one warp in NumPy."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ PROBLEMS = [
 
 
 def cut(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The upper 19 bits, which are what a product reads."""
+    """The upper 19 bits, which a product reads."""
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def with_tf32_rounding(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What is cut to the nearest number of 11 bits, as by the kernel's function of that name."""
+    """Values that `cut` then rounds to the nearest 11 bits; the arithmetic of the kernel's function of that name."""
     return (values.view(np.uint32) + np.uint32(0x1000)).view(np.float32)
 
 
 def to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """To the nearest."""
+    """Rounds to the nearest TF32 number."""
     return cut(with_tf32_rounding(values))
 
 
@@ -58,7 +58,7 @@ def factors(g: Geometry, weights: NDArray[np.float32], channels: int) -> tuple[N
 
 
 def segments(g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float32]:
-    """For each step, lane and register the pixel there: the arithmetic of read() and segments_of()."""
+    """Pixel of each step, lane and register: the arithmetic of read() and segments_of()."""
     share = g.depth // 4
     held = np.empty((g.depth // 8, 32, 4), np.float32)
     for i in range(2):
@@ -103,18 +103,18 @@ def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32],
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 class TestProducts:
     def draw(self, problem: Filter2d) -> tuple[Geometry, NDArray[np.float32], NDArray[np.float32]]:
-        """Where a warp runs, what it reads of a row, and weights."""
+        """Geometry of the default, with a random row as one warp reads it and random weights."""
         g, generator = Geometry.of(problem, WARPGROUP.default(problem, H200)), np.random.default_rng(5)
         row = generator.standard_normal(120 + g.depth, np.float32)
         return g, row, generator.standard_normal(problem.filter, np.float32)
 
     def windows(self, problem: Filter2d, g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float64]:
-        """For each of a warp's outputs, the pixels of its window."""
+        """Pixels of the window of each of a warp's outputs."""
         taps = np.arange(problem.filter[1]) * problem.channels
         return row.astype(np.float64)[g.lead + np.arange(128)[:, None] + taps]
 
     def test_are_a_row_correlated_with_each_row_of_weights(self, problem: Filter2d) -> None:
-        """To within the products of both lesser parts, and the bits that both parts of a number do not hold."""
+        """Exact up to products of two low parts, and bits that both parts of a number together do not represent."""
         g, row, weights = self.draw(problem)
         windows = self.windows(problem, g, row)
         terms = np.abs(weights.astype(np.float64)) @ np.abs(windows).T
@@ -123,7 +123,7 @@ class TestProducts:
         assert error.max() > 0
 
     def test_are_exact_for_numbers_of_11_bits(self, problem: Filter2d) -> None:
-        """As halves and bytes are."""
+        """Float16 numbers and bytes have no more than 11 significant bits."""
         g, row, weights = self.draw(problem)
         row, weights = cut(row), cut(weights)
         expected = weights.astype(np.float64) @ self.windows(problem, g, row).T

@@ -1,4 +1,4 @@
-"""Where the sliding window runs: interior and frame share the outputs out, and interior accesses are aligned."""
+"""Outputs of the sliding window: interior and frame partition the outputs, interior accesses are aligned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROBLEMS = [
 
 
 def geometries(problem: Filter2d) -> list[Geometry]:
-    """Of the default config and of random ones, the same in each run."""
+    """Geometries of the default config and of random ones, the same in each run."""
     space, rng = WINDOW.space(problem, H200), random.Random(problem.key())
     configs = [WINDOW.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(60)))]
     return [Geometry.of(problem, config) for config in configs]

@@ -60,7 +60,7 @@ class FakeBench:
 
 
 class Shop:
-    """What it needs of a workshop."""
+    """The part of a workshop that the final bench needs."""
 
     def __init__(self) -> None:
         self.bench = FakeBench()
@@ -126,12 +126,12 @@ def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As where the GPU has no room for both."""
+    """A GPU without memory for both benches is the usual cause."""
     made = made_with(monkeypatch, lambda bench: setattr(bench, "open_error", DeviceError("out of memory")))
     shop = Shop()
     with beside(shop, tmp_path / "lock") as opened:
         assert opened.bench() is shop.bench
-        assert made[0].log == ["closed"]  # it gave back what it held
+        assert made[0].log == ["closed"]  # it gave back its resources
         assert shop.bench.seeds == [7]
 
 
@@ -140,7 +140,7 @@ def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
 def test_leaving_does_not_wait_until_it_is_ready(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: type[BaseException] | None, before_it_starts: float
 ) -> None:
-    """Also where leaving is so early that there is no process yet to be ended."""
+    """Leaving may be so early that no process exists yet."""
 
     def slow(bench: FakeBench) -> None:
         bench.opens_in, bench.before_it_starts = PATIENCE_S, before_it_starts

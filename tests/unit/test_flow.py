@@ -1,4 +1,4 @@
-"""Candidates on their way: which are asked for, compiled, run and told of, and when."""
+"""Candidates in flow: which are requested, compiled, run and reported, and when."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def number_of(trial: Trial | Program) -> int:
 
 
 class FakePool:
-    """Compiles at once, or where `waits` as soon as it is told to by `finish`."""
+    """Compiles at once; if `waits`, only when `finish` says so."""
 
     def __init__(self, processes: int, waits: bool) -> None:
         self.processes, self._waits = processes, waits
         self.results: dict[int, Compiled | Failure | Exception] = {}
-        """By candidate, where they differ from what `compiled` gives."""
+        """Outcomes by candidate, if they differ from what `compiled` gives."""
         self.futures: dict[int, Future[Compiled | Failure]] = {}
         self.interrupts = 0
 
@@ -128,7 +128,7 @@ class FakeBench:
 
 
 class Shop:
-    """What a flow needs of a workshop."""
+    """The part of a workshop that a flow needs."""
 
     def __init__(self, *, host: bool = False, processes: int = 2, waits: bool = False) -> None:
         self.device = HOST if host else H200
@@ -145,7 +145,7 @@ class Shop:
 
 
 class Asked:
-    """Numbers of programs without end, or `count` of them, and how many were asked for."""
+    """Numbers of programs, endless or `count` of them, and how many were requested."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = 0
@@ -203,14 +203,14 @@ class Workless:
 
 
 class Heavy:
-    """A family of which candidate 1 has seconds of work."""
+    """A family whose candidate 1 has seconds of work."""
 
     def work(self, _: Any, config: Config) -> Work | None:
         return Work(10**17, 0) if config.integer("n") == 1 else None
 
 
 class Gates:
-    """One gate for each candidate, closed at first."""
+    """Gates, one for each candidate, closed at first."""
 
     def __init__(self) -> None:
         self._gates: dict[int, threading.Event] = collections.defaultdict(threading.Event)
@@ -270,7 +270,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("host", [False, True])
     def test_those_that_end_at_once_take_room_until_they_are_told_of(self, host: bool) -> None:
-        """Without end, a search that is told of nothing would ask for its whole space."""
+        """A search that hears of no result would otherwise request its whole space."""
         shop, wanted = Shop(host=host), Asked()
         poisoned = {program(number).fingerprint: Failure(FailureKind.CRASH, "so it did") for number in range(1000)}
         with flow(shop, wanted, screen=screen(poisoned=poisoned)) as opened:
@@ -374,7 +374,7 @@ class TestTwins:
 
     @pytest.fixture
     def shop(self) -> Shop:
-        """Of whose candidates 0 and 2 have one binary and one launch."""
+        """A shop whose candidates 0 and 2 have the same binary and the same launch."""
         shop = Shop()
         shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results[0] = compiled(program(0), b"the same")
@@ -457,7 +457,7 @@ class TestScreened:
         assert shop.bench.evaluated == [0, 2]
 
     def test_one_that_cannot_win_any_more_is_dropped_when_its_turn_comes(self) -> None:
-        """All are asked for and compiled before the first has a time."""
+        """All candidates are requested and compiled before the first has a time."""
         shop, started, made = Shop(processes=3), [], screen(family=Heavy)
 
         def run(number: int) -> Measurement:
@@ -621,7 +621,7 @@ class TestLeaving:
         assert shop.bench.interrupted.is_set()
 
     def test_ctrl_c_while_it_waits_for_what_runs_ends_that(self) -> None:
-        """And nobody finds a bench that another thread still uses."""
+        """After the interrupt no thread still uses the bench."""
         shop, before = Shop(), threading.active_count()
         shop.bench.run = shop.bench.until_interrupted
 
@@ -654,10 +654,10 @@ class TestDeadline:
             told = [number_of(trial) for trial in opened.trials(lambda: start + 2 * SOON_S)]
             assert told == [0]
             assert 2 * SOON_S <= time.monotonic() - start < PATIENCE_S
-            raise KeyboardInterrupt  # which ends what runs
+            raise KeyboardInterrupt  # ends the running candidate
 
     def test_is_asked_anew_and_may_come_later(self) -> None:
-        """As where there is none before the first trial."""
+        """A deadline may be absent (None) before the first trial and appear later."""
         shop, gates, asked = Shop(), Gates(), []
 
         def deadline() -> float | None:
@@ -707,7 +707,7 @@ def await_that(condition: Callable[[], bool]) -> None:
 
 
 def names_of_calls(thread: threading.Thread) -> Iterator[str]:
-    """Of the functions that it is in, the innermost first."""
+    """Names of the functions that the thread is running, innermost first."""
     assert thread.ident is not None
     frame = sys._current_frames().get(thread.ident)
     while frame is not None:

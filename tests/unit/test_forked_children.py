@@ -36,7 +36,7 @@ BINARIES = {"": binary()}
 
 
 class Context:
-    """A primary context that remembers in which process it was asked for anything."""
+    """A primary context that records in which process it was called."""
 
     asked: list[int]
 
@@ -68,7 +68,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def in_a_fork(work: Callable[[], object]) -> str:
-    """What `work` returns, or the error that it raises, in a forked child."""
+    """Result of `work`, or the error that it raises, in a forked child."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:

@@ -98,7 +98,7 @@ def test_the_fake_answers_where_it_has_no_fault(fake: Fake) -> None:
 
 @with_faults("illegal", "default", "program", "why_not", "space")
 class TestFaults:
-    """The plain family answers in place of one whose default is illegal, or which raises."""
+    """The plain family answers if another family's default is illegal or raises."""
 
     def test_the_next_family_answers(self, fake: Fake) -> None:
         match = find(PROBLEM, GPU, StoreChain(()))
@@ -200,11 +200,11 @@ def asked_around_the_gate(text: str) -> list[int]:
 
 
 OWNERS = ("gate", "evaluator")
-"""What may be asked for the program of a config: the evaluator asks its gate."""
+"""Names of objects that may be asked for the program of a config; the evaluator asks its gate."""
 
 
 def test_nothing_outside_of_the_families_asks_one_around_the_gate() -> None:
-    """A family's own `default`, `starts`, `carried` and `program` check nothing, and what one raises ends a caller."""
+    """A family's own `default`, `starts`, `carried` and `program` check nothing, and their errors end the caller."""
     found = {path: asked_around_the_gate(path.read_text()) for path in ASKING_FILES}
     assert {str(path.relative_to(ROOT)): lines for path, lines in found.items() if lines} == {}
 

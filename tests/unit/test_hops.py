@@ -26,7 +26,7 @@ def module(path: Path, text: str, **names: object) -> dict[str, object]:
 
 @pytest.fixture
 def outer(tmp_path: Path) -> dict[str, object]:
-    """A module of three files: outer calls middle, middle calls inner twice, and fails where it is told to."""
+    """A module of three files: outer calls middle, middle calls inner twice and fails on request."""
     inner = module(tmp_path / "inner.py", "def inner():\n    return 1")
     middle = module(tmp_path / "middle.py", "def middle(fails):\n    return inner() + inner() / (not fails)", **inner)
     text = """

@@ -87,7 +87,7 @@ def test_two_variables_in_one_anothers_place_are_another_text() -> None:
 
 
 def test_a_variable_that_is_called_as_a_member_of_cuda_keeps_its_name() -> None:
-    """With numbered names, `x = threadIdx.x` and `y = threadIdx.y` would be one text."""
+    """Numbering these names too would give `x = threadIdx.x` and `y = threadIdx.y` the same text."""
     x, y = (f"__global__ void kernel() {{ int {name} = threadIdx.{name}; use({name}); }}" for name in "xy")
     assert canonical(x).text != canonical(y).text
 

@@ -1,4 +1,4 @@
-"""What importing warpsmith costs. Each import runs in a fresh process."""
+"""Cost of importing warpsmith. Each import runs in a fresh process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials on their way to the store: none is lost, errors are told, and nothing waits for ever."""
+"""Trials on their way to the store: none is lost, errors are reported, and nothing waits for ever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def started(number: int) -> Started:
 
 
 def promptly(action: Callable[[], Any]) -> Any:
-    """What `action` gives or raises; fails where it takes for ever."""
+    """Result or error of `action`; fails if it takes for ever."""
     told: list[Any] = []
 
     def run() -> None:
@@ -67,7 +67,7 @@ def journal_of(store: Any) -> Journal:
 
 
 class SlowStore:
-    """Writes down what it is asked for, and lets nothing through while it is closed."""
+    """A store that notes requests and completes none while it is closed."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, list[int]]] = []
@@ -137,7 +137,7 @@ class TestKeeping:
 class TestErrors:
     @pytest.fixture(params=[StoreError("the disk is full"), RuntimeError("a mistake of ours")], ids=["store", "ours"])
     def failed(self, request: pytest.FixtureRequest) -> Journal:
-        """A journal whose store refused the first trial."""
+        """A journal whose store refuses the first trial."""
         broken = SlowStore()
         broken.is_open.set()
         broken.error = request.param
@@ -161,7 +161,7 @@ class TestErrors:
                 promptly(lambda: call(failed))
 
     def test_do_not_stop_those_that_run(self, failed: Journal) -> None:
-        failed.started(started(3))  # of a thread that evaluates: the caller is told
+        failed.started(started(3))  # from an evaluating thread: the caller gets the error
         with pytest.raises((StoreError, RuntimeError)):
             promptly(failed.close)
 

@@ -1,4 +1,4 @@
-"""What a search tries before anything else, and how long a time limit waits for it."""
+"""Configs that a search tries first, and how long a time limit waits for them."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def first_of(
 
 
 def _first(*given: Any) -> tuple[Key, ...]:
-    """All that `known_first` yields, each once."""
+    """All keys that `known_first` yields, each once."""
     return tuple(Known(known_first(*given)))
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a store beside which nothing ships."""
+    """Path of a store, with no shipped store or samples beside it."""
     monkeypatch.setattr("warpsmith.tuner.search.known.shipped_samples", lambda: ())
     monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
     return tmp_path / "store.db"

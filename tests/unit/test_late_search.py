@@ -1,4 +1,4 @@
-"""Families of a search whose spaces are made at their first turns."""
+"""Families whose spaces a search makes at their first turn."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_known_candidates_are_made_when_they_are_reached() -> None:
 
 
 class Bench(types.SimpleNamespace):
-    """As much of an evaluator as a search loop asks for programs."""
+    """The part of an evaluator that a search loop needs to generate programs."""
 
     def program(self, name: str, config: Config) -> Program:
         program: Program = self.gate.program(self.families[name], config)

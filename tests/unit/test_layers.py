@@ -20,7 +20,7 @@ HOMES = {
     "warpsmith.templates": ROOT / "templates",
     "warpsmith.tuner": ROOT / "tuner",
 }
-"""Where each package lies."""
+"""Folder of each package."""
 
 MAY_IMPORT = {
     "errors": set(),
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "cli": {"", "api", "errors", "extras", "files", "units", "generator", "store", "devices", "plans", "tuner"},
     "__main__": {"cli"},
 }
-"""For each part of warpsmith, the other parts that it may import. The package's own `__init__` is the empty name."""
+"""Other parts of warpsmith that each part may import. The empty name is the package's own `__init__`."""
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
@@ -69,7 +69,7 @@ LIVES_IN = {
         "warpsmith.generator.fft.block.gaps",
     },
 }
-"""For each third party, the modules, or packages with all that is in them, that may import it."""
+"""Modules, or packages with all their contents, that may import each third party."""
 
 FLOORS = (
     {"costs", "faults", "operations", "search", "workers"},
@@ -106,7 +106,7 @@ class Module:
 
     @functools.cached_property
     def lines_for_types(self) -> frozenset[int]:
-        """Those that only a type checker reads."""
+        """Line numbers that only a type checker executes."""
         blocks = (
             node
             for node in ast.walk(self.tree)

@@ -1,4 +1,4 @@
-"""What works without any extra: bundles, plans of what is stored, queries; and what says which extra it needs."""
+"""Work without any extra: bundles, plans of stored problems, queries; messages that name the extra needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a question to the best stored answer: each rung of the ladder, and why the better ones were passed over."""
+"""Search for the best stored answer: each rung of the ladder, and why better ones were passed over."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def store(tmp_path: Path, made_file: Path) -> Iterator[Store]:
 
 
 def found(store: Store, *records: Record, problem: Filter2d = PROBLEM, device: Device = GPU) -> Match:
-    """What `find` makes of these records."""
+    """Match that `find` makes of these records."""
     for record in records:
         store.put_winner(record)
     return find(problem, device, StoreChain((store,)))
@@ -168,7 +168,7 @@ class TestNear:
         assert found(store, stored(two_planes), stored(smaller)).record == stored(two_planes)
 
     def test_of_equally_near_ones_is_always_the_same(self, tmp_path: Path) -> None:
-        """Whichever of their stores is asked first."""
+        """The answer does not depend on which store comes first."""
         stores = []
         for rows, columns in ((240, 640), (960, 640), (480, 1280)):
             stores.append(Store.open(str(tmp_path / f"{rows}x{columns}.db"), write=True))
@@ -216,7 +216,7 @@ class TestNear:
         "change", [{"filter": (2, 3)}, {"border": Border.WRAP}, {"weights": (1.0,) * 9}], ids=lambda each: str(each)
     )
     def test_is_never_of_another_filter_or_border(self, store: Store, change: dict[str, object]) -> None:
-        """Whose config is nothing but a better default."""
+        """Another filter's or border's winner is only a better default config."""
         other = stored(dataclasses.replace(PROBLEM, **change), block_columns=64)  # type: ignore[arg-type]
         match = found(store, other)
         assert (match.kind, match.record) == (MatchKind.DEFAULT, None)
@@ -266,7 +266,7 @@ class TestOtherDevice:
 
 
 class TestKnown:
-    """What is known before a search."""
+    """Configs known before a search."""
 
     def known(
         self, store: Store, *records: Record, count: int, problem: Filter2d = PROBLEM
@@ -299,7 +299,7 @@ class TestKnown:
         assert all(family(name).space(odd, GPU).contains(config) for name, config in known)
 
     def test_a_walk_of_one_wave_stays_one(self, store: Store) -> None:
-        """Of a large image it is longer than of a small one."""
+        """A one-wave walk of a large image is longer than that of a small image."""
         warpgroup = family("filter2d_warpgroup")
         large, small = (Filter2d(image=size, filter=(11, 11)) for size in ((9216, 9216), (2000, 3000)))
         record = stored(large, of=warpgroup)

@@ -34,7 +34,7 @@ def changed(**fields: Any) -> Conv2d:
 
 
 def won() -> Record:
-    """By products whose tiles are not dealt out, where the default deals them to every multiprocessor."""
+    """Winner without persistent blocks (`dealt_to` 0); the default has them on every multiprocessor."""
     return winner(LAYER, timing(1e5), GPU, family=WARPGROUP, choices=CHOICES)
 
 
@@ -77,7 +77,7 @@ def test_on_another_device_the_winner_of_the_same_layer_answers() -> None:
     ids=str,
 )
 def test_from_farther_off_a_default_answers(fields: dict[str, Any]) -> None:
-    """Which family is the fastest may be another one there."""
+    """The fastest family may be another one at that distance."""
     far = changed(**fields)
     assert far.is_resized(LAYER)
     assert (far.distance(LAYER) or 0.0) > NEAR_REACH

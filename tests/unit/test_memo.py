@@ -1,4 +1,4 @@
-"""Plans that are remembered: for how long, of which stores, and how many."""
+"""Remembered plans: for how long, for which stores, and how many."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kept(memo: PlanMemo, store: str | None, problem: Problem = PROBLEM) -> Any:
 
 
 def write(path: Path) -> None:
-    """As another process would, in one transaction that changes neither the file's size nor, perhaps, its time."""
+    """Writes like another process: one transaction that keeps the file's size and perhaps its modification time."""
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version")
         connection.execute("CREATE TABLE IF NOT EXISTS other (n)")

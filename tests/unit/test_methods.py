@@ -50,7 +50,7 @@ def sized(rows: int, columns: int, taps: int = 3) -> Filter2d:
 
 
 def best(problem: Problem, family: Family, ns: float, device: Device = GPU, **choices: int | str) -> Record:
-    """The fastest of a family: its default, of which some choices may be changed, as this version generates it."""
+    """Winner of a family: its default with the given choices changed, as this version generates it."""
     return winner(problem, timing(ns, policy=QUEUED), device, family=family, choices=choices)
 
 
@@ -192,7 +192,7 @@ class TestModel:
         assert match.program.config == WINDOW.default(self.ASKED, GPU)
 
     def test_a_device_is_the_same_by_its_key(self) -> None:
-        """Its clock, say, may be told otherwise by another driver."""
+        """Another driver may report another clock."""
         family_choice.checked.cache_clear()
         asked_on = dataclasses.replace(GPU, clock_mhz=GPU.clock_mhz + 1)
         assert asked_on.key() == GPU.key()
@@ -232,7 +232,7 @@ class TestModel:
             assert (info.misses, info.hits) == (misses, hits)
 
     def test_other_sizes_are_left_out_where_the_question_has_none(self) -> None:
-        """With another size at hand the nearest winner is always right, and the model cannot be better."""
+        """If another size of the same problem is known, the nearest winner is always right and no model can beat it."""
         stores = made_up(swapped=True)
         records = stores.answers()
         measured = family_choice.measured_on(GPU, records, stores.family_times("filter2d"))

@@ -89,7 +89,7 @@ def nppi_filter_border(dtype: type[Any], channels: int, seen: list[tuple[int, ..
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """CuPy and NPP are there, on the host; gives what each call of NPP was told beside its images."""
+    """Arguments of each NPP call besides its images; NPP and CuPy appear present, on the host."""
     calls: list[tuple[int, ...]] = []
     library = types.SimpleNamespace(
         **{
@@ -226,7 +226,7 @@ class TestStream:
 
 
 class TestLayout:
-    """On 64-bit Linux, by NVIDIA's nppdefs.h."""
+    """Structure layouts of NVIDIA's nppdefs.h on 64-bit Linux."""
 
     def test_of_the_stream_context(self) -> None:
         offsets = {name: getattr(npp.StreamContext, name).offset for name, _ in npp.StreamContext._fields_}

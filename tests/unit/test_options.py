@@ -1,4 +1,4 @@
-"""What a tuning run may be told."""
+"""Options of a tuning run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The float64 oracle, held against SciPy and against sums written out by hand."""
+"""The float64 oracle, against SciPy and against sums written out by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHAPES = [
 """Image and filter: odd, even, rectangular, as large as the image, one pixel."""
 
 STRIP_BYTES = 1 << 20
-"""What the oracle takes for a strip; three of these make its boundaries show."""
+"""Bytes of one of the oracle's strips; three strips show its boundaries."""
 
 
 def float32(row: Sequence[float]) -> NDArray[np.float32]:
@@ -208,7 +208,7 @@ class TestRandomOperands:
         problem = Filter2d(image=(3, STRIP_BYTES), filter=(1, 1), dtype=dtype)
         rows = random_operands(problem, 0)["image"]
         for above, below in itertools.combinations(rows, 2):
-            # Of float16 numbers one in 900 pairs is equal, of bytes one in 256.
+            # One in 900 pairs of float16 numbers is equal, one in 256 of bytes.
             assert np.count_nonzero(above == below) < above.size / 200
         monkeypatch.setattr("warpsmith.tuner.operations.strips.cores", lambda: 1)
         assert np.array_equal(random_operands(problem, 0)["image"], rows)

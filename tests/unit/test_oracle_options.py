@@ -73,7 +73,7 @@ def test_in_norm_the_scale_is_the_windows_largest_pixel(border: Border, image: t
 
 @pytest.mark.parametrize("border", [Border.VALID, Border.CONSTANT, Border.WRAP])
 def test_imagewise_the_scale_is_the_largest_gain_times_the_largest_pixel(border: Border) -> None:
-    """Of each plane and filter; where an output's own terms are more, it is those."""
+    """The scale is per plane and filter; if an output's own terms are larger, they are the scale."""
     problem = Filter2d((30, 40), (7, 6), border=border, cval=9.5, accuracy="imagewise", planes=2, filters=3)
     operands = dict(random_operands(problem, 5))
     operands["image"] = operands["image"] * np.array([1, 1e-3], np.float32).reshape(2, 1, 1)

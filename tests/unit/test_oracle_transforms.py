@@ -1,4 +1,4 @@
-"""The float64 oracle of large filters, by transforms, held against the one by sums over taps."""
+"""The float64 oracle of large filters, which uses transforms, against the oracle that sums over taps."""
 
 from __future__ import annotations
 

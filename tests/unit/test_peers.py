@@ -1,4 +1,4 @@
-"""The other libraries: each computes what the problem says, and none is asked for that is not installed."""
+"""Other libraries: each computes the problem, and one that is not installed is not called."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def assert_right(problem: Filter2d) -> None:
 
 @pytest.fixture
 def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Nothing is installed; gives the packages that were looked for."""
+    """Packages that were looked for; none is installed."""
     names: list[str] = []
 
     def find_none(name: str) -> ModuleSpec | None:
@@ -202,7 +202,7 @@ class TestScipy:
 
 
 class TestCupy:
-    """NumPy and SciPy under CuPy's names: what CuPy is asked for, not what it computes."""
+    """NumPy and SciPy under CuPy's names; notes the calls, not the results."""
 
     @pytest.mark.parametrize(
         "problem",

@@ -57,7 +57,7 @@ def test_the_program_has_a_unit_a_stage_and_memory_between_them() -> None:
 
 
 def test_a_stage_has_the_text_that_it_has_by_itself() -> None:
-    """So a unit that was compiled for the one is there for the other."""
+    """A unit compiled for one of them serves the other."""
     config = FAMILY.default(PROBLEM, H200)
     program = FAMILY.program(PROBLEM, config)
     for unit, stage in zip(program.units, FAMILY.stages(PROBLEM), strict=True):

@@ -60,7 +60,7 @@ def test_a_young_search_is_not_polished(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("seed", range(3))
 def test_so_they_were_at_the_end_of_a_time_limit(seed: int) -> None:
-    """Of 300 trials nobody knows beforehand that there is time for no more."""
+    """The time limit ends the search after 300 trials, which the search cannot know in advance."""
     families = {"a": family(seed=seed)}
     search = Competition(families, seed, 10**6, lambda: families["a"].tried >= 210)
     assert untried_beside_best(trials(search, {"a": time_ns}, 300, 30)) == 0
@@ -75,7 +75,7 @@ def test_a_young_search_is_not_polished_however_late_it_is() -> None:
 
 
 def test_without_the_polish_they_were_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     monkeypatch.setattr(competition, "POLISH_SHARE", 0.0)
     untried = [
         untried_beside_best(trials(Competition({"a": family(seed=seed)}, seed, 300), {"a": time_ns}, 300, 30))

@@ -18,7 +18,7 @@ EVERY = pytest.mark.parametrize("problem", PROBLEMS, ids=Problem.key)
 
 
 def expected(problem: Problem, device: Device) -> dict[str, float]:
-    """What each family that has a model and solves the problem expects."""
+    """Nanoseconds that each family with a model expects, for those that solve the problem."""
     able = (each for each in OPERATIONS[problem.operation].families if each.why_not(problem, device) is None)
     times = {each.name: each.expected_ns(problem, device) for each in able}
     return {name: time_ns for name, time_ns in times.items() if time_ns is not None}

@@ -43,7 +43,7 @@ def wide_is_fast(config: Config) -> float:
 def trials(
     problem: Problem, seed: int, time_ns: Callable[[Config], float | None] = wide_is_fast, count: int = 60
 ) -> Iterator[Sample]:
-    """Some random configs of the plain family, with these times."""
+    """Random configs of the plain family, with these times."""
     assert PLAIN is not None
     rng, space = random.Random(seed), PLAIN.space(problem, GPU)
     drawn = (space.drawn(rng) for _ in range(count))
@@ -104,7 +104,7 @@ class TestCrossCheck:
         assert str(check).startswith("used: of 4 problems left out")
 
     def test_is_not_passed_where_others_mislead(self) -> None:
-        """Each problem's times turn those of the others round."""
+        """Half of the problems have reciprocal times, so they mislead about the others."""
         turned = [
             dataclasses.replace(
                 sample, time_ns=3e6 / sample.time_ns if number % 2 and sample.time_ns else sample.time_ns
@@ -172,7 +172,7 @@ class TestFirst:
         assert min(wide_is_fast(config) for _, config in firsts) == 1000.0  # the best there is
 
     def test_tells_families_apart(self) -> None:
-        """What won nearby comes before a family that is three times as slow there."""
+        """A winner nearby comes before a family that is three times slower there."""
         assert WINDOW is not None
         window = WINDOW.default(PROBLEM, GPU)
         winners = [Sample(sized(rows), GPU, WINDOW.name, window, 300.0) for rows in (500, 700, 900, 1200)]

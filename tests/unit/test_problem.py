@@ -36,7 +36,7 @@ EVERY_FIELD = Filter2d(
     accuracy=Accuracy.NORMWISE,
     nonfinite=NonFinite.ANY,
 )
-"""A problem in which every field is alive: border `constant` reads cval, and the weights are known."""
+"""A problem in which every field matters: border `constant` reads cval, and the weights are known."""
 
 CHANGES: dict[str, Any] = {
     "image": (9, 8),
@@ -56,14 +56,14 @@ CHANGES: dict[str, Any] = {
     "accuracy": Accuracy.ELEMENTWISE,
     "nonfinite": NonFinite.WINDOW,
 }
-"""For each field, a value that makes EVERY_FIELD another problem. Set past the checks: some need weights to match."""
+"""Value per field that makes EVERY_FIELD another problem; set past the checks, as some need matching weights."""
 
 
 def changed(problem: Filter2d, field: str) -> Filter2d:
     """`problem` with one field changed, past the checks that a constructor makes."""
     made = dataclasses.replace(problem)
     object.__setattr__(made, field, CHANGES[field])
-    return copy.copy(made)  # which leaves behind what was kept for the field as it was
+    return copy.copy(made)  # drops values cached for the old field
 
 
 def test_every_field_has_a_change() -> None:
@@ -275,7 +275,7 @@ class TestDistance:
 
 
 class TestCounts:
-    """By hand: 2 planes of 4x5 float32, a filter of 3x3."""
+    """Counts of 2 planes of 4x5 float32 with a 3x3 filter, worked out by hand."""
 
     VALID = Filter2d(image=(4, 5), filter=(3, 3), planes=2)
     REFLECT = Filter2d(image=(4, 5), filter=(3, 3), planes=2, border=Border.REFLECT)
@@ -324,7 +324,7 @@ class TestCounts:
 
 
 class TestLayout:
-    """By hand: 2 planes of 4x5 pixels of 3 channels, 6 filters of 3x3."""
+    """Layout of 2 planes of 4x5 pixels with 3 channels and six 3x3 filters, worked out by hand."""
 
     PROBLEM = Filter2d(
         image=(4, 5), filter=(3, 3), planes=2, channels=3, filters=6, dtype=DType.UINT8, result_dtype=DType.FLOAT16

@@ -31,12 +31,12 @@ WRONG = FailureKind.WRONG
 
 
 class Land:
-    """A tuner whose trials take 1 s, a store that keeps them, and a clock that goes only by them."""
+    """A tuner whose trials take 1 s, a store for them, and a clock that only they advance."""
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.apart_s = 0.0
-        """Of each turn, what its limit does not count."""
+        """Seconds of each turn that its time limit does not count."""
         self.turns: list[tuple[int, float]] = []
         self.kept: dict[Problem, list[Trial]] = {problem: [] for problem in PROBLEMS}
         self.gains = dict.fromkeys(PROBLEMS, 0.0)

@@ -1,4 +1,4 @@
-"""The progress display: right numbers, the right stream, and silence where it was asked for."""
+"""The progress display: correct numbers, the right stream, and no output if silence is requested."""
 
 from __future__ import annotations
 

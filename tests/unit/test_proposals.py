@@ -1,4 +1,4 @@
-"""What is tried next, by one tuner and by several."""
+"""Proposals for the next trial, with one tuner and with several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of families before a search: whose first configs come first, and that none is forgotten."""
+"""Prior knowledge of families: whose first configs come first, and that none is forgotten."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from warpsmith.tuner.search.prospects import EVEN, UNLIKELY, Prospect, Prospects
 SPACE = Space((Parameter("a", tuple(range(60)), ""), Parameter("b", tuple(range(40)), "")), ())
 FIRSTS = [Config.of({"a": 3 * number, "b": number}) for number in range(20)]
 AHEAD = 30
-"""Asks that are out before the first is told, as with 16 compilers."""
+"""Open requests before the first result, as with 16 compilers."""
 
 
 def asked(times: Mapping[str, float], budget: int, prospects: Mapping[str, Prospect] | None = None) -> Trials:
-    """What a search of families with 20 first configs each, all of one time, tries in `budget` trials."""
+    """Trials of a search within `budget`; families have 20 first configs each, all with the same time."""
     return trials(competition(times, prospects), {name: constant(ns) for name, ns in times.items()}, budget, AHEAD)
 
 
@@ -60,7 +60,7 @@ class TestRarities:
 
 class TestFirsts:
     def test_a_short_search_goes_to_the_fastest(self) -> None:
-        """Of 13 families each would have six trials of 80, were they alike."""
+        """If 13 families were alike, each would have six of 80 trials."""
         told = shares(asked({"fast": 1e5, **SLOWER}, 80))
         assert told["fast"] >= 18
         assert min(told.values()) >= 2

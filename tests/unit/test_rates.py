@@ -39,7 +39,7 @@ MEMORY_BYTES_PER_NS = {
 FLOAT32_TFLOPS = {"t4": 8.1, "a100": 19.5, "a10": 31.2, "rtx4090": 82.6, "h200": 67, "b200": 75, "rtx5090": 104.8}
 """Data sheets, two operations a multiply-add."""
 TENSOR_TFLOPS = {"a100": 312, "a10": 125, "gb10": 125}
-"""float16 without sparsity, of GPUs whose full rate mma.sync has. GB10's is a quarter of its 500 FP4."""
+"""Dense float16 rates of GPUs that run mma.sync at the full rate. GB10's is a quarter of its 500 FP4."""
 UNKNOWN = (13, 0)
 FEATURES = (ASYNC_COPIES, PAIR_CONVERSIONS, BULK_COPIES)
 

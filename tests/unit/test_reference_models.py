@@ -22,7 +22,7 @@ from warpsmith.generator.registry import OPERATIONS, answering
 
 FILE = Path(__file__).parent / "reference_models.jsonl.gz"
 PARTS = 6
-"""The table is compared in so many tests, which several processes share."""
+"""Number of tests that compare the table, so that several processes share the work."""
 Row = dict[str, Any]
 
 

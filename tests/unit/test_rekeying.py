@@ -1,4 +1,4 @@
-"""A store of schema 5 keeps its times where the text is what it was, and only there."""
+"""A store of schema 5 keeps its times only if the text is unchanged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def planted(program: Program) -> str:
 
 
 def as_schema_5(location: str) -> None:
-    """Marks a store as one that an earlier version wrote: no table has changed since."""
+    """Marks a store as written by an earlier version; no table has changed since."""
     opened = opening.open_location(location, write=True, immutable=False)
     with opened.writing() as connection:
         connection.execute(update(version).values(version_num="0005"))
@@ -69,7 +69,7 @@ def as_schema_5(location: str) -> None:
 
 
 class Stored:
-    """A store with a winner whose text is what it was, and one whose text had another operation."""
+    """A store with a winner whose text is unchanged, and one whose text had another operation."""
 
     def __init__(self, location: str, earlier: EarlierGenerator) -> None:
         self.location = location
@@ -124,7 +124,7 @@ def test_a_second_opening_says_nothing(stored: Stored, recwarn: pytest.WarningsR
 
 
 def test_an_older_store_that_is_only_read_answers_by_the_text_as_it_is(stored: Stored) -> None:
-    """Until a writer brings it up to date; it holds while no comment and no name of the text has changed."""
+    """A writer has not updated the store yet; the answer is exact if no comment and no name of the text has changed."""
     fingerprint = verbatim_fingerprint(*_parts(FAMILY.program(SMALL, stored.program.config)))
     with open_for_reading(stored.location) as stores:
         is_exact = find(SMALL, H200, stores).kind is MatchKind.EXACT

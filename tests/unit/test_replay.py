@@ -187,7 +187,7 @@ class TestReplay:
         assert run.best_ns[-1] == recording.best_ns
 
     def test_is_told_of_failures(self, path: Path) -> None:
-        """Where all but one fail, the best is infinite until that one is found."""
+        """All configs but one fail, so the best time is infinite until that one is found."""
         only = list(SPACE.configs())[70]
         all_but_one = ((config, 1e5 if config == only else FailureKind.WRONG) for config in SPACE.configs())
         recording = record(path, PROBLEM, H200, FAMILY, SPACE, all_but_one, {})

@@ -1,4 +1,4 @@
-"""What is known of a candidate before it runs: each rule at its edge."""
+"""Judgement of a candidate before it runs: each rule at its edge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MILLISECOND = Work(multiply_adds=132 * 128 * 1_980_000, loaded_bytes=0)
 
 @dataclasses.dataclass
 class Busy:
-    """A family whose programs have so much work."""
+    """A family whose programs have the given work."""
 
     its: Work | None
 
@@ -84,7 +84,7 @@ def usage(**changes: int | None) -> Usage:
 
 
 def binaries(of: Usage = GOOD, **others: Usage) -> Binaries:
-    """Of one unit with `kernel`, which takes so much, and other kernels."""
+    """One unit with `kernel`, whose usage is `of`, and other kernels."""
     return {"": binary(kernels={"kernel": of, **others})}
 
 
@@ -99,7 +99,7 @@ class TestPoison:
         assert made.of_program(program(), "good") is None
 
     def test_is_told_in_the_same_words_ever_after(self) -> None:
-        """What is told is stored, and poisons the next run."""
+        """The stored message comes back as the reason in the next run."""
         once = screen(poisoned={"bad": CRASH}).of_program(program(), "bad")
         assert once is not None
         assert screen(poisoned={"bad": once}).of_program(program(), "bad") == once
@@ -126,7 +126,7 @@ class TestWork:
 
 
 class TestSpared:
-    """What a winner is held against: run, unless it is hopeless and takes long."""
+    """Programs that a winner is compared with; they run unless they are hopeless and slow."""
 
     SPARED = (("busy", Config.of({"n": 1})),)
 
@@ -180,16 +180,17 @@ class TestBinary:
         assert failure == (told if warps < MIN_WARPS else None)
 
     def test_is_as_good_as_its_best_launch(self) -> None:
-        """Nothing tells which of them takes the time."""
+        """Nothing shows which launch takes the time."""
         few = launch((128, 1, 1), 114 << 10)
         for launches in ((launch(), few), (few, launch()), (launch(), launch())):
             assert screen().of_binaries(program(*launches), binaries()) is None
         assert screen().of_binaries(program(few, few), binaries()) is not None
 
     def test_each_launch_is_judged_by_its_own_kernel(self) -> None:
-        """By the most of any kernel both would be dropped: the one that spills has room, and the other does not spill.
+        """Judged by the largest usage of any kernel, both would be dropped: the one that spills has room, and the other
+        does not spill.
 
-        `wide` has 255 registers and a block that fits once with so many; `kernel` has few.
+        `wide` has 255 registers, and a block of it fits once; `kernel` has few registers.
         """
         spills, wide = usage(spill_bytes=MAX_SPILL_BYTES + 1), usage(registers=255)
         large = dataclasses.replace(launch((128, 1, 1), 114 << 10), entry="wide")
@@ -238,7 +239,7 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
         ((33, 1, 1), 32, 0, 0, 64),
         ((32, 1, 1), 32, 0, 0, 32),
         ((1, 1, 1), None, None, 0, 32),
-        # Registers, in portions of 256 a warp: 33 * 32 are 1280, of which 51 fit, 48 in portions of 4 warps.
+        # Registers come in portions of 256 a warp: 33 * 32 are 1280, so 51 warps fit, 48 in portions of 4.
         ((256, 1, 1), 33, 0, 0, 48),
         ((256, 1, 1), 40, 0, 0, 48),  # 1280 too
         ((256, 1, 1), 41, 0, 0, 40),  # 1536: 42, so 40
@@ -251,7 +252,7 @@ def test_nothing_is_dropped(nothing: dict[str, Any]) -> None:
         ((96, 1, 1), 90, 0, 0, 18),  # 3072: 21, so 20, six blocks of 3
         ((32, 1, 1), 168, 0, 0, 12),  # 5376: 12
         ((512, 1, 1), 129, 0, 0, 0),  # 4352: 15, so 12: no block of 16 fits
-        # Shared memory: 228 KiB, of which every block takes 1 KiB more than it asks for.
+        # Shared memory: 228 KiB; every block takes 1 KiB more than it requests.
         ((256, 1, 1), 32, 0, 113 << 10, 16),
         ((256, 1, 1), 32, 0, (113 << 10) + 1, 8),
         ((256, 1, 1), 32, 48 << 10, 65 << 10, 16),

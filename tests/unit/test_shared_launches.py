@@ -63,7 +63,7 @@ class Loaded:
 
 @dataclasses.dataclass
 class Pair:
-    """One program that makes spectra, and one that reads them."""
+    """A program that makes spectra, and one that reads them."""
 
     device: Any = dataclasses.field(default_factory=OnPaper)
     writer: Loaded = dataclasses.field(default_factory=lambda: Loaded((KEPT, Workspace("own", 100))))
@@ -116,7 +116,7 @@ def test_what_a_failure_leaves_is_not_read(pair: Pair) -> None:
 
 
 def test_streams_and_captures_have_memory_of_their_own(pair: Pair) -> None:
-    """What a graph's replay will write is not there when it is captured, and what is there it does not overwrite."""
+    """A graph's replay writes after its capture, so its data are not there yet, and it overwrites no other's."""
     pair.write.launch((), (), 7)
     for other in (None, 8):
         with pytest.raises(BadArgument, match="write first"):

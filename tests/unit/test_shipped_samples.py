@@ -60,7 +60,7 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_those_that_ship_are_of_legal_configs() -> None:
-    """Of today's spaces: what a space no longer has teaches nothing about it."""
+    """Configs outside today's spaces would teach nothing about them."""
     samples = shipped_samples()
     assert SHIPPED.stat().st_size < 500_000
     legal = [

@@ -21,7 +21,7 @@ PAPER = [ws.Filter2d(image=(9216, 9216), filter=(size, size)) for size in range(
 
 
 STALE = Path(__file__).parent / "stale_winners.txt"
-"""Winners whose kernels have another text since they were timed; `remeasure_verdicts.py --stale` renews them."""
+"""Winners whose kernels changed their text since they were timed; `remeasure_verdicts.py --stale` renews them."""
 
 
 def test_every_shipped_winner_is_an_exact_answer() -> None:

@@ -284,7 +284,7 @@ class TestParts:
     EMPTY = Space(FULL.parameters, (*FULL.constraints, Constraint("a is more than b", lambda a, b: a > b)))
 
     def joined(self, last: Space) -> Space:
-        """A pipeline of many stages, of which a walk over all would try 20 to the power of 48 values."""
+        """A pipeline of many stages; a walk over all values would try 20^48 of them."""
         return Space.joined({f"stage{number}": self.FULL for number in range(self.STAGES)} | {"last": last})
 
     def test_an_empty_last_stage_is_found_before_a_draw(self) -> None:

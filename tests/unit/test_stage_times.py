@@ -51,7 +51,7 @@ def test_ranks_configs_of_which_none_was_tried(known: StageTimes) -> None:
 
 
 def test_changes_that_a_stage_rules_out_are_not_proposed(known: StageTimes) -> None:
-    """Of one config that was tried, and is slow in both stages, no change is known but by the stages.
+    """Start config: slow in both stages. Only the stage times tell which changes are better.
 
     The best config is four changes away, one more than are made at once.
     """

@@ -1,4 +1,4 @@
-"""Who tries what: nothing twice, and nothing lost with a tuner that dies."""
+"""Claims of trials: nothing is tried twice, and a dead tuner's trials are not lost."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TestClaims:
     def test_end_with_the_trial_whoever_tried(self, store: Store, tuners: tuple[str, str]) -> None:
         store.claim(PROBLEM, H200, tuners[0], CLAIMS)
         store.add_trials(PROBLEM, H200, [trial(0), trial(1)])
-        # To be struck off with a claim left would set it free.
+        # A tuner that is removed with a claim left would free the claim.
         store.strike(tuners[0])
         assert store.claim(PROBLEM, H200, tuners[1], CLAIMS).mine == set(CLAIMS[2:])
 

@@ -116,14 +116,14 @@ class TestStore:
 
 
 def trial(conditions: str | None, median_ns: float = 5.0, kind: FailureKind = FailureKind.WRONG) -> Trial:
-    """One of a single program: its time, or without conditions a failure."""
+    """Trial of a single program: its time under `conditions`, or a failure if there are none."""
     timed = winner(conditions or USUAL, median_ns).trial
     return timed if conditions is not None else dataclasses.replace(timed, outcome=failure(kind, "why"))
 
 
 class TestTrials:
     def after(self, store: Store, *added: Trial) -> tuple[Trial, ...]:
-        """What a store holds of the program once these came one by one, and in one batch."""
+        """Trials that a store keeps after these were added one by one, the same as in one batch."""
         for each in added:
             store.add_trial(PROBLEM, H200, each)
         one_by_one = store.trials(PROBLEM, H200)

@@ -1,4 +1,4 @@
-"""What every store does, whichever database keeps it."""
+"""Behaviour of every store, whatever database keeps it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def record(problem: Problem = SMALL, median_ns: float = 1234.5) -> Record:
 
 @pytest.fixture(params=["file", "memory", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """Each kind of store, made by what opens it."""
+    """An open store of each kind."""
     where = {"file": str(tmp_path / "a.db"), "memory": ":memory:"}.get(request.param)
     with Store.open(where or request.getfixturevalue("database"), write=True) as opened:
         yield opened
@@ -231,7 +231,7 @@ class TestJsonLines:
     def test_a_bad_line_is_named_and_nothing_is_imported(
         self, in_memory: Store, lines: list[str], number: int, old: str, new: str, why: str
     ) -> None:
-        """Whatever kind of store: lines are read before it is asked; `test_cli_db_merge.py` has bad ones for each."""
+        """Lines are read before any kind of store is asked; `test_cli_db_merge.py` has bad lines for each kind."""
         assert old in lines[number - 1]
         lines[number - 1] = lines[number - 1].replace(old, new)
         with pytest.raises(StoreError) as caught:

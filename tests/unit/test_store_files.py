@@ -1,4 +1,4 @@
-"""SQLite files: what goes wrong with them, told in one line, with nothing changed and nothing lost."""
+"""SQLite file errors: reported in one line, with nothing changed and nothing lost."""
 
 from __future__ import annotations
 

@@ -79,14 +79,14 @@ def granted(lines: list[str]) -> list[int]:
 
 
 def finish(tuner: subprocess.Popen[str]) -> list[str]:
-    """What a tuner said until its end."""
+    """Everything a tuner printed until its end."""
     said, errors = tuner.communicate(timeout=120)
     assert tuner.returncode == 0, errors
     return said.splitlines()
 
 
 def tried_by(location: str) -> dict[int, str]:
-    """Which tuner stored each number; asserts that each is stored once."""
+    """Tuner that stored each number; asserts that each is stored once."""
     with Store.open(location, write=False) as store:
         trials = store.trials(PROBLEM, H200)
         assert store.beats() == {}

@@ -1,4 +1,4 @@
-"""Which stores are asked, and in which order."""
+"""Search order of stores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
 
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
-"""In the order of their keys."""
+"""Problems in the order of their keys."""
 
 OWN_STORE = location.own_store
-"""The real one, in whose place each test has one in a folder of its own."""
+"""The real `own_store`; each test replaces it by one in its own folder."""
 
 
 def put(path: Path, problem: Filter2d, median_ns: float) -> None:

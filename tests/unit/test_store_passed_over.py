@@ -88,7 +88,7 @@ def replace_by_folder(path: Path) -> None:
 
 
 def break_pages(path: Path) -> None:
-    """Those of the winners and their indices: the file opens, and only asking it fails."""
+    """Overwrites the pages of the winners and their indices: the file opens, but reading winners fails."""
     connection = sqlite3.connect(path)
     (size,) = connection.execute("PRAGMA page_size").fetchone()
     roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'warpsmith_winners'").fetchall()
@@ -266,7 +266,7 @@ class Locked:
 
     @staticmethod
     def asked() -> tuple[Match, float]:
-        """A look-up's answer, and the seconds that it took."""
+        """Answer of a look-up, and the seconds it took."""
         start = time.monotonic()
         return ws.query(PROBLEM, "host"), time.monotonic() - start
 

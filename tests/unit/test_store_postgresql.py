@@ -1,4 +1,4 @@
-"""What PostgreSQL does otherwise than SQLite, and a store on it does not; and what its errors are called."""
+"""PostgreSQL differences from SQLite that a store hides, and its error names."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestSameAsAFile:
             assert store.records() == (record(PROBLEM, 4.0),)
 
     def test_threads_share_a_store(self, location: str) -> None:
-        # In different orders: without a common lock two writers would wait for each other's rows.
+        # The orders differ: without a common lock two writers would wait for each other's rows.
         batches = [[trial(number) for number in range(20)][:: 1 - 2 * (turn % 2)] for turn in range(20)]
         with Store.open(location, write=True) as store, ThreadPoolExecutor(20) as threads:
             list(threads.map(lambda batch: store.add_trials(PROBLEM, H200, batch), batches))

@@ -1,4 +1,4 @@
-"""What leaves a store when it is pruned, and what stays whatever happens meanwhile."""
+"""Pruning: what leaves a store, and what stays whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from warpsmith.store.store import Store
 
 
 def trial(outcome: float | FailureKind, fingerprint: str = "today", number: int = 0, compiler: str = "g++") -> Trial:
-    """One that took so many ns, or failed so; `number` makes its config."""
+    """A trial with a time in ns or a failure; `number` sets its config."""
     result = failure(outcome, "why") if isinstance(outcome, FailureKind) else outcome
     return made_trial(number, result, family="filter2d_plain", fingerprint=fingerprint, compiler=compiler)
 
@@ -236,7 +236,7 @@ with Store.open({location!r}, write=True) as store:
 class TestCompact:
     @pytest.fixture
     def file(self, tmp_path: Path) -> Path:
-        """A store of which nearly all is to go."""
+        """A store that pruning almost empties."""
         path = tmp_path / "a.db"
         with Store.open(str(path), write=True) as store:
             fill(store)

@@ -62,7 +62,7 @@ def execute(path: Path, *statements: str) -> None:
 
 
 def answers(path: Path) -> list[object]:
-    """What the reader answers; asserts that `Store` answers the same."""
+    """The reader's answers; asserts that `Store` gives the same."""
 
     def asked(store: Store | StoreReader) -> list[object]:
         devices = (H200, OTHER_GPU)

@@ -48,7 +48,7 @@ class Writer:
             self.error = error
 
     def wait_for(self, count: int) -> None:
-        """Until so many more were added."""
+        """Waits until `count` more trials were added."""
         goal, deadline = self.added + count, time.monotonic() + 60
         while self.added < goal and self.error is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -164,7 +164,7 @@ def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unsure(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
-    """Calls something whose first commit is done, while the connection breaks before its answer comes."""
+    """Calls a function; the connection breaks after its first commit but before the reply."""
     real = Database.writing
 
     def call(change: Callable[[], Any]) -> Any:

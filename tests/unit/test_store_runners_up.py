@@ -1,4 +1,4 @@
-"""Beside a winner a store keeps the fastest of each family that it beat."""
+"""A store keeps, beside a winner, the fastest trial of each family that it beat."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class TestFirstSchema:
 
 
 class TestSecondSchema:
-    """Which has one winner of a problem on a device, whatever its conditions."""
+    """Second schema: one winner per problem and device, whatever the conditions."""
 
     POLICIES = (
         ((16, 16), "median, 2 runs a sample, queued first, in turns, cold L2", "queued first, cold L2"),
@@ -197,13 +197,13 @@ class TestSecondSchema:
 
 
 class TestThirdSchema:
-    """Which has one trial of a program by a compiler, whatever its conditions."""
+    """Third schema: one trial per program and compiler, whatever the conditions."""
 
     POLICIES = (*(policy for _, policy, _ in TestSecondSchema.POLICIES), None)
     CONDITIONS = (*(conditions for _, _, conditions in TestSecondSchema.POLICIES), "any")
 
     def trials(self) -> tuple[Trial, ...]:
-        """One for each policy, and one that failed."""
+        """Trials, one for each policy and one failure."""
         outcomes = [
             Failure(FailureKind.WRONG, "off by one") if policy is None else measurement(timing(policy=policy))
             for policy in self.POLICIES

@@ -19,7 +19,7 @@ from warpsmith.store.record import Failure, FailureKind, Trial
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3), weights=(0.1,) * 9)
 AT = "2026-01-02T03:04:05.678+00:00"
 TIMES = {"compilation", "benchmark", "framework", "search_algorithm", "validation", "runtimes"}
-"""What Kernel Tuner writes of each, and readers demand."""
+"""Times that Kernel Tuner writes of each trial, and readers demand."""
 
 MEASURED = trial(
     outcome=measurement(

@@ -68,7 +68,7 @@ def test_a_large_image_repeats_what_is_drawn_at_no_round_distance() -> None:
 
 @pytest.mark.parametrize("problem", TRANSFORMS, ids=lambda problem: problem.key())
 def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
-    """An error of half a unit in the last place stays under the bound, which is told in the root mean square."""
+    """An error of half a unit in the last place stays under the bound, which is given as the root mean square."""
     (source,) = stress_operands(problem, 1).values()
     assert np.isfinite(source).all()
     of = reference(problem, {problem.inputs[0].name: source})

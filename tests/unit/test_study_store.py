@@ -65,7 +65,7 @@ def facts(trials: Sequence[optuna.trial.FrozenTrial]) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(params=["file", "server"])
 def address(request: pytest.FixtureRequest, tmp_path: Path, made_file: Path) -> str:
-    """Of a store that is there already."""
+    """Address of an existing store."""
     if request.param == "file":
         location = str(shutil.copy(made_file, tmp_path / "store.db"))
     else:
@@ -105,7 +105,7 @@ def test_more_is_added_to_the_same_study(address: str) -> None:
 
 
 def test_optunas_own_way_writes_the_same(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a version of Optuna whose tables are others."""
+    """Optuna's own tables differ in a version that the fast path does not know."""
     StudyStore(address).add("quick", SPACE, finished())
     monkeypatch.setattr(study_store, "KNOWN_SCHEMA", 0)
     StudyStore(address).add("own", SPACE, finished())
@@ -205,7 +205,7 @@ class TestPruning:
 
     @pytest.fixture
     def names(self, address: str) -> dict[Filter2d, str]:
-        """The study of each of two problems, whose trials the store has too; and one of somebody else."""
+        """Study names of two problems with trials in the store, and of one from another program."""
         named = {each: f"{study_prefix(each.key(), H200.key())}plain/space" for each in (self.PROBLEM, self.OTHER)}
         with Store.open(address, write=True) as store:
             for problem, name in named.items():

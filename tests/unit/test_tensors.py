@@ -1,4 +1,4 @@
-"""Tensors on a GPU, as far as they can be told on paper: a PyTorch that only takes notes."""
+"""GPU tensors without a GPU: a PyTorch that only notes calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a time limit counts, and when its last part has come."""
+"""Time limits: what counts, and when the last part begins."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ BARE = TimingPolicy(
 """A sample is one run, and only the spread ends them before 50."""
 
 SMALLEST_SET = math.ceil(2 * H200.l2_bytes / (MAX_SETS - 1))
-"""Bytes of a set, of which the most sets that are rotated through flush the L2 cache twice."""
+"""Bytes of the smallest buffer set with which the most rotated sets flush L2 twice."""
 
 WARM = Rotation(1, cold=False)
 
 WARM_UP = (100.0, 100.0)
-"""The run that loads code, and the one that calibrates."""
+"""Nanoseconds of the warm-up runs: one loads the code, one calibrates."""
 
 
 class ScriptedDevice:
@@ -66,7 +66,7 @@ class ScriptedDevice:
         return self.now_ns - start_ns
 
     def work(self, durations_ns: Iterable[float], name: str = "ours") -> Callable[[int], None]:
-        """A contender whose runs take these times, one after the other."""
+        """A contender whose runs take these times, in order."""
         script = iter(durations_ns)
 
         def run(index: int) -> None:
@@ -341,7 +341,7 @@ class TestBufferSets:
 
 
 def entrants(runs: Mapping[str, Callable[[int], None]]) -> dict[str, Entrant]:
-    """Each with one set of buffers."""
+    """Contenders, each with one set of buffers."""
     return {name: Entrant(run) for name, run in runs.items()}
 
 
@@ -460,7 +460,7 @@ class TestPolicy:
 
     @pytest.mark.parametrize("kind", DeviceKind)
     def test_the_fewest_samples_fit_the_budget(self, kind: DeviceKind) -> None:
-        """Else the budget, and not the spread, would decide for every candidate."""
+        """Otherwise the budget, and not the spread, would decide for every candidate."""
         policy = TimingPolicy.for_kind(kind)
         assert policy.min_samples <= policy.max_samples
         assert policy.min_samples * policy.sample_ns < policy.budget_ns

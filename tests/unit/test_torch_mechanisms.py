@@ -273,7 +273,7 @@ def test_weights_that_are_normalised(when: str, way: str, called: list[Problem],
     assert not called
     assert not any(isinstance(each, Conv2d) for each in model.modules())
     if copied is not None:
-        assert close(copied(x), y)  # which is patched still
+        assert close(copied(x), y)  # it is still patched
         assert called
     if way == "parametrization":
         nn.utils.parametrize.remove_parametrizations(model.first, "weight")

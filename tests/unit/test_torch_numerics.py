@@ -40,7 +40,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def told(called: list[Problem]) -> set[tuple[Accuracy, NonFinite]]:
-    """What the problems of all plans that were called since the last time have."""
+    """Fields of the problems of all plans called since the last read."""
     found = {(each.accuracy, each.nonfinite) for each in called if isinstance(each, ws.Conv2d)}
     called.clear()
     return found

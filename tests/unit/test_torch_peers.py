@@ -29,7 +29,7 @@ STREAMS: list[int] = []
 
 @pytest.fixture(autouse=True)
 def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch finds a GPU, whose memory is the host's."""
+    """PyTorch with a GPU whose memory is host memory."""
     STREAMS.clear()
 
     @contextlib.contextmanager

@@ -50,7 +50,7 @@ Tensors = list[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One sample in one dtype and layout, looked at in one way."""
+    """Check of one sample in one dtype and layout, in one way."""
 
     name: str
     dtype: Any
@@ -74,7 +74,7 @@ def infos() -> dict[str, Any]:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Problem]]:
-    """One thread: samples are so small that waiting for others would take most of the time."""
+    """Problems called, on one thread: waiting for others would take most of the time of such small samples."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield by_reference(monkeypatch)
@@ -132,7 +132,7 @@ def weights_like(y: Any, seed: int) -> Any:
 
 
 def looked_at(mode: str, sample: Sample, function: Callable[..., Any]) -> Tensors:
-    """What a way of looking gives."""
+    """Results of one way of checking."""
     if mode == "result":
         return [sample.call(function, sample.tensors)]
     if mode == "fake":
@@ -195,7 +195,7 @@ def _faked(sample: Sample, function: Callable[..., Any]) -> Tensors:
 
 
 def difference(results: Tensors | Exception, references: Tensors | Exception, dtype: Any) -> str | None:
-    """What is wrong with results; None where nothing is. Errors are to be of the same type."""
+    """Difference of two results as text, or None. Errors must be of the same type."""
     if isinstance(references, Exception) or isinstance(results, Exception):
         same = type(results) is type(references)
         return None if same else f"{_told(results)} in place of {_told(references)}"
@@ -229,7 +229,7 @@ def quietly() -> Iterator[None]:
 
 
 def failures(info: Any, checks: list[Check]) -> list[str]:
-    """One line for each check that fails."""
+    """Lines, one for each check that fails."""
     found, samples = [], {dtype: _samples(info, dtype) for dtype in {each.dtype for each in checks}}
     with quietly():
         for check in checks:

@@ -1,4 +1,4 @@
-"""Training steps without kernels: which spectra passes share, by which programs, and what decides for them."""
+"""Training steps without kernels: spectra that passes share, programs that share them, and the rule of choice."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def names(found: SharedKernels) -> dict[Pass, str]:
 
 class TestKernels:
     def test_are_defaults_on_the_likeliest_basis_where_nothing_is_stored(self) -> None:
-        """With the products that would answer by themselves."""
+        """The families are those that are the default for each pass alone."""
         found = found_kernels(L3, chain())
         assert names(found) == dict.fromkeys(Pass, Conv2dFftWarpgroup().name)
         assert {match.kind for match in found.matches.values()} == {MatchKind.DEFAULT}

@@ -25,9 +25,9 @@ from warpsmith.generator.fft.factors import (
 )
 
 Index = Callable[[str, dict[str, int]], int]
-"""What an expression of CUDA comes to."""
+"""Value of a CUDA expression."""
 LARGEST = 600
-"""Of the sizes that are looked at one by one."""
+"""Largest of the sizes that are tested one by one."""
 
 
 def is_prime(n: int) -> bool:
@@ -105,7 +105,7 @@ class TestRoot:
 
 
 def test_quotients_are_exact_below_their_limit(index: Index) -> None:
-    """Of 2^32 for the product of number and divisor."""
+    """The product of number and divisor is below 2^32."""
     for divisor in (*range(3, 200), 997, 32767):
         limit = 2**32 // divisor
         numbers = {0, divisor - 1, divisor, limit - 1, limit // divisor * divisor - 1, *range(0, limit, limit // 50)}
@@ -160,7 +160,7 @@ def transformed(axis: Axis, memory: NDArray[Any]) -> None:
 
 
 def gapped(radices: tuple[int, ...], order: tuple[int, ...], gap: int) -> Axis:
-    """An axis whose digits lie in this order in memory, the first of it innermost, each after a gap."""
+    """An axis whose digits lie in memory in this order, innermost first, each followed by a gap."""
     strides, stride = dict[int, int](), 1
     for digit in order:
         strides[digit] = stride
@@ -172,7 +172,7 @@ class TestAxis:
     @pytest.mark.parametrize("n", [2, 3, 8, 12, 31, 60, 64, 105, 128, 210, 243, 256])
     @pytest.mark.parametrize("gap", [0, 3])
     def test_its_passes_are_the_transform(self, n: int, gap: int) -> None:
-        """With the first digit outermost, as an index lies in memory, and with the digits in other orders."""
+        """The first digit is outermost, as an index lies in memory, or the digits are in another order."""
         found = factorizations(n)
         for radices in found[:: max(1, len(found) // 6)]:
             digits = range(len(radices))
@@ -235,7 +235,7 @@ CUDA: dict[str, Callable[..., complex]] = {
 
 
 def as_python(line: str) -> str:
-    """One statement of a codelet. A call changes its arguments; a definition has several names."""
+    """One statement of a codelet in Python. A call changes its arguments; a definition has several names."""
     line = re.sub(r"(?<=\d)f\b", "", line.removesuffix(";"))
     if called := re.fullmatch(r"(dft\d+)\((.*)\)", line):
         return f"{called[2]} = {called[1]}({called[2]})"

@@ -18,7 +18,7 @@ ROWS = [(each["message"], each["file"]) for each in ROW.finditer((ROOT / "docs/t
 
 @functools.cache
 def texts(file: str) -> tuple[str, ...]:
-    """All strings of a module, those of f-strings with VALUE in place of each value."""
+    """Strings of a module; in f-strings each value is replaced by VALUE."""
     found = []
     for node in ast.walk(ast.parse((ROOT / file).read_text())):
         if isinstance(node, ast.JoinedStr):

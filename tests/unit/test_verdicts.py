@@ -1,4 +1,4 @@
-"""Which times may be compared, and what is said of those that may and of those that may not."""
+"""Comparability of times: which may be compared, and what is said of each pair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from warpsmith.store.record import COPY, Baseline, LeftOut, Record, Timing
 from warpsmith.store.store import Store
 
 LARGE = Filter2d((9216, 9216), (3, 3))
-"""One set of its buffers is larger than the L2 cache twice."""
+"""Problem whose buffer set is larger than twice the L2 cache."""
 QUEUED, GRAPH = "queued first, cold L2", "CUDA graph, cold L2"
 
 

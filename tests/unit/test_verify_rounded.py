@@ -21,14 +21,14 @@ TINY = 2.0**-24
 
 
 def check(got: float, expected: float, dtype: DType, scale: float = 1e-3) -> Verdict:
-    """One element; the default scale allows an error of 1e-9."""
+    """Verdict on one element; the default scale allows an error of 1e-9."""
     return verify(
         np.full((1, 1), got, numpy_dtype(dtype)), Reference(np.full((1, 1), expected), np.full((1, 1), scale)), dtype
     )
 
 
 def rounded(exact: NDArray[np.float64], dtype: DType) -> NDArray[np.generic]:
-    """To nearest, half to even, saturated: how a kernel must end."""
+    """Rounds as a kernel must at its end: to nearest, half to even, saturated."""
     if dtype is DType.UINT8:
         return np.clip(np.rint(exact), 0, 255).astype(np.uint8)
     return exact.astype(numpy_dtype(dtype))
@@ -158,7 +158,7 @@ class TestFloat16:
 
 
 LARGEST = float.fromhex("0x1.fep127")
-"""Of bfloat16."""
+"""Largest finite bfloat16 number."""
 
 
 class TestBfloat16:

@@ -13,7 +13,7 @@ SUMS = {
     2: [(0, lambda x: x[0] - x[1]), (1, lambda x: x[1]), (3, lambda x: x[2] - x[1])],
     1: [(0, lambda x: x[0]), (3, lambda x: x[1])],
 }
-"""For each size of group, which of a pair's four sums a product is added to, and what of the pixels it multiplies."""
+"""Sums of a pair (0 to 3) that each product of a group is added to, and the pixels it multiplies, by size of group."""
 
 
 def by_pairs(row: list[int], pixels: list[int]) -> tuple[Fraction, Fraction]:

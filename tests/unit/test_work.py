@@ -1,4 +1,4 @@
-"""What a program has to do at the least: by hand, by counting pixels, and below every time that was measured."""
+"""Minimum work of a program: counted by hand, counted by pixels, and below every measured time."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_is_below_every_time_that_is_shipped() -> None:
                     assert work.least_ns(device) < trial.median_ns
             if not isinstance(problem, Filter2d):
                 continue
-            # Which config a baseline had is not kept, but all have the same multiply-adds.
+            # A baseline's config is not stored, but all configs have the same multiply-adds.
             work = PLAIN.work(problem, PLAIN.default(problem, device))
             for baseline in record.baselines:
                 if baseline.name == PLAIN.name and work is not None:

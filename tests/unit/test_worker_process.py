@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 """Far above what any job here takes, on a loaded machine too."""
 
 SETTLE_S = 10.0
-"""How long the kernel may take to end a process that was sent SIGKILL."""
+"""Seconds that the kernel may take to end a process after SIGKILL."""
 
 
 # Test files are not importable by name, and what crosses the border must be.
@@ -134,7 +134,7 @@ def jobs(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def folder(jobs: ModuleType) -> Path:
-    """For the PYTHONPATH of those that import it."""
+    """Folder to put on the PYTHONPATH of processes that import the jobs."""
     return Path(str(jobs.__file__)).parent
 
 
@@ -147,7 +147,7 @@ def worker(folder: Path) -> Iterator[Worker]:
 
 @pytest.fixture
 def starting_with(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
-    """Makes workers whose interpreter runs a line before anything else."""
+    """Makes workers whose interpreter first runs a given line."""
     made: list[Worker] = []
 
     def make(line: str) -> Worker:
@@ -167,7 +167,7 @@ def call(worker: Worker, jobs: ModuleType, function: str | Callable[..., Any], *
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process exists and is more than a zombie that nobody has waited for."""
+    """True if the process exists and is not merely a zombie that nobody has waited for."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -176,7 +176,7 @@ def is_running(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Whether the process ends within SETTLE_S."""
+    """True if the process ends within SETTLE_S."""
     return eventually(lambda: not is_running(pid), SETTLE_S)
 
 
@@ -272,7 +272,7 @@ class TestDeaths:
         assert worker.call(jobs.NoteInState("kept"), DEADLINE_S) == ["kept"]
 
     def test_an_interrupt_inside_poll_does_not_make_kill_wait_for_ever(self, worker: Worker, jobs: ModuleType) -> None:
-        """It leaves the lock taken that CPython's Popen.wait() waits for; there is no other way to see to that."""
+        """The interrupt leaves the lock of CPython's Popen.wait() taken; the test can arrange that in no other way."""
         pid = call(worker, jobs, os.getpid)
         process: Any = worker._process
         assert process._waitpid_lock.acquire(blocking=False)
@@ -347,7 +347,7 @@ class TestDeadlines:
     def test_an_answer_that_came_in_time_counts_although_the_tuner_was_stopped_past_the_deadline(
         self, folder: Path, size: int, tmp_path: Path
     ) -> None:
-        """As by Ctrl-Z, which stops the tuner and not its workers; a pipe holds 64 KiB of a longer answer."""
+        """Ctrl-Z stops the tuner and not its workers; a pipe holds 64 KiB of a longer answer."""
         note = tmp_path / "pid"
         script = (
             "import sys; from pathlib import Path; import jobs_of_tests as jobs\n"
