@@ -71,7 +71,6 @@ def compiler() -> HostCompiler:
 
 @pytest.fixture(scope="session")
 def precompiled_folder(common_folder: Path) -> Path:
-    """Of the precompiled headers."""
     return common_folder / "precompiled"
 
 
@@ -84,27 +83,27 @@ def precompiled_headers(precompiled_folder: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def compile_with_them(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles in these tests, and in processes started by them, does so without optimisation: a kernel of a
-    few lines takes g++ 0.13 s then, and 0.41 s with -O3, most of it for the headers.
+    """Compiles without optimisation in these tests and in the processes that they start. g++ then takes 0.13 s for a
+    kernel of a few lines; with -O3 it takes 0.41 s, most of it for the headers.
     """
     monkeypatch.setenv("CXX", str(quickest.executable))
 
 
 @pytest.fixture
 def compile_as_asked(precompiled_headers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles in a test does so as users' compilers do."""
+    """Compiles in a test with the options that users get."""
     monkeypatch.setenv("CXX", precompiled_headers)
 
 
 @pytest.fixture(autouse=True)
 def brief_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whatever searches in this process; where it is done beside this one, times are taken as ever."""
+    """Shortens the timing of searches in this process. Searches in other processes time as usual."""
     time_briefly(monkeypatch.setattr)
 
 
 @dataclasses.dataclass(frozen=True)
 class RememberingCompiler(HostCompiler):
-    """Keeps what it compiled for all processes of a run: the stages of layers are the same in many tests."""
+    """Caches binaries for all processes of a test run, because many tests compile the same stages of layers."""
 
     folder: Path = dataclasses.field(kw_only=True)
 
@@ -132,7 +131,7 @@ def quickest(precompiled_folder: Path) -> HostCompiler:
 
 @pytest.fixture
 def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, precompiled_folder: Path) -> None:
-    """Whatever compiles in a test does so with few optimisations, and finds what was compiled so before."""
+    """Compiles in a test with few optimisations and reuses binaries that earlier tests compiled in this way."""
     monkeypatch.setenv("CXX", str(quick.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(precompiled_folder / "few-optimisations"))
 

@@ -41,10 +41,10 @@ FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
 every_op_in_each_place = pytest.mark.parametrize(("a", "b"), [(Op.N, Op.C), (Op.T, Op.N), (Op.C, Op.T)])
-"""Where how an operand is read does not depend on the other one."""
+"""Each op once for each operand: enough if reading one operand does not depend on the op of the other."""
 
 ERROR_BOUND = 1e-6
-"""Of the sum of |a| |b|."""
+"""Largest error allowed, relative to the sum of |a| |b|."""
 
 Values = NDArray[Any]
 Make = Callable[[Cgemm, np.random.Generator], Mapping[str, Values]]
@@ -96,13 +96,13 @@ def check(case: Case, result: Values, given: Mapping[str, Values], slack: float 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """Compiles kernels and runs them."""
 
     compiler: HostCompiler
     runtime: HostRuntime
 
     def results(self, cases: Sequence[Case], make: Make) -> Iterator[tuple[Case, Mapping[str, Values], Values]]:
-        """Of each case its inputs and its result."""
+        """Runs each case and yields it with its inputs and its result."""
         for start in range(0, len(cases), AT_ONCE):
             part = cases[start : start + AT_ONCE]
             whole, placed = together([case.program for case in part])
@@ -112,7 +112,7 @@ class Bench:
                     yield case, given, run(module, program, case.problem, given)
 
     def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Tells all that are wrong, of cases of every feature."""
+        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
         wrong = []
         for case, given, result in self.results(chosen(cases), make):
             try:
@@ -124,14 +124,14 @@ class Bench:
 
 @pytest.fixture
 def bench(quick: HostCompiler) -> Iterator[Bench]:
-    """Products on the tensor cores run ten times as long where nothing is optimised."""
+    """Bench with some optimisation: without it, emulated tensor core products run ten times as long."""
     with contextlib.closing(HostRuntime(workers=2)) as runtime:
         yield Bench(quick, runtime)
 
 
 @pytest.fixture
 def bench_of_small_ones(quickest: HostCompiler) -> Iterator[Bench]:
-    """For kernels that take longer to compile than to run."""
+    """Bench for kernels that take longer to compile than to run."""
     with contextlib.closing(HostRuntime(workers=2)) as runtime:
         yield Bench(quickest, runtime)
 
@@ -213,7 +213,7 @@ class TestResults:
 
     @every_op_in_each_place
     def test_of_warps_that_share_a_tile(self, a: Op, b: Op, bench: Bench) -> None:
-        """Of one result in two by two warps, and of results that end within a warp's."""
+        """Checks a result whose tiles two by two warps share, and results that end inside a warp's part."""
         wide, ragged = Cgemm(1, 64, 64, 24, a, b), Cgemm(2, 34, 66, 20, a, b)
         cases = [tensor(wide, rows=32, columns=32, block_rows=2, block_columns=2), tensor(wide, rows=16, columns=64)]
         cases += [tensor(ragged, rows=16, columns=32, terms=16), tensor(ragged, rows=32, columns=16, multiplies=3)]
@@ -226,7 +226,7 @@ IN_PARTS: dict[str, Value] = {"rows": 1, "columns": 1, "block_rows": 8, "block_c
 class TestSums:
     @pytest.mark.parametrize("wanted", [{}, IN_PARTS, {"multiplies": 3}, {"stages": 2, "terms": 16}], ids=str)
     def test_of_many_terms_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
-        """All terms are positive and none is exact: one float32 sum after the other is off by more."""
+        """All terms are positive and none is exact, so a plain sequential float32 sum exceeds the bound."""
         problem = Cgemm(1, 8, 8, 100 * CHAIN + 3, "c", "n")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive_inputs)
         given = positive_inputs(problem, np.random.default_rng(3))
@@ -268,7 +268,7 @@ class TestSums:
             assert np.array_equal(here.view(np.uint64), there.view(np.uint64))
 
     def test_a_nan_shows_in_its_row_and_column_alone(self, bench_of_small_ones: Bench) -> None:
-        """Of its own product; rows that a tile has beyond the result, and terms beyond the sum, add nothing."""
+        """Only the product that reads the value shows it. Tile rows beyond M and terms beyond K add nothing."""
         problem = Cgemm(3, 9, 10, 7)
 
         def with_nan(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:

@@ -34,7 +34,9 @@ from warpsmith.tuner.operations.conv2d.stress import stress_slack
 
 FAMILY = Conv2dCircular()
 BOUND = 1e-6
-"""Of the sum of |terms|, or of twice the root mean square of the whole result where that is more."""
+"""Largest error allowed, relative to the sum of |terms| or to twice the root mean square of the whole result, whichever
+is larger.
+"""
 Values = NDArray[np.float32]
 
 LAYERS = (

@@ -44,7 +44,7 @@ every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def defaults(problems: Iterable[Conv2d]) -> Iterator[Case]:
-    """Of the families that solve a problem."""
+    """Default config of each family that solves a problem."""
     for problem in problems:
         for family in (PLAIN, DIRECT):
             if family.why_not(problem, HOST) is None:
@@ -52,7 +52,7 @@ def defaults(problems: Iterable[Conv2d]) -> Iterator[Case]:
 
 
 def check(cases: list[Case], quickest: HostCompiler, host: Runtime, *, stressed: bool = False) -> None:
-    """Tells all that are wrong, of cases of every feature."""
+    """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
     judge, wrong = Conv2dJudge(), []
     make = stress_operands if stressed else random_operands
     for case, result, given in results(chosen(cases), quickest, host, lambda problem: make(problem, 5)):
@@ -146,11 +146,11 @@ class TestResults:
 
 
 OF_ALL_DATA = {"conv2d_direct", "conv2d_mma", "conv2d_warpgroup"}
-"""Families that solve layers of all types, layouts and ends with fewer than 2^31 elements an operand."""
+"""Families that solve all dtypes, layouts and epilogues (bias, ReLU), up to 2^31 - 1 elements per operand."""
 OF_ALL_ENDS = {"conv2d_depthwise", "conv2d_slices", "conv2d_winograd"}
-"""Of float32 with a bias or a ReLU of dgrad too."""
+"""Families that solve float32 dgrad layers with a bias or a ReLU too."""
 OF_IEEE_ALONE = {"conv2d_slices", "conv2d_winograd"}
-"""Which have no use for less, or are off by too much."""
+"""Families that solve only precision "ieee": a lower one gains them nothing, or makes their error too large."""
 
 
 class TestFamilies:

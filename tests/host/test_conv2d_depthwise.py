@@ -36,7 +36,7 @@ from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
 
 FAMILY = Conv2dDepthwise()
 BOUND = 1e-6
-"""Of the sum of |terms|."""
+"""Largest error allowed, relative to the sum of |terms|."""
 Values = NDArray[np.float32]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
@@ -194,7 +194,7 @@ def test_stress_data(pass_: Pass, compiler: HostCompiler, runtime: HostRuntime) 
 
 @pytest.mark.parametrize("stages", STAGES)
 def test_tiles_on_their_way(stages: int, compiler: HostCompiler, runtime: HostRuntime) -> None:
-    """As many steps as stages, more of them, and in two parts of the images of which one has fewer."""
+    """Eleven images pass through a pipeline of one to four stages. With two splits, one split has fewer images."""
     problem = Conv2d((11, 2, 12, 12), (2, 1, 5, 5), groups=2, padding=2, pass_=Pass.WGRAD)
     usual = {**FAMILY.default(problem, H200).values(), "images": 1, "stages": stages}
     cases = [Case(problem, FAMILY, Config.of({**usual, "bands": 1, "splits": each})) for each in (1, 2)]

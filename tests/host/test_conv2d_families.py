@@ -48,7 +48,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fa
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 ERROR_BOUND = 1e-6
-"""Of the sum of |terms|."""
+"""Largest error allowed, relative to the sum of |terms|."""
 
 Values = NDArray[np.float32]
 Make = Callable[[Conv2d, np.random.Generator], Mapping[str, Values]]
@@ -97,13 +97,13 @@ def check(case: Case, result: Values, given: Mapping[str, Values], slack: float 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """Compiles kernels and runs them."""
 
     compiler: HostCompiler
     runtime: HostRuntime
 
     def results(self, cases: Sequence[Case], make: Make) -> Iterator[tuple[Case, Mapping[str, Values], Values]]:
-        """Of each case its inputs and its result."""
+        """Runs each case and yields it with its inputs and its result."""
         for start in range(0, len(cases), AT_ONCE):
             part = cases[start : start + AT_ONCE]
             program, _ = together([case.program for case in part])
@@ -113,7 +113,7 @@ class Bench:
                     yield case, given, run(module, launch, case.problem, given)
 
     def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Tells all that are wrong, of cases of every feature."""
+        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
         wrong = []
         for case, given, result in self.results(chosen(cases), make):
             try:

@@ -97,7 +97,7 @@ def test_errors_are_those_of_float32_on_data_of_all_kinds(host: Runtime, quick: 
 
 
 def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every image, as of large ones: of four numbers of which 16 are looked at."""
+    """Makes the maximum kernel sample small images too, as it samples large ones: 4 vectors of 4 numbers."""
     monkeypatch.setattr(maximum, "SAMPLED_SIZE", 1)
     monkeypatch.setattr(maximum, "SAMPLE", 4)
 

@@ -110,7 +110,7 @@ def test_a_tile_that_begins_elsewhere_is_found(host: Runtime, quickest: HostComp
 
 
 def test_tiles_stay_within_their_planes_under_the_sanitizers(tmp_path: Path) -> None:
-    """Those of a layer's image and of its result; in each, tiles that reach beyond every side."""
+    """Transforms tiles of a layer's image and of its result. In each, some tiles reach beyond every side."""
     parts = TiledParts(Conv2d(**UNEVEN), Basis(8, 8), 1)
     transforms = (parts.forward[0], parts.inverse)
     block = FftBlock()

@@ -111,14 +111,14 @@ def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: 
 def test_in_the_frequency_domain_too(
     mode: PaddingMode, shape: int, pass_: Pass, quickest: HostCompiler, host: Runtime
 ) -> None:
-    """How the signal is read in each mode, the transforms' own tests say; how a gradient is folded, these."""
+    """These tests cover folding of a gradient. The transforms' own tests cover reading a signal in each mode."""
     problem = Conv2d(**FOURIER_SHAPES[shape], padding_mode=mode, pass_=pass_)
     (outcome,) = outcomes(host, quickest, problem, FOURIER.program(problem, FOURIER.default(problem, HOST)))
     assert isinstance(outcome, Measurement), outcome
 
 
 def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host: Runtime) -> None:
-    """Where the workspace is small; a part that is not folded is found."""
+    """A small workspace splits the batch into parts. Verification rejects a program that leaves one part unfolded."""
     whole = Conv2d(**FOURIER_SHAPES[0], padding_mode=PaddingMode.REFLECT, pass_=Pass.DGRAD)
     taken = sum(each.nbytes for each in FOURIER.workspaces(whole))
     problem = dataclasses.replace(whole, workspace=taken // 2)
@@ -133,7 +133,7 @@ def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host
 
 
 def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
-    """As much padding as there may be, under the sanitizers; a gradient writes padded images in between."""
+    """The sanitizers check the largest allowed padding. A gradient also writes intermediate padded images."""
     shape = SHAPES[2]
     cases: list[tuple[Family, Pass, PaddingMode]] = [
         (DIRECT, Pass.FPROP, PaddingMode.REFLECT),

@@ -40,7 +40,7 @@ LARGE_TILES: dict[str, dict[str, Any]] = {
     "odd sizes": {"input": (1, 1031, 5, 7), "weight": (9, 1031, 3, 3), "padding": ((2, 0), (1, 2))},
     "much padding": {"input": (1, 1024, 3, 2), "weight": (3, 1024, 3, 3), "padding": ((3, 4), (0, 5))},
 }
-"""Of so many channels that tiles may have 4x4 results."""
+"""Layers with enough channels for tiles of 4x4 results."""
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 
@@ -53,7 +53,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 
 
 def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
-    """The largest, of what `accuracy` names; the testbed has held it against the bound."""
+    """Largest error in the measure that `accuracy` names. The testbed has already checked it against the bound."""
     outcome = evaluated(host, compiler, problem, WINOGRAD.program(problem, config))
     assert isinstance(outcome, Measurement), (config, outcome)
     return outcome.max_error
@@ -118,8 +118,9 @@ def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quic
 
 @every_shape
 def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, shape: dict[str, Any]) -> None:
-    """Of smaller layers than those that it solves, whose emulation takes minutes: of deviates alone, since errors on
-    data that are hard are larger than is allowed where sums have few terms."""
+    """The layers are smaller than the family accepts, because emulating those takes minutes. The data are random
+    deviates only: on stress data, sums of few terms exceed the error bound.
+    """
     problem = Conv2d(**shape, pass_=Pass.WGRAD)
     drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
     assert drawn is not None
@@ -133,7 +134,7 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
 
 
 def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:
-    """The testbed guards and poisons memory, and wants the same bits twice."""
+    """The testbed guards and poisons memory, and two runs must give the same bits."""
     problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
     config = config_of(problem, splits=1)
     error_of(host, quickest, problem, config)

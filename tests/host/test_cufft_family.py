@@ -69,14 +69,14 @@ def configs(problem: Fft) -> tuple[Config, ...]:
 
 
 def given(problem: Fft, seed: int = 0) -> NDArray[Any]:
-    """Random numbers; a half spectrum has in it what no real signal's has."""
+    """Random numbers. A half spectrum also gets values that the spectrum of a real signal cannot have."""
     operand, rng = problem.inputs[0], np.random.default_rng(seed)
     parts = rng.standard_normal(operand.components.shape, np.float32)
     return parts.view(operand.dtype.value).reshape(operand.shape)
 
 
 def expected(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
-    """By NumPy, in double precision."""
+    """Result of NumPy in double precision."""
     to_batch = problem.layout == "frequency"
     axes = tuple(range(1, 1 + len(problem.size)))
     if problem.inverse:
@@ -126,7 +126,7 @@ class TestResults:
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
     @pytest.mark.usefixtures("compile_quickly")
     def test_are_those_of_numpy_and_inputs_stay(self, problem: Fft) -> None:
-        """With the default and one config more, and of spectra that are not quite those of real signals."""
+        """Runs the default and one more config. Half spectra hold values that no real signal produces."""
         assert CUFFT.why_not(problem, H200) is None
         values = given(problem)
         before, right = values.copy(), expected(problem, values)
@@ -148,7 +148,7 @@ class TestResults:
         ids=lambda problem: problem.key(),
     )
     def test_are_measured_like_any_candidates(self, host: HostRuntime, problem: Fft, compiler: Any) -> None:
-        """c2r with poison in place of its workspace's contents and guards round it."""
+        """The workspace of c2r starts poisoned and has guards around it."""
         program = CUFFT.program(problem, CUFFT.default(problem, H200))
         with contextlib.closing(Testbed(host, problem, 3, TWO_SAMPLES, guarded=True, compiler=compiler)) as testbed:
             outcome = testbed.evaluate(program, host_compiler().compile_program(program), TWO_SAMPLES).outcome
@@ -173,7 +173,7 @@ class TestResults:
             executable.bind({"signal": 0}, {}, {})
 
     def test_a_librarys_scratch_memory_is_a_workspace(self, host: HostRuntime) -> None:
-        """As large as the library on the device says; a program's fingerprint knows nothing of it."""
+        """The library on the device says how large the workspace is, so it is not part of a program's fingerprint."""
         problem = Fft(16, 8)
         program = CUFFT.program(problem, CUFFT.default(problem, H200))
         assert program.workspaces == ()

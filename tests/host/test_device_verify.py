@@ -220,7 +220,7 @@ class TestBytesBeside:
     SHAPE, STRIDES = (3, 5), (8, 1)
 
     def findings(self, bench: Bench, byte: int = POISON) -> Findings:
-        """Of a right result, without touching the memory around it."""
+        """Findings for a right result. The memory around it is not touched."""
         bench.verifier.upload(Reference(np.ones(self.SHAPE), np.ones(self.SHAPE)))
         return bench.verifier.findings(byte)
 

@@ -47,7 +47,7 @@ HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 OTHER = Filter2d(image=(25, 32), filter=(3, 3))
 PATIENCE_S = 90.0
-"""Far above what anything here takes, on a loaded machine too."""
+"""Far longer than any test here takes, even on a loaded machine."""
 PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "least_run_s": 80.0}
 """Deadlines that nothing here passes."""
 
@@ -58,7 +58,7 @@ TAKES_A_WHILE = (
 """About a second, with the half a dozen runs of a verification and its timing."""
 NEVER_ENDS = "for (volatile int i = 0; i >= 0; i = 0) {}"
 
-# A compiler that does what a comment in the source says, and is the machine's own one else.
+# A compiler that obeys a comment in the source. Without such a comment it runs the machine's own compiler.
 COMPILER = """#!/bin/bash
 case " $* " in *" -dM "*|*" -print"*) exec {gxx} {options} "$@" ;; esac
 source=$(cat)
@@ -81,7 +81,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Iterator[Path]:
-    """Where a compiler of `compiler_of_tests` leaves notes."""
+    """Folder in which a compiler of `compiler_of_tests` leaves notes."""
     folder = tmp_path / "notes"
     folder.mkdir()
     yield folder
@@ -113,7 +113,7 @@ def compiler_of_tests(notes: Path, options: str = "") -> Path:
 
 
 class TunerHere:
-    """One in a thread of this process."""
+    """Tuner that runs in a thread of this process."""
 
     def __init__(
         self,
@@ -172,12 +172,12 @@ def start(start_at: Callable[..., Any], store: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def start_here(script: ModuleType, store: Path) -> Callable[..., TunerHere]:
-    """Starts them in this process."""
+    """Starts tuners in this process."""
     return functools.partial(TunerHere, script, store)
 
 
 def trials_in(store: Path) -> dict[int, Trial]:
-    """By number."""
+    """Trials in a store by their config's number `n`."""
     with Store.open(str(store), write=False) as opened:
         return {trial.config.integer("n"): trial for trial in opened.trials(PROBLEM, HOST.device())}
 
@@ -193,7 +193,7 @@ def message_of(trial: Trial) -> str:
 
 
 def starts_of(store: Path, number: int) -> int:
-    """How often the candidate is noted as started and not ended."""
+    """Number of starts without an end that the store notes for a candidate."""
     if not store.exists():
         return 0
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=5)) as connection:
@@ -292,7 +292,7 @@ class TestTuner:
     def test_one_that_was_stopped_past_all_deadlines_calls_nobody_late(
         self, start: Callable[..., Any], store: Path, notes: Path
     ) -> None:
-        """As by Ctrl-Z: its workers go on meanwhile."""
+        """The tuner stops, as at Ctrl-Z, while its workers go on."""
         deadlines = {"compile_s": 3.5, "least_compile_s": 3.5, "first_run_s": 3.5, "least_run_s": 3.5}
         environment = {"CXX": str(compiler_of_tests(notes))}
         faults = {0: "// compiler: dawdle", 1: TAKES_A_WHILE}
@@ -506,11 +506,11 @@ class TestClock:
     def test_a_wall_clock_that_steps_by_hours_changes_nothing(
         self, start: Callable[..., Any], store: Path, tmp_path: Path
     ) -> None:
-        """In the tuner and in its workers, back and forth at each look."""
+        """The clocks of the tuner and its workers step back and forth each time they are read."""
         (tmp_path / "clock").mkdir()
         (tmp_path / "clock" / "sitecustomize.py").write_text(STEPPING_CLOCK)
         prelude = "import time; assert len({round(time.time() / 3600) for _ in range(5)}) > 3"
-        # A limit that is far away, and passed at every other look by a clock that steps.
+        # The limit is far away, but the stepping clock passes it at every other reading.
         tuner = start(range(6), paths=(str(tmp_path / "clock"),), prelude=prelude, time_limit_s=PATIENCE_S)
         told = tuner.report()
         assert (told["tried"], told["failures"]) == (6, {})

@@ -78,14 +78,14 @@ def able(problem: Fft) -> tuple[Family, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What runs kernels, once they are compiled."""
+    """Runs compiled kernels."""
 
     runtime: HostRuntime
     module: Module
     programs: Mapping[Case, Program]
 
     def result(self, case: Case, *given: Values) -> Values:
-        """Of one run, in which nothing but the result may change."""
+        """Result of one run. Fails if the run changes anything else."""
         program = self.programs[case]
         operands = {operand.name: Guarded(operand) for operand in case.problem.operands}
         target = operands[case.problem.output.name]
@@ -209,7 +209,7 @@ class Probes:
 
 
 def energy(half: Values, n: int) -> Values:
-    """Of whole spectra, by their halves."""
+    """Energy of whole spectra, computed from their non-redundant halves."""
     weights = np.full(half.shape[-1], 2.0)
     weights[0] = 1
     if n % 2 == 0:
@@ -337,8 +337,8 @@ class TestOptions:
     @exhaustive.one_in(3)
     @pytest.mark.parametrize("ops", ["nn", "nc", "nt", "tn", "cn", "cc", "tt"])
     def test_of_spectra_that_are_products(self, ops: str, quickest: HostCompiler) -> None:
-        """Of one term to four, of several rows, whole and clipped, and into tiles of planes. Each ops draws other
-        configs of the same spaces: fourteen of each size.
+        """Checks products with one to four terms and one to eight rows, whole, clipped, and in tiles of planes. Each
+        `ops` draws other configs of the same spaces: fourteen of each size.
         """
         problems = [
             fft(size, rows * columns, kind="c2r", valid=valid, layout="frequency", tiling=tiling, product=product)
@@ -359,7 +359,7 @@ class TestOptions:
 
     @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
     def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:
-        """By halves, in pairs and complex; as large as there may be; what is read in bulk too."""
+        """Checks half, paired and complex transforms, the largest allowed borders, and signals read by bulk copies."""
         problems = [
             fft((12, 14), 5, valid=(5, 6), border=f"{mode}:4+3x2+5", layout="frequency"),
             fft((9, 8), 4, valid=(7, 5), border=f"{mode}:1x0+2", start=(3, 7)),
@@ -415,7 +415,7 @@ class TestOptions:
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:
-        """Where two real transforms are one complex one, the last of an odd number has no partner."""
+        """Two real transforms may run as one complex transform. In an odd batch the last one has no partner."""
         problems = [fft(size, batch, **DIRECTIONS[direction]) for size in (9, 16, (7, 5))]
         check_all([*defaults(problems), *drawn(problems[1:2], 1)], check_against_numpy, quickest)
 

@@ -42,7 +42,7 @@ DEVICE = HOST.device()
 WARPGROUP = Filter2dWarpgroup()
 NARROW = Filter2d((13, 142), (4, 2), dtype="float16", nonfinite=NonFinite.ANY)
 OF_NARROW_IMAGES = [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None]
-"""Families that solve images of the spread; those of warpgroups are wider."""
+"""Families that solve images as narrow as those of `spread`. Warpgroup families need wider ones."""
 every_family = pytest.mark.parametrize("family", OF_NARROW_IMAGES, ids=lambda family: family.name)
 
 BINOMIAL_13 = tuple(float(math.comb(12, r) * math.comb(12, s)) for r in range(13) for s in range(13))
@@ -62,11 +62,11 @@ _WIDE = (
     Filter2d((20, 536), (12, 2), dtype="float16", border="wrap"),
 )
 WIDE = tuple(dataclasses.replace(each, nonfinite=NonFinite.ANY) for each in _WIDE)
-"""As wide as a warpgroup, which computes 512 elements of a row."""
+"""Problems with rows at least as wide as the 512 elements of a row that a warpgroup computes."""
 
 
 def check_all(bench: Bench, family: Family, problems: Iterable[Filter2d]) -> None:
-    """Each with one config; two programs at a time, of many kernels where they can be in one."""
+    """Checks each problem with one config. Two programs run at a time; kernels share a program where they can."""
     cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
     several = [case for case in cases if can_be_together(case[1])]
     parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
@@ -177,7 +177,7 @@ Only the first is repaired where sums are not numbers, as those would be that be
 def test_parts_of_a_filter_add_up_to_what_scipy_computes(
     problem: Filter2d, wanted: dict[str, Value], bench: Bench
 ) -> None:
-    """With warpgroups that have no work of their own in a block, and with outputs that two warpgroups compute."""
+    """Some blocks have warpgroups without work of their own. Two warpgroups compute parts of the same outputs."""
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
     assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
     bench.check(problem, WARPGROUP, config)
@@ -323,10 +323,10 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
 @pytest.mark.usefixtures("compile_without_optimisation")
 @every_family
 def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...], tmp_path: Path) -> None:
-    """Of the spread two problems of each border, one of them wide enough for an interior, each with one config.
+    """Checks two problems per border, each with one config; one problem is wide enough for an interior.
 
-    Of few taps: more are more statements of the same kind, each of which takes g++ up to a second. And of few outputs:
-    150000 of them take a minute.
+    Filters have few taps, because more taps only add statements of the same kind, and g++ takes up to a second for
+    each. Results are small, because 150000 outputs take a minute.
     """
     rng, turns = random.Random(family.name), itertools.count()
     cases: list[Case] = []

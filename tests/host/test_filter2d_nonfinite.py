@@ -85,19 +85,19 @@ def reached(problem: Filter2d, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 @dataclasses.dataclass(frozen=True)
 class Planted:
-    """An image of positive pixels of which two are not finite, and what may come of it."""
+    """Image of positive pixels except two that are not finite, and the results it may have."""
 
     pixels: NDArray[np.generic]
     windows: NDArray[np.bool_]
-    """The outputs that they may reach."""
+    """True for outputs that the non-finite pixels may reach."""
     rest: Reference
-    """What float64 gives of the others."""
+    """float64 reference of the other outputs."""
 
 
-@functools.lru_cache(maxsize=1)  # which dozens of configs of one problem are held against
+@functools.lru_cache(maxsize=1)  # dozens of configs of one problem are compared with it
 def planted(problem: Filter2d, seed: int) -> tuple[Planted, ...]:
-    """With one in a corner or at a border, and one inside; far apart in the larger images, so that blocks between them
-    have nothing to mend.
+    """Images with one non-finite pixel in a corner or at a border, and one inside. In large images the two are far
+    apart, so that the blocks between them have nothing to repair.
     """
     rng = np.random.default_rng(seed)
     image = problem.operands[0]
@@ -268,7 +268,7 @@ def test_bytes_are_those_of_the_plain_kernel_where_an_image_is_not_finite(
 
 
 def test_the_largest_pixels_do_not_overflow(bench: Callable[[Filter2d], Bench]) -> None:
-    """They are infinite in 11 bits, and so are sums of products in which none is."""
+    """Rounding them to 11 bits gives infinity, and sums of products may overflow although no product does."""
     strict = Filter2d(WIDE, (3, 3))
     family = family_named("filter2d_warpgroup")
     assert family is not None
@@ -287,7 +287,7 @@ def test_the_largest_pixels_do_not_overflow(bench: Callable[[Filter2d], Bench]) 
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_bytes_have_nothing_to_spread(name: str) -> None:
-    """And so no text of their own under either rule."""
+    """uint8 pixels are always finite, so their source has no repair code under either rule."""
     family = family_named(name)
     assert family is not None
     problem = Filter2d((1080, 1920), (5, 5), dtype="uint8")
@@ -311,7 +311,7 @@ def test_a_winner_under_one_rule_is_near_to_the_other(problem: Filter2d) -> None
 
 
 def test_the_text_of_other_families_is_the_same_under_either_rule() -> None:
-    """So that a time that was taken under one holds under the other, where the config is legal."""
+    """A time measured under one rule is therefore valid under the other if the config is legal there."""
     window = family_named("filter2d_window")
     assert window is not None
     config = window.default(STRICT[0], H200)

@@ -109,7 +109,7 @@ STRICT = (
 @pytest.mark.parametrize("problem", STRICT, ids=lambda each: each.key())
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_shows_in_its_windows_alone(problem: Filter2d, value: float, bench: Bench) -> None:
-    """In a corner, inside, and in the last tile, whose partner may be none."""
+    """The values stand in a corner, inside, and in the last tile, which may have no partner."""
     program = FAMILY.program(problem, config(problem, SMALL))
     assert "__syncthreads_or" in program.source
     image = drawn(problem)[0].astype(str(problem.dtype))
@@ -119,7 +119,7 @@ def test_what_is_not_finite_shows_in_its_windows_alone(problem: Filter2d, value:
 
 
 def test_sums_that_overflow_are_infinite_and_their_neighbours_right(bench: Bench) -> None:
-    """All pixels are finite, and so are most results, but no transform of their tile is."""
+    """All pixels and most results are finite, but every transform of their tile overflows."""
     problem = of((40, 44), (7, 7))
     image = drawn(problem)[0].astype(np.float32)
     image[9:12, 9:12] = 3e38
@@ -150,7 +150,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
-    """Those too whose own bound is a stricter one, pairs of outputs among them."""
+    """Families with a stricter bound of their own are included, and so are pairs of outputs."""
     problem = of((60, 620), (taps, taps), border="reflect")
     with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
         for family in families_for(problem, DEVICE):
