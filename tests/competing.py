@@ -13,7 +13,7 @@ Objective = Callable[[Config], float | None]
 
 
 def trials(search: Competition, objectives: Mapping[str, Objective], budget: int, ahead: int) -> Trials:
-    """Tried candidates. `ahead` candidates are asked for before the first is told; those still open at the end are dropped."""
+    """Up to `budget` candidates in the order told. Up to `ahead` are asked for before one is told; the rest are dropped."""
     out: deque[tuple[str, Config]] = deque()
     told: Trials = []
     while len(told) < budget:

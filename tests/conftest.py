@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-# Set before NumPy is imported. One thread per core computes references with its own matrix products, but OpenBLAS shares
-# one set of threads among all callers. A gradient of 80 million multiply-adds took 32 s on two busy cores, now 0.4 s.
+# Set before NumPy is imported. One thread per core computes references with its own matrix products, but OpenBLAS
+# shares one set of threads among all callers. A gradient of 80 million multiply-adds took 32 s on two busy cores, now 0.4 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import exhaustive
@@ -165,7 +165,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keeps tests away from the user's store and from plans of other tests. Tests of one run share compiled binaries."""
+    """Hides the user's store and plans of other tests from a test. Tests of one run share compiled binaries."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
     if operators := sys.modules.get("warpsmith.torch.forgetting"):
@@ -182,7 +182,7 @@ def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """Keeps the garbage collector off 14,000 live tests: scanning them took 6 s of collection and 2% of the test time."""
+    """Keeps 14,000 live tests from the garbage collector, which spent 6 s of collection and 2% of the tests on them."""
     gc.disable()
     try:
         return (yield)
@@ -354,7 +354,7 @@ class CodeBlock:
     gpu: str | None
 
     def run(self, names: dict[str, Any]) -> int:
-        """Runs the block, compares its values with those that its comments name, and returns the number of these comments."""
+        """Runs the block, compares its values with those in its comments, and returns the number of such comments."""
         import numpy as np
 
         exec(compile(self.code, "<documentation>", "exec"), names)
@@ -394,5 +394,5 @@ def _index(text: str, names: dict[str, int]) -> int:
 
 @pytest.fixture(scope="session")
 def index() -> Callable[[str, dict[str, int]], int]:
-    """Evaluates an index expression of generated text for given variables. Division works as in `shared/fft.cu.jinja`."""
+    """Evaluates an index expression of generated text for given variables, with the division of `shared/fft.cu.jinja`."""
     return _index

@@ -18,7 +18,7 @@ def layer(pass_: Pass, epilogue: int = 0, **fields: Any) -> Conv2d:
 
 
 def small_fields(stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
-    """Fields of a small layer whose sizes are all odd."""
+    """Fields of a small layer: two rectangular images, four channels, six or eight filters of 3x2."""
     return {
         "input": (2, 4, 7, 9),
         "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),

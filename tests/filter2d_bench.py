@@ -19,7 +19,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 
 GUARD, FILL = 1 << 16, 0xFF
-"""Bytes before and after an array, and the fill byte of these guards and of the gaps between rows: NaN in any float type."""
+"""Bytes before and after an array, and the fill byte of guards and gaps between rows: NaN in any float type."""
 
 
 class LaidOut:

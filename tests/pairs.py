@@ -1,4 +1,4 @@
-"""Pairwise test cases: they cover all pairs of values of several factors, because all combinations would be too many."""
+"""Pairwise test cases: they cover all pairs of values of several factors. All combinations would be too many."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class PostgresServer:
             self.port = probe.getsockname()[1]
         # ICU's sort order differs from byte order, as on most servers.
         locale = ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
-        # FILE_COPY copies files without logging their pages, as PostgreSQL 15 does by default.
+        # This strategy copies files without logging their pages. The default of PostgreSQL 15 logs them.
         self._copying = "STRATEGY file_copy" if int(programs.parts[-2]) >= 15 else ""
         self._call("initdb", "--username", USER, "--encoding=UTF8", *locale, "--no-sync")
         (folder / "data" / "pg_hba.conf").write_text(ACCESS)
@@ -76,7 +76,7 @@ class PostgresServer:
 
     def _call(self, program: str, *arguments: str, check: bool = True) -> int:
         command = [str(self._programs / program), *arguments, "-D", str(self.folder / "data")]
-        # Output goes to a file, because the server would keep a pipe open.
+        # Output goes to a file and not to a pipe, because the server would keep the pipe open.
         with (self.folder / "calls").open("w+") as output:
             user = USER if os.geteuid() == 0 else None
             done = subprocess.run(command, stdout=output, stderr=output, user=user, cwd=self.folder, check=False)
