@@ -13,7 +13,7 @@ Objective = Callable[[Config], float | None]
 
 
 def trials(search: Competition, objectives: Mapping[str, Objective], budget: int, ahead: int) -> Trials:
-    """Up to `budget` candidates in the order told. Up to `ahead` are asked for before one is told; the rest are dropped."""
+    """Up to `budget` candidates in the order told. Up to `ahead` are asked for before one is told."""
     out: deque[tuple[str, Config]] = deque()
     told: Trials = []
     while len(told) < budget:

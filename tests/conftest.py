@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 # Set before NumPy is imported. One thread per core computes references with its own matrix products, but OpenBLAS
-# shares one set of threads among all callers. A gradient of 80 million multiply-adds took 32 s on two busy cores, now 0.4 s.
+# shares one set of threads among all callers. A gradient of 80 million multiply-adds took 32 s on two busy cores, and
+# now takes 0.4 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import exhaustive
@@ -394,5 +395,5 @@ def _index(text: str, names: dict[str, int]) -> int:
 
 @pytest.fixture(scope="session")
 def index() -> Callable[[str, dict[str, int]], int]:
-    """Evaluates an index expression of generated text for given variables, with the division of `shared/fft.cu.jinja`."""
+    """Evaluates a generated text's index expression for given variables. Division is that of `shared/fft.cu.jinja`."""
     return _index

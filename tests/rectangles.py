@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 def cover(shape: tuple[int, int], rectangles: Iterable[tuple[slice, slice]]) -> NDArray[np.int64]:
     """Number of `rectangles` that contain each point of a plane of `shape`.
 
-    One entry stands for all points between two neighbouring rows and columns at which a rectangle begins or ends, because
-    the count is the same there. Parts of rectangles beyond the plane do not count.
+    One entry stands for all points between two neighbouring rows and columns at which a rectangle begins or ends,
+    because the count is the same there. Parts of rectangles beyond the plane do not count.
     """
     ends = np.array([(y.start, y.stop, x.start, x.stop) for y, x in rectangles]).reshape(-1, 2, 2)
     ends = np.minimum(ends, np.array(shape)[:, None])

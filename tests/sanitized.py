@@ -49,7 +49,7 @@ def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
 
 
 def main(path: str) -> None:
-    """Runs the programs that `check` has compiled under the sanitizers. Prints each candidate's name before its outcome."""
+    """Verifies the programs that `check` compiled. Prints each candidate's name before its outcome."""
     candidates: list[tuple[Problem, Program, Binaries]] = pickle.loads(Path(path).read_bytes())
     runtime = HostRuntime(workers=1)
     for problem, program, binaries in candidates:
