@@ -1,4 +1,4 @@
-"""Every cgemm family on the CPU: held against the float64 reference, and under the sanitizers."""
+"""Every cgemm family on the CPU, compared with the float64 reference, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ random_inputs: Make = CgemmJudge().inputs
 
 
 def positive_inputs(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
-    """Sums of positive terms, none of which is exact."""
+    """Inputs with positive terms only, none of them exact in float32."""
     return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
 
 
@@ -67,11 +67,11 @@ SIZES = (
     (1, 66, 1, 5),
     (17, 12, 10, 3),
 )
-"""Odd and even extents of everything, results of one tile and of several."""
+"""Odd and even values of batch, M, N and K, for results of one tile and of several."""
 
 
 def run(module: Module, program: Program, problem: Cgemm, given: Mapping[str, Values]) -> Values:
-    """The result of a program's launches, in which nothing but the result and its workspaces may change."""
+    """Runs a program's launches and returns the result. Fails if anything but the result and the workspaces changes."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
     scratch = {each.name: np.full(each.nbytes, FILL, np.uint8) for each in program.workspaces}
     for name, values in given.items():
@@ -151,7 +151,7 @@ def drawn(problems: Iterable[Cgemm], count: int, families: tuple[Family, ...] = 
 
 
 def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
-    """Random configs, until each value of each parameter was in one, where it can be."""
+    """Random configs that together have each value of each parameter that some legal config has."""
     space, rng, seen = family.space(problem, HOST), random.Random(problem.key()), set[tuple[str, Value]]()
     for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
         if (parameter.name, value) in seen:
@@ -163,7 +163,7 @@ def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
 
 
 def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
-    """A config of a family that has at least `wanted`."""
+    """A config of a family with at least the `wanted` values."""
     space = family.space(problem, HOST)
     config = space.like({**family.default(problem, HOST).values(), **wanted})
     assert config is not None
@@ -172,12 +172,12 @@ def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
 
 
 def tiled(problem: Cgemm, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled` that has at least `wanted`."""
+    """A config of `cgemm_tiled` with at least the `wanted` values."""
     return wanted_of(TILED, problem, **wanted)
 
 
 def tensor(problem: Cgemm, **wanted: Value) -> Case:
-    """Likewise of `cgemm_tensor`."""
+    """A config of `cgemm_tensor` with at least the `wanted` values."""
     return wanted_of(TENSOR, problem, **wanted)
 
 
@@ -238,12 +238,12 @@ class TestSums:
     @exhaustive.one_in(2)
     @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
     def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
-        """Sums that are longer than those that are added up one after the other; parts of sums too."""
+        """K exceeds the longest chain of sequential additions. Configs that split the sum are included."""
         bench.check_all([tensor(Cgemm(2, 5, 6, 5 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("batch", [7, 8])
     def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
-        """Also those that are added to what is there, and those of a block that has more threads than products left."""
+        """Covers sums longer than one chain, and blocks with more threads than products left."""
         problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
         problem = dataclasses.replace(problem, k=TENSOR_CHAIN + 20)
@@ -304,7 +304,7 @@ class TestUnderTheSanitizers:
 
 
 def test_configs_are_carried_over_to_other_sizes() -> None:
-    """A winner of one size is a start for another, where it is legal or the nearest is."""
+    """A winner of one size is a start for another size. If it is not legal there, the nearest legal config is."""
     home, here = Cgemm(2112, 128, 64, 64, "n", "c"), Cgemm(91, 16, 24, 3, "n", "c")  # type: ignore[arg-type]
     config = TILED.default(home, HOST)
     carried = TILED.carried(config, _Home(home), here, HOST)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves, on the CPU: transforms that store them, products that read them, the way back."""
+"""Layers with split fp16 spectra on the CPU: transforms that store them, products that read them, and inverses."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_a_sample_did_not_tell_is_transformed_again(
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles that reach beyond a result, by a sample or not."""
+    """Tiles reach beyond a result. Maxima are sampled or not."""
     cases = []
     for name, pass_ in zip(("sets of frequencies", "more rows than a warpgroup has", "odd points"), Pass, strict=True):
         problem = Conv2d(**SHAPES[name], pass_=pass_)

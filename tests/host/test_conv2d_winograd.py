@@ -1,4 +1,4 @@
-"""`conv2d_winograd` on the CPU: transforms and products of halves, against the float64 reference."""
+"""`conv2d_winograd` on the CPU: transforms and split fp16 products, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """A config that has at least `wanted`."""
+    """A config with at least the `wanted` values."""
     config = Config.of({**WINOGRAD.default(problem, DEVICE).values(), **wanted})
     assert WINOGRAD.space(problem, DEVICE).why_not(config) is None
     return config
@@ -64,7 +64,7 @@ def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Con
 def test_is_right_by_default_or_at_random(
     host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
-    """Every second one by default, and the others by a config that is drawn."""
+    """Every second case runs the default config, the others a random one."""
     problem = Conv2d(**shape, pass_=pass_)
     is_drawn = (list(SHAPES.values()).index(shape) + list(Pass).index(pass_)) % 2 > 0
     drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
@@ -72,7 +72,7 @@ def test_is_right_by_default_or_at_random(
 
 
 def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
-    """The layer whose sums have the many channels, in either pass."""
+    """Layer of LARGE_TILES whose sums run over the many channels in either pass."""
     if pass_ is Pass.DGRAD:
         (filters, channels, *taps), (images, _, *size) = shape["weight"], shape["input"]
         shape = {**shape, "weight": (channels, filters, *taps), "input": (images, filters, *size)}
@@ -142,7 +142,7 @@ def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quicke
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """Padding before the image and rows that are left out, with the smallest tiles of products."""
+    """Layers with padding and with cropped rows, computed with the smallest tiles."""
     padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]
     cropped = Conv2d(input=(2, 5, 5, 4), weight=(3, 5, 3, 3), padding=((3, 4), (0, 5)), pass_=Pass.DGRAD)
     cases = []

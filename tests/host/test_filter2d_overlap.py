@@ -1,4 +1,4 @@
-"""Overlap-save on the CPU: held against scipy.ndimage in float64, with NaN and infinity, and under the sanitizers."""
+"""Overlap-save on the CPU: against scipy.ndimage in float64, with NaN and infinity, and under the sanitizers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from warpsmith.store.record import Measurement
 FAMILY = Filter2dOverlapSave()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Value] = {"y_radices": "4x4", "x_radices": "4x4", "group": 2, "warps": 1, "gaps": 6}
-"""Tiles of 16 x 16: quick to compile, and small images have many."""
+"""Tiles of 16 x 16. They compile quickly, and small images have many."""
 WIDE: dict[str, Value] = {"y_radices": "8x2", "x_radices": "4x8", "group": 3, "warps": 2, "gaps": 0}
 TALL: dict[str, Value] = {"y_radices": "7x4", "x_radices": "3x7", "group": 2, "warps": 2, "gaps": 12, "ahead": 0}
 ODD: dict[str, Value] = {"y_radices": "5x5", "x_radices": "2x9", "group": 3, "warps": 2, "twiddles": "powers"}
@@ -84,7 +84,9 @@ def test_is_what_scipy_computes(problem: Filter2d, wanted: dict[str, Value], ben
 
 
 def check_repaired(problem: Filter2d, wanted: dict[str, Value], image: NDArray[np.generic], bench: Bench) -> None:
-    """What is not finite is so where the window has it, or the sum overflows; the rest is within the bound."""
+    """Checks that an output is not finite only if its window has such a pixel or its sum overflows. Others keep the
+    bound.
+    """
     weights = drawn(problem)[1]
     _, target = bench.filtered(problem, FAMILY.program(problem, config(problem, wanted)), image, weights)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -134,7 +136,7 @@ def test_nothing_is_looked_at_where_nothing_can_be_wrong(problem: Filter2d) -> N
 
 
 def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
-    """The bound is told in the pixels of a plane: so are the partners of a pair."""
+    """The error bound is relative to the pixels of one plane, so both tiles of a pair come from one plane."""
     problem = of((24, 25), (7, 7), planes=3)
     image, weights = drawn(problem)
     image = image.astype(np.float32)
