@@ -1,7 +1,7 @@
-"""Trials, records and programs for tests: what a test does not name has a plain value that is valid.
+"""Builds trials, records and programs for tests. Every argument that a test leaves out has a plain, valid default.
 
-pytest has this folder on its path (`pythonpath` in pyproject.toml), so that tests of every folder write
-`from builders import trial`. A type that gets another shape is changed here and not in fifty files.
+pytest has this folder on its path (`pythonpath` in pyproject.toml), so tests of every folder write
+`from builders import trial`. If a type changes its shape, only this file changes and not fifty.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EMPTY = Config.of({})
 
 Size = tuple[int, int, int]
 Outcome = float | Timing | FailureKind | Measurement | Failure
-"""What came of a candidate: its time in ns, or why it has none."""
+"""Outcome of a candidate: its time in ns, or the reason why it has none."""
 
 
 def launch(
@@ -59,14 +59,14 @@ def program(
     config: Config = EMPTY,
     workspaces: Iterable[Workspace] = (),
 ) -> Program:
-    """A candidate of one text."""
+    """A candidate with a single unnamed unit."""
     return Program.of_source(family, config, source, launches, tuple(workspaces))
 
 
 def rewritten(
     given: Program, source: str, *launches: Launch, family: str | None = None, config: Config | None = None
 ) -> Program:
-    """A program with another text, and with what else is named; by default with the same launches."""
+    """Copy of a program with another text, by default with the same launches, family and config."""
     return dataclasses.replace(
         given,
         family=given.family if family is None else family,
@@ -87,7 +87,7 @@ def binary(
     shared_bytes: int | None = 0,
     kernels: Mapping[str, Usage] | None = None,
 ) -> Binary:
-    """What a compiler makes of a unit, for sm_90 or for the host. By default it has one kernel, `kernel`."""
+    """Compiled unit for sm_90 or for the host. By default it has one kernel, `kernel`."""
     arch = arch or {BinaryKind.CUBIN: "sm_90", BinaryKind.LIBRARY: "host"}[kind]
     usage = Usage(registers, spill_bytes, shared_bytes)
     return Binary(kind, image, arch, compiler, {"kernel": usage} if kernels is None else kernels)
@@ -101,7 +101,7 @@ def timing(
     samples: int = 9,
     policy: str = "median of 9",
 ) -> Timing:
-    """A time that was the same in each sample, or a fifth of which lie below and above what is given. In ns."""
+    """Timing in ns. All samples are equal unless the 20th and 80th percentiles are given."""
     low, high = (median_ns if bound is None else bound for bound in (p20_ns, p80_ns))
     return Timing(median_ns, low, high, samples, policy)
 
@@ -141,7 +141,7 @@ def trial(
     compile_ms: float | None = None,
     gpu: str | None = None,
 ) -> Trial:
-    """A candidate tried, with a config and a text of its own for each `number`; no generator writes them."""
+    """A tried candidate. Each `number` has its own config and text, which no generator writes."""
     if not isinstance(config, Config):
         config = numbered(number) if config is None else Config.of(config)
     text = f"f{number}" if fingerprint is None else fingerprint
@@ -163,7 +163,7 @@ def record(
     left_out: Iterable[LeftOut] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Record:
-    """A winner of a program that no generator writes: its trial, or the time of trial 0."""
+    """A winner whose program no generator writes. `won` is its trial, or the outcome of trial 0."""
     tried = won if isinstance(won, Trial) else trial(0, won)
     provenance = Provenance("2026-01-02T03:04:05+00:00", "0.1.0", dict(environment or {}))
     return Record(problem, device, tried, tuple(baselines), provenance, tuple(left_out))
@@ -178,8 +178,8 @@ def generated(
     choices: Mapping[str, Value] | None = None,
     compiler: str = GXX,
 ) -> Trial:
-    """A candidate whose text this version of the generator writes: by default the simplest family's default config,
-    of which `choices` replace some values.
+    """A candidate whose text this version of the generator writes: by default the simplest family's default config.
+    `choices` replace some of its values.
     """
     of = OPERATIONS[problem.operation].simplest if family is None else family
     config = Config.of({**of.default(problem, device).values(), **(choices or {})})
@@ -199,6 +199,6 @@ def winner(
     left_out: Iterable[LeftOut] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Record:
-    """A winner that look-ups find: of a text that this version of the generator writes, as in `generated`."""
+    """A winner that look-ups find, because this version of the generator writes its text (see `generated`)."""
     won = generated(problem, outcome, device, family=family, choices=choices, compiler=compiler)
     return record(problem, won, device, baselines=baselines, left_out=left_out, environment=environment)

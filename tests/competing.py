@@ -1,4 +1,4 @@
-"""A competition of families whose times are made up."""
+"""Competition between families with made-up times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Objective = Callable[[Config], float | None]
 
 
 def trials(search: Competition, objectives: Mapping[str, Objective], budget: int, ahead: int) -> Trials:
-    """What was tried, with so many asks out before the first is told; what is out at the end is given up."""
+    """Up to `budget` candidates in the order told. Up to `ahead` are asked for before one is told."""
     out: deque[tuple[str, Config]] = deque()
     told: Trials = []
     while len(told) < budget:

@@ -1,4 +1,4 @@
-"""What every test gets: folders of its own, a skip for what needs a GPU, and a PostgreSQL server where it wants one."""
+"""Fixtures for every test: its own folders, a skip for tests that need a GPU, and a PostgreSQL server on request."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
-# Before NumPy is imported. References are made by a thread a core, each with products of its own, and OpenBLAS has one
-# set of threads for all callers: a gradient of 80 million multiply-adds took 32 s on two busy cores, and takes 0.4.
+# Set before NumPy is imported. One thread per core computes references with its own matrix products, but OpenBLAS
+# shares one set of threads among all callers. A gradient of 80 million multiply-adds took 32 s on two busy cores, and
+# now takes 0.4 s.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import exhaustive
@@ -51,7 +52,7 @@ FAULTS = {
 
 FACTORS: dict[str, Sequence[Any]] = {
     "border": list(Border),
-    # Image and filter: single pixels and rows, filters as large as the image and larger, odd and even.
+    # Image and filter: single pixels and rows, odd and even sizes, filters as large as the image or larger.
     "sizes": [
         ((1, 1), (1, 1)),
         ((1, 1), (3, 4)),
@@ -79,21 +80,21 @@ FACTORS: dict[str, Sequence[Any]] = {
     "nonfinite": list(NonFinite),
     "convolve": [False, True],
     "anchor": ["centre", "first", "last"],
-    # Elements between the rows of image and result; aligned is up to a multiple of 32 bytes, as 2-D textures want it.
+    # Elements between the rows of image and result. "aligned" pads to a multiple of 32 bytes, as 2-D textures require.
     "gaps": [(0, 0), (3, 0), (0, 5), (1, 2), ("aligned", "aligned")],
     "weights": ["given", "known"],
 }
 
 
 def is_problem(case: Mapping[str, Any]) -> bool:
-    """Whether these values of FACTORS, some or all of them, can meet in one problem."""
+    """Whether one problem can combine these values of some or all FACTORS."""
     valid = case.get("border") is Border.VALID
     (rows, columns), (r, s) = case.get("sizes", ((9, 9), (1, 1)))
     return not (valid and (r > rows or s > columns or case.get("anchor", "centre") != "centre"))
 
 
 def filter2d_of(case: Mapping[str, Any]) -> Filter2d:
-    """The problem of a case of FACTORS."""
+    """Problem with the given values of all FACTORS."""
     (image, size), (dtype, result_dtype) = case["sizes"], case["dtypes"]
     known = [(i * 5 % 7 - 3) / 8 for i in range(case["filters"] * size[0] * size[1])]  # every seventh is 0
     free = Filter2d(
@@ -116,12 +117,12 @@ def filter2d_of(case: Mapping[str, Any]) -> Filter2d:
 
 
 def row_pitch(dense: int, dtype: DType, gap: int | str) -> int:
-    """Bytes from row to row, where `dense` of them hold elements."""
+    """Bytes from row to row if a row's elements take `dense` bytes."""
     return -(-dense // 32) * 32 if gap == "aligned" else dense + int(gap) * dtype.itemsize
 
 
 class PlantedFamily(Family):
-    """The plain kernel with a fault of one's choice written into it."""
+    """The plain family with a chosen fault in its kernel."""
 
     name = "planted"
     faults = tuple(FAULTS)
@@ -149,15 +150,15 @@ class PlantedFamily(Family):
 
 @pytest.fixture(scope="session")
 def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of one run have in common."""
+    """Folder that all processes of one test run share."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Paths of which nothing is there yet, one for each test of this process. `mktemp` would look through the folders
-    of all tests before it for a number that is free: for the last of 4000 tests that takes 3 ms.
+    """New paths, one for each test of this process. `mktemp` would search the folders of all earlier tests for a free
+    number, which takes 3 ms for the last of 4000 tests.
     """
     folder = tmp_path_factory.mktemp("homes")
     return (folder / str(number) for number in itertools.count())
@@ -165,7 +166,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees or touches the user's store, or a plan of another test. Compiled binaries are shared by one run."""
+    """Hides the user's store and plans of other tests from a test. Tests of one run share compiled binaries."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
     if operators := sys.modules.get("warpsmith.torch.forgetting"):
@@ -175,14 +176,14 @@ def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(common_folder / "binaries"))
     monkeypatch.delenv("WARPSMITH_STORE", raising=False)
-    # Tests look at all results themselves; those of first use set it to what they are about.
+    # Tests check all results themselves. Tests of the check at first use set this variable.
     monkeypatch.setenv("WARPSMITH_VERIFY", "never")
     return home
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """14,000 tests are no garbage: to look through them again and again took 6 s of collecting, and 2% of the tests."""
+    """Keeps 14,000 live tests from the garbage collector, which spent 6 s of collection and 2% of the tests on them."""
     gc.disable()
     try:
         return (yield)
@@ -213,8 +214,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spread() -> tuple[Filter2d, ...]:
-    """Image filters in which every two values of two of the FACTORS meet: the full product would be 10^5 problems.
-    Beside them images wide enough for a warp that owns 128 outputs of a row, which those are not.
+    """Image filters that combine every two values of two FACTORS; the full product would be 10^5 problems. Also images
+    wide enough for a warp that owns 128 outputs of a row, because the others are narrower.
     """
     wide = (
         filter2d
@@ -238,14 +239,14 @@ def spread() -> tuple[Filter2d, ...]:
 
 @pytest.fixture
 def planted() -> type[PlantedFamily]:
-    """A family of kernels with faults: `planted("none", "wrong")`; `planted.faults` names them all."""
+    """Makes a family of kernels with faults: `planted("none", "wrong")`. `planted.faults` lists all faults."""
     return PlantedFamily
 
 
 @pytest.fixture(scope="module")
 def importable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], ModuleType]]:
-    """Makes modules that worker processes can import too, which test files are not: `importable(name, text)`. The
-    folder of its `__file__` belongs into their PYTHONPATH.
+    """Makes a module that worker processes can import, unlike test files: `importable(name, text)`. The folder of its
+    `__file__` must be in their PYTHONPATH.
     """
     made: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -264,7 +265,7 @@ def importable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
 @pytest.fixture
 def document(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """What a command that ends well prints with --json."""
+    """JSON document that a successful command prints with --json."""
 
     def call(*arguments: str) -> Any:
         from warpsmith.cli.app import run
@@ -282,7 +283,7 @@ MISSING = "no PostgreSQL server in /usr/lib/postgresql: apt-get install postgres
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgresServer]:
-    """A running server. Where none is installed, its tests are skipped, or fail where CI is set."""
+    """A running server. If none is installed, tests that use it are skipped, or fail if CI is set."""
     installed = [*Path("/usr/lib/postgresql").glob("*/bin/postgres")]
     if not installed:
         (pytest.fail if "CI" in os.environ else pytest.skip)(MISSING)
@@ -312,13 +313,13 @@ def _database(server: PostgresServer, options: str = "") -> Iterator[str]:
     name = server.new_database(options)
     yield server.url(name)
     server.start()
-    # Hundreds of them would fill the disk's cache, and whoever syncs next would wait for it.
+    # Hundreds of databases would fill the disk's cache and delay the next sync of any program.
     server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="session")
 def made_database(postgresql: PostgresServer) -> str:
-    """The name of a database that holds an empty store: to make its tables takes far longer than to copy them."""
+    """Name of a database with an empty store. Making its tables takes far longer than copying them."""
     postgresql.start()
     name = postgresql.new_database()
     with Store.open(postgresql.url(name), write=True):
@@ -334,16 +335,16 @@ def database_with_store(postgresql: PostgresServer, made_database: str) -> Itera
 
 @pytest.fixture(scope="session")
 def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty store, to be copied: to make its tables takes 20 ms."""
+    """File with an empty store, to be copied, because making its tables takes 20 ms."""
     path = tmp_path_factory.mktemp("made") / "empty.db"
     with Store.open(str(path), write=True):
         return path
 
 
 BLOCK = re.compile(r"(?:<!-- on a GPU: (?P<gpu>\w+) -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
-"""A block of Python in a page; the comment before it names the library whose arrays it needs on a GPU."""
+"""Python block in a page. The comment before it names the library whose arrays it needs on a GPU."""
 CLAIM = re.compile(r"^(?P<name>\w+) = .*  # (?P<expected>(?:numpy|scipy)\..*?\))(?:: .*)?$", re.MULTILINE)
-"""A line that says in a comment what NumPy or SciPy would compute: `y = f(x, w)  # scipy.ndimage.correlate(x, w)`."""
+"""Line with the NumPy or SciPy equivalent in a comment: `y = f(x, w)  # scipy.ndimage.correlate(x, w)`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,7 +355,7 @@ class CodeBlock:
     gpu: str | None
 
     def run(self, names: dict[str, Any]) -> int:
-        """Runs it, compares what it computes to what its comments say, and returns how many of them there are."""
+        """Runs the block, compares its values with those in its comments, and returns the number of such comments."""
         import numpy as np
 
         exec(compile(self.code, "<documentation>", "exec"), names)
@@ -372,7 +373,7 @@ class CodeBlock:
 
 @pytest.fixture(scope="session")
 def code_blocks() -> Callable[[str], list[CodeBlock]]:
-    """The blocks of Python of a page, which is named from the repository's root."""
+    """Finds the Python blocks of a page, given its path from the repository's root."""
 
     def blocks(page: str) -> list[CodeBlock]:
         text = (Path(__file__).parent.parent / page).read_text()
@@ -387,12 +388,12 @@ def _index(text: str, names: dict[str, int]) -> int:
         "modulo": lambda divisor, number: number - (number * (0xFFFFFFFF // divisor + 1) >> 32) * divisor,
     }
     text = re.sub(r"(quotient|modulo)<(\d+)>\(", r"\1(\2, ", text)
-    # CUDA divides integers as Python's // does, where none is negative.
+    # CUDA's integer division equals Python's // if no operand is negative.
     text = re.sub(r"(?<=\d)u\b", "", text).replace("/", "//")
     return int(eval(text, functions, names))
 
 
 @pytest.fixture(scope="session")
 def index() -> Callable[[str, dict[str, int]], int]:
-    """What an index in a generated text comes to, given its variables; division as `shared/fft.cu.jinja` has it."""
+    """Evaluates a generated text's index expression for given variables. Division is that of `shared/fft.cu.jinja`."""
     return _index

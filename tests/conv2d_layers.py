@@ -12,13 +12,13 @@ from warpsmith.generator.conv2d.checks import DTYPES
 
 
 def layer(pass_: Pass, epilogue: int = 0, **fields: Any) -> Conv2d:
-    """A problem in the words of a caller; fprop ends in one of four ways, and dgrad where its fields say so."""
+    """Problem of one pass. fprop gets one of four epilogues by number; dgrad has one only if `fields` name it."""
     ends = {"bias": bool(epilogue & 1), "relu": bool(epilogue & 2)} if pass_ is Pass.FPROP else {}
     return Conv2d(**fields, pass_=pass_, **ends)
 
 
 def small_fields(stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
-    """The fields of a small layer with an odd number of everything."""
+    """Fields of a small layer: two rectangular images, four channels, six or eight filters of 3x2."""
     return {
         "input": (2, 4, 7, 9),
         "weight": (8 if groups == 4 else 6, 4 // groups, 3, 2),
@@ -30,7 +30,7 @@ def small_fields(stride: Any, padding: Any, dilation: Any, groups: int) -> dict[
 
 
 def small(pass_: Pass) -> list[Conv2d]:
-    """Strides, paddings, dilations and groups in all combinations."""
+    """Small layers with all combinations of strides, paddings, dilations and groups."""
     options = itertools.product((1, 2), (0, 1), (1, 2), (1, 2, 4))
     return [layer(pass_, number, **small_fields(*each)) for number, each in enumerate(options)]
 
@@ -47,11 +47,11 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "pass_": tuple(Pass),
     "epilogue": (0, 1, 2, 3),
 }
-"""What meets in pairs in `spread`. Channels are groups, channels and filters, of one image."""
+"""Values that `spread` combines in pairs. "channels" gives groups, channels and filters of one image."""
 
 
 def spread() -> list[Conv2d]:
-    """Layers in which every two factors' values meet, with images of rectangular size."""
+    """Layers on rectangular images that combine every two values of two FACTORS."""
     return [_layer(case) for case in covering(FACTORS, lambda _: True)]
 
 

@@ -1,8 +1,8 @@
-"""Which tests and which cases run by default, and which only where `-m` names the marker `exhaustive`.
+"""Selects the tests and cases that run by default. The others run only if `-m` names the marker `exhaustive`.
 
-A kernel's test costs a compilation. By default a function with many parameters is run as often as it takes to meet
-every value of each, and a loop over cases runs those that meet every value of every parameter of a config and every
-option of a problem. CONTRIBUTING.md has the command that runs all.
+A kernel's test costs a compilation. By default a function with many parameters runs as often as it takes to meet every
+value of each. A loop over cases runs the cases that meet every value of every parameter of a config and every option of
+a problem. CONTRIBUTING.md has the command that runs all tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warpsmith.generator.space import Config
 
 EXHAUSTIVE = pytest.mark.exhaustive
 REQUESTED = "WARPSMITH_TESTS_EXHAUSTIVE"
-"""Environment variable that conftest.py sets where the run's `-m` takes exhaustive tests."""
+"""Environment variable that conftest.py sets if the run's `-m` selects exhaustive tests."""
 Item = TypeVar("Item")
 Features = frozenset[Hashable]
 
@@ -46,19 +46,17 @@ def meeting(strength: int = 1) -> pytest.MarkDecorator:
 
 
 def one_in(count: int, first: int = 0) -> pytest.MarkDecorator:
-    """Mark of a function of whose tests each `count`-th runs by default, from number `first` on."""
+    """Mark of a function that runs every `count`-th of its tests by default, from number `first` on."""
     return pytest.mark.one_in(count, first)
 
 
 def diagonal(width: int) -> pytest.MarkDecorator:
-    """Mark of a function whose tests are rows of `width` each: of row n number -n modulo `width` runs by default."""
+    """Mark of a function whose tests form rows of `width`. By default row n runs only test -n modulo `width`."""
     return pytest.mark.diagonal(width)
 
 
 def mark(items: Sequence[pytest.Item]) -> None:
-    """Marks the tests that the default run leaves out. Only collected tests count: one that is asked for by its name
-    runs.
-    """
+    """Marks the tests that the default run leaves out. Only collected tests count: one requested by name runs."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         functions[item.nodeid.partition("[")[0]].append(item)
@@ -79,15 +77,17 @@ def mark(items: Sequence[pytest.Item]) -> None:
 
 
 def _values(item: pytest.Item, strength: int) -> Features:
-    """Combinations of a test's parameters; two tests with a value in common have the same object."""
+    """Combinations of a test's parameters. Tests that share a value share the object, so its id identifies it."""
     values: dict[str, Any] = item.callspec.params  # type: ignore[attr-defined]
     told = sorted((name, id(value)) for name, value in values.items())
     return frozenset(itertools.combinations(told, min(strength, len(told))))
 
 
 def cover(features: Sequence[Features]) -> list[int]:
-    """Numbers of sets whose union is that of all, in order: greedily, the same in every run. Of sets that add as many
-    features the first is taken whose features were met least often, so that no value stands in most of them.
+    """Sorted indices of sets that together cover all features, chosen greedily and the same in every run.
+
+    If several sets add equally many features, the first whose features were met least often wins, so that no value
+    dominates.
     """
     missing = set().union(*features)
     met = Counter[Hashable]()
@@ -105,7 +105,7 @@ def cover(features: Sequence[Features]) -> list[int]:
 
 
 def parameters(cases: Sequence[Any], features: Callable[[Any], Features]) -> list[Any]:
-    """`cases` for `parametrize`: those that have no feature of their own are exhaustive."""
+    """`cases` for `parametrize`. Cases that add no feature to the default ones get the marker `exhaustive`."""
     kept = set(cover([features(case) for case in cases]))
     return [
         case if number in kept else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=EXHAUSTIVE)
@@ -114,18 +114,18 @@ def parameters(cases: Sequence[Any], features: Callable[[Any], Features]) -> lis
 
 
 def chosen(cases: Iterable[Item], features: Callable[[Item], Features]) -> list[Item]:
-    """The cases that have every feature of any, or all of them where the run is exhaustive."""
+    """Cases that together have every feature, or all cases if the run is exhaustive."""
     given = list(cases)
     return given if requested() else [given[number] for number in cover([features(case) for case in given])]
 
 
 def share(cases: Sequence[Item], which: int, count: int) -> list[Item]:
-    """Each `count`-th case, from number `which % count` on, or all of them where the run is exhaustive."""
+    """Every `count`-th case, from number `which % count` on, or all cases if the run is exhaustive."""
     return list(cases) if requested() else list(cases[which % count :: count])
 
 
 def features_of(problem: Any, family: str, config: Config) -> Features:
-    """What a kernel's case shows: its problem, with any family, and of its family each value of a parameter of the
+    """Features of a kernel's case: its problem (whatever the family), and for its family each parameter value of the
     config and each option of the problem.
     """
     values = (*config.values().items(), *_options(problem))

@@ -1,4 +1,4 @@
-"""What runs image filters on the host: operands in guarded memory, SciPy's answer in float64, and what may differ."""
+"""Runs image filters on the host: operands in guarded memory, SciPy's float64 result, and the error allowed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 
 GUARD, FILL = 1 << 16, 0xFF
-"""Bytes round an array, and what they and the gaps between its rows hold: NaN, as a float of any size."""
+"""Bytes before and after an array, and the fill byte of guards and gaps between rows: NaN in any float type."""
 
 
 class LaidOut:
-    """An operand in memory, as its strides say, between guards."""
+    """Operand in memory with its strides, between guards."""
 
     def __init__(self, operand: Operand) -> None:
         self._operand = operand
@@ -33,7 +33,7 @@ class LaidOut:
         self.elements = np.ndarray(operand.shape, operand.dtype.value, self._memory.data, self._start, operand.strides)
 
     def is_intact(self) -> bool:
-        """Whether nothing but its elements was ever written to."""
+        """Whether guards and gaps between rows are unchanged."""
         rest, operand = self._memory.copy(), self._operand
         shape, strides = (*operand.shape, operand.dtype.itemsize), (*operand.strides, 1)
         np.ndarray(shape, np.uint8, rest.data, self._start, strides)[...] = FILL
@@ -41,7 +41,7 @@ class LaidOut:
 
 
 def drawn(problem: Filter2d) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
-    """A random image and filters; sums reach beyond both ends of a uint8 where one is about."""
+    """Random image and filters. For uint8 problems some sums exceed both ends of the uint8 range."""
     generator = np.random.default_rng(7)
     image, weights, result = problem.operands
     if DType.UINT8 in (image.dtype, result.dtype):
@@ -57,7 +57,7 @@ def drawn(problem: Filter2d) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
 def by_scipy(
     problem: Filter2d, image: NDArray[np.generic], weights: NDArray[np.float32], cval: float
 ) -> NDArray[np.float64]:
-    """scipy.ndimage's answer in float64, for each plane, filter and channel by itself."""
+    """Result of scipy.ndimage in float64, one plane, filter and channel at a time."""
     (r, s), (rows, columns) = problem.filter, problem.output_shape
     images = image.astype(np.float64).reshape(problem.planes, *problem.image, problem.channels)
     filters = weights.astype(np.float64).reshape(problem.filters, r, s)
@@ -65,7 +65,7 @@ def by_scipy(
     function = scipy.ndimage.convolve if problem.convolve else scipy.ndimage.correlate
     valid = problem.border is Border.VALID
     mode = "constant" if valid else problem.border.value
-    # Where the window begins, left of the output pixel and above it, and so where the valid part does.
+    # Offset of the window's first pixel left of and above the output pixel. The valid part begins there too.
     top, left = (r - 1 - r // 2, s - 1 - s // 2) if problem.convolve else (r // 2, s // 2)
     inner = (slice(top, top + rows), slice(left, left + columns)) if valid else ()
     result = np.empty((problem.planes, problem.filters, rows, columns, problem.channels))
@@ -77,14 +77,14 @@ def by_scipy(
 
 
 def gains(problem: Filter2d, weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Each filter's largest gain, in the shape of the result but for the planes' own: on 256 x 256 frequencies."""
+    """Largest gain of each filter on 256 x 256 frequencies, shaped to broadcast over one plane's results."""
     filters = weights.astype(np.float64).reshape(problem.filters, *problem.filter)
     largest = np.abs(np.fft.fft2(filters, (256, 256))).max(axis=(1, 2))
     return largest.reshape((-1, 1, 1, *[1] * (problem.channels > 1))) if problem.filters > 1 else largest
 
 
 def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each element: 1e-6 of the sum of |terms|, and what rounding to the result's dtype adds."""
+    """Largest error allowed per element: 1e-6 of the sum of |terms|, plus the rounding to the result's dtype."""
     match problem.output.dtype:
         case DType.FLOAT16:
             return 1e-6 * terms + np.spacing(np.abs(expected).astype(np.float16)).astype(np.float64) / 2
@@ -96,7 +96,7 @@ def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[n
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels, runs them and looks at what they computed."""
+    """Compiles kernels, runs them and checks their results."""
 
     compiler: HostCompiler
     runtime: HostRuntime
@@ -108,7 +108,7 @@ class Bench:
         image: NDArray[np.generic],
         weights: NDArray[np.float32],
     ) -> tuple[LaidOut, LaidOut]:
-        """The image and the result, after the program has run."""
+        """Image and result after the program has run."""
         with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
             return self.run(module, problem, program, image, weights)
 
@@ -120,7 +120,7 @@ class Bench:
         image: NDArray[np.generic],
         weights: NDArray[np.float32],
     ) -> tuple[LaidOut, LaidOut]:
-        """The same of a program that is loaded."""
+        """Image and result after a run of a loaded program."""
         source, target = LaidOut(problem.operands[0]), LaidOut(problem.output)
         source.elements[...] = image
         scratch = {each.name: self.runtime.allocate(each.nbytes) for each in program.workspaces}

@@ -1,4 +1,4 @@
-"""Operands that kernels on the host work on directly, where whatever lies beside them shows."""
+"""Operands for kernels on the host, between guards that show writes beside them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.problem import Operand
 
 GUARD, FILL = 1 << 12, 0xFF
-"""Bytes round an array, and what they and results hold before a run: NaN, as floats."""
+"""Bytes before and after an array, and the fill byte of guards and results before a run: NaN in any float type."""
 
 
 class Guarded:

@@ -1,4 +1,4 @@
-"""The units of a program as one text: of a small kernel g++ spends most of its time on what it begins and ends with."""
+"""Joins the units of a program into one text. For a small kernel, g++ spends most of its time on fixed costs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NAME = "joined"
 def joined(program: Program) -> Program:
     """The same program as one unit, which takes g++ a quarter of the time of five.
 
-    Each text is in a namespace of its own, but for one that has shared memory of a size that its launch names: the
-    host device declares it outside of all. The program itself where several have some, or where a launch is a
-    library's, or has variables in constant memory, which are asked for by name.
+    Each text gets a namespace of its own. A text with dynamic shared memory gets none, because the host device declares
+    that memory at global scope. Returns the program unchanged if it has one unit, if several texts have dynamic shared
+    memory, if a step is a library call, or if a launch has constant memory variables, which are looked up by name.
     """
     at_large = [unit for unit in program.units if "extern __shared__" in unit.source]
     launches = [step for step in program.steps if isinstance(step, Launch)]
@@ -38,7 +38,7 @@ def joined(program: Program) -> Program:
 
 
 def evaluated(host: Runtime, quick: HostCompiler, problem: Problem, program: Program) -> Measurement | Failure:
-    """What comes of a program, on buffers that are guarded and poisoned, twice, with the same bits."""
+    """Outcome of the joined program. Its buffers are guarded and poisoned, and two runs must give the same bits."""
     bed, whole = Testbed(host, problem, 3, ONE_RUN, guarded=True), joined(program)
     try:
         binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
@@ -48,7 +48,7 @@ def evaluated(host: Runtime, quick: HostCompiler, problem: Problem, program: Pro
 
 
 def plan_of(host: Runtime, quick: HostCompiler, problem: Problem, program: Program) -> Plan:
-    """By the joined program."""
+    """Plan that runs the joined program."""
     whole = joined(program)
     binaries = {name: quick.compile(each) for name, each in whole.compilations().items()}
     return Plan.load(problem, Match(MatchKind.DEFAULT, whole, None, ()), binaries, host)

@@ -1,5 +1,5 @@
-"""What NVRTC makes of generated texts for Hopper. It comes with the test extra and needs neither a GPU nor a toolkit;
-in this process a text takes it a third of the time that nvcc takes.
+"""Compiles generated texts for Hopper with NVRTC and reads the machine code. NVRTC comes with the test extra and needs
+neither a GPU nor a toolkit. In this process it takes a third of the time that nvcc takes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 
 class Frame(NamedTuple):
-    """What a function has in local memory, in bytes; spills are stored into the stack's frame."""
+    """Bytes of local memory of a function. Spills are stored in the stack frame."""
 
     stack: int
     spill_stores: int
@@ -25,30 +25,30 @@ class Frame(NamedTuple):
 
 NOTHING = Frame(0, 0, 0)
 _HGMMA = (0x9F0, 0xDF0)
-"""The lowest twelve bits of the instruction, with its first matrix in shared memory and in registers (nvdisasm)."""
+"""Lowest twelve bits of HGMMA with its first matrix in shared memory and in registers (nvdisasm)."""
 
 
 def frames_of(source: str) -> list[Frame]:
-    """The frame of each function in machine code. Fails where there is an error or a warning."""
+    """Frame of each function in machine code. Fails on a compiler error or warning."""
     log, _ = _compiled(source, "sm_90a", "--ptxas-options=-v")
     return [Frame(*map(int, each)) for each in _FRAME.findall(log)]
 
 
 def ptx_of(source: str) -> str:
-    """The text in PTX. Fails where there is an error or a warning."""
+    """PTX of the text. Fails on a compiler error or warning."""
     _, handle = _compiled(source, "compute_90a")
     return _bytes("PTX", handle)
 
 
 class Products(NamedTuple):
-    """Products of warpgroups: instructions in PTX and in machine code."""
+    """Numbers of wgmma instructions in PTX and in machine code."""
 
     ptx: int
     machine_code: int
 
 
 def products_of(source: str) -> Products:
-    """Counts the wgmma instructions that the compiler was given and those that it left."""
+    """Counts the wgmma instructions in the PTX of a text and in its machine code."""
     _, handle = _compiled(source, "sm_90a")
     words = [
         word for section in _text_sections(_content("CUBIN", handle)) for word, _ in struct.iter_unpack("<QQ", section)
@@ -57,13 +57,13 @@ def products_of(source: str) -> Products:
 
 
 def code_of(source: str) -> list[bytes]:
-    """The machine code of each kernel, in the order of the text. Fails where there is an error or a warning."""
+    """Machine code of each kernel, in the order of the text. Fails on a compiler error or warning."""
     _, handle = _compiled(source, "sm_90a")
     return _text_sections(_content("CUBIN", handle))
 
 
 def _text_sections(cubin: bytes) -> list[bytes]:
-    """The sections of machine code of an ELF file of 64 bits."""
+    """Machine code sections of a 64-bit ELF file."""
     (first,) = struct.unpack_from("<Q", cubin, 40)
     size, count, names = struct.unpack_from("<3H", cubin, 58)
     headers = [struct.unpack_from("<IIQQQQ", cubin, first + i * size) for i in range(count)]
@@ -91,6 +91,6 @@ def _bytes(what: str, handle: object) -> str:
 
 def _content(what: str, handle: object) -> bytes:
     _, size = getattr(nvrtc, f"nvrtcGet{what}Size")(handle)
-    content = bytes(size)  # NVRTC writes into it: cuda-bindings take nothing else
+    content = bytes(size)  # NVRTC writes into a buffer, the only type that cuda-bindings accept
     getattr(nvrtc, f"nvrtcGet{what}")(handle, content)
     return content

@@ -1,4 +1,4 @@
-"""Cases in which the values of several factors meet in pairs: all combinations would be too many."""
+"""Pairwise test cases: they cover all pairs of values of several factors. All combinations would be too many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 def covering(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]
 ) -> list[dict[str, Any]]:
-    """Cases in which each two values of two factors meet, where allowed: greedily, the same in every run."""
+    """Cases that cover each allowed pair of values of two factors, chosen greedily and the same in every run."""
     rng = random.Random(0)
     missing = [
         dict(pair)

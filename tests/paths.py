@@ -1,4 +1,4 @@
-"""Where processes that tests start find modules."""
+"""Module search path for processes that tests start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-"""This folder, with `builders.py` and its neighbours."""
+"""The folder of `builders.py` and its neighbours."""
 
 
 def python_path(*folders: Path | str) -> str:
-    """A PYTHONPATH of these folders, and of what was in it before: the package itself may be found by it."""
+    """PYTHONPATH with `folders` before its present entries, since the package itself may be found through those."""
     return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -10,16 +10,16 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 
 ONE_RUN = TimingPolicy(1, 1, 0.0, 1.0, 1.0, 1.0, 1, cold=False)
-"""Where faults are looked for and not times: three timed runs, of which two are warm-up."""
+"""Policy for tests that look for faults and not for times: three timed runs, two of them warm-up."""
 TWO_SAMPLES = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
-"""Where a time is told, however rough: two samples of 10 us each."""
+"""Policy for tests that need a time, however rough: two samples of 10 us each."""
 
 
 def time_briefly(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Searches on the host take the fewest samples that they may, and short ones, with twice as many for finalists.
+    """Makes searches on the host take the fewest and shortest samples allowed, and twice as many for finalists.
 
-    A sixth of the processor time of tests that search went into samples that none of them looks at. `replace` may be
-    that of pytest's `monkeypatch`.
+    Samples that no test reads took a sixth of the processor time of tests that search. `replace` may be
+    `monkeypatch.setattr`.
     """
     usual = TimingPolicy.for_kind
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests, on a free port of this machine, with its data in memory where there is room for it."""
+"""PostgreSQL server for tests, on a free port of this machine. Its data are in memory if there is room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 USER = "postgres"
-"""The server refuses to run as root; Debian's package makes this user."""
+"""User that runs the server, which refuses to run as root. Debian's package creates this user."""
 ACCESS = """\
 local all all trust
 host all keyed 127.0.0.1/32 scram-sha-256
@@ -21,17 +21,17 @@ host all all 127.0.0.1/32 trust
 NOT_FOR_KEEPS = "-c fsync=off -c full_page_writes=off -c autovacuum=off -c shared_buffers=32MB"
 """Options of a server whose data nobody needs after a crash; `synchronous_commit` stays as users have it."""
 MEMORY, ROOM_BYTES = Path("/dev/shm"), 1 << 30
-"""A file system in memory, and the room that it must have: a new database is 7 MB of files, 0.3 s on a disk."""
+"""File system in memory and the free bytes that it must have. A new database is 7 MB of files, 0.3 s on a disk."""
 
 
 def folder_for_data() -> Path:
-    """A new folder; pytest's are closed to other users, and too long for a socket's name."""
+    """New folder. pytest's folders are closed to other users, and their paths are too long for a socket's name."""
     has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES
     return Path(tempfile.mkdtemp(prefix="warpsmith-postgresql-", dir=MEMORY if has_room else None))
 
 
 class PostgresServer:
-    """A server on a free port of this machine, with its data in a folder of its own."""
+    """Server on a free port of this machine, with its own data folder."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self.folder = programs, folder
@@ -39,35 +39,35 @@ class PostgresServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        # ICU's order differs from that of bytes, as it does on most servers.
+        # ICU's sort order differs from byte order, as on most servers.
         locale = ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US")
-        # Files are copied without a log of their pages, which PostgreSQL 15 keeps unless told otherwise.
+        # This strategy copies files without logging their pages. The default of PostgreSQL 15 logs them.
         self._copying = "STRATEGY file_copy" if int(programs.parts[-2]) >= 15 else ""
         self._call("initdb", "--username", USER, "--encoding=UTF8", *locale, "--no-sync")
         (folder / "data" / "pg_hba.conf").write_text(ACCESS)
 
     def start(self) -> None:
-        """Starts it where it does not run."""
+        """Starts the server if it does not run."""
         if self._call("pg_ctl", "status", check=False) != 0:
             options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 {NOT_FOR_KEEPS}"
             self._call("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
 
     def stop(self, mode: str = "immediate") -> None:
-        """Ends it: `immediate` as a crash would, `fast` as an administrator does."""
+        """Stops the server: `immediate` as a crash would, `fast` as an administrator does."""
         self._call("pg_ctl", "stop", "-w", "-m", mode)
 
     def url(self, database: str, user: str = USER) -> str:
-        """The location of a store there."""
+        """URL of a store in `database`."""
         return f"postgresql+psycopg://{user}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, options: str = "") -> str:
-        """The name of a database that nobody has used."""
+        """Creates an unused database and returns its name."""
         name = next(self._names)
         self.execute(f"CREATE DATABASE {name} {options} {self._copying}")
         return name
 
     def execute(self, statement: str, database: str = USER) -> list[Any]:
-        """One statement, committed, and the rows that it gives."""
+        """Runs and commits one statement, and returns its rows."""
         import psycopg
 
         with psycopg.connect(host="127.0.0.1", port=self.port, user=USER, dbname=database, autocommit=True) as opened:
@@ -76,7 +76,7 @@ class PostgresServer:
 
     def _call(self, program: str, *arguments: str, check: bool = True) -> int:
         command = [str(self._programs / program), *arguments, "-D", str(self.folder / "data")]
-        # A file and no pipe: the server keeps it open.
+        # Output goes to a file and not to a pipe, because the server would keep the pipe open.
         with (self.folder / "calls").open("w+") as output:
             user = USER if os.geteuid() == 0 else None
             done = subprocess.run(command, stdout=output, stderr=output, user=user, cwd=self.folder, check=False)

@@ -20,12 +20,12 @@ from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 
 NAME = "c++-of-tests"
 GIVEN = os.environ.get("CXX", "")
-"""What the tests were started with, before one of them names another."""
+"""Value of CXX when the tests start, before a test sets another."""
 HEADER = Path(warpsmith.devices.host.compiler.__file__).parent / "cuda_on_host.h"
 OF_A_PROGRAM = '#include "cuda_on_host/launch.h"\n'
-"""Of all headers the one that asks for more than whether threads cooperate."""
+"""Include of the only header that depends on more than WARPSMITH_HOST_COOPERATES. It is not precompiled."""
 FIRST = "#define WARPSMITH_HOST_COOPERATES"
-"""How the text of a kernel begins; 0 or 1 follow."""
+"""Beginning of a kernel's text. 0 or 1 follows."""
 # What the compiler is (`HostCompiler.identity`) must not depend on the headers. `read` takes no more than the first
 # line, which the precompiled header has as well.
 SCRIPT = """\
@@ -50,9 +50,9 @@ esac
 
 
 def script(folder: Path, level: str = "", *, sanitize: bool = False) -> str:
-    """The path of a script that runs the machine's compiler, by default as it is asked to, or at another `level` of
-    optimisation; `sanitize` prepares it for the options that a build for the sanitizers has. Processes may share
-    `folder`.
+    """Path of a script that runs the machine's compiler with the requested options, or at another optimisation `level`.
+
+    `sanitize` precompiles the headers with the options of a sanitizer build. Processes may share `folder`.
     """
     if Path(GIVEN).name == NAME:
         return GIVEN  # that of the tests that run these
@@ -80,7 +80,7 @@ def _compiler() -> str:
 
 
 def _options(compiler: str, sanitize: bool, level: str) -> tuple[str, ...]:
-    """What kernels are compiled with; none where it is no g++."""
+    """Compiler options of kernels; empty if the compiler is not g++."""
     plain = HostCompiler(compiler, sanitize=sanitize)
     if not plain.name.startswith("g++"):
         return ()
@@ -89,16 +89,14 @@ def _options(compiler: str, sanitize: bool, level: str) -> tuple[str, ...]:
 
 
 def _text(compiler: str, folder: Path, level: str) -> str:
-    """The script for g++, with the quicker linker where it is installed, and without the plugin of the other that
-    optimises while it links.
-    """
+    """Script for g++. It uses the faster gold linker if that is installed, and no link-time optimisation plugin."""
     options = ("-fno-use-linker-plugin", "-fuse-ld=gold" if shutil.which("ld.gold") else "", level)
     return SCRIPT.format(compiler=compiler, first=FIRST, folder=folder, options=" ".join(filter(None, options)))
 
 
 def _precompile(folder: Path, compiler: str, options: tuple[str, ...]) -> None:
-    """Makes the headers for threads that cooperate, and for others, to be included from `folder`; beside each lies a
-    folder with a precompiled file for each set of options.
+    """Writes one header to `folder` for kernels whose threads cooperate and one for the others. A folder beside each
+    header has a precompiled file for each set of options.
     """
     for cooperates in "01":
         text = folder / f"{cooperates}.h"

@@ -1,4 +1,4 @@
-"""How often rectangles cover each point of a plane, counted without an array of the plane."""
+"""Counts how often rectangles cover each point of a plane, without an array of the plane."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 
 def cover(shape: tuple[int, int], rectangles: Iterable[tuple[slice, slice]]) -> NDArray[np.int64]:
-    """How many of the `rectangles` each point of a plane of `shape` lies in. Between two neighbouring rows or columns
-    where any begins or ends all points are alike, and one stands for them. What lies outside of the plane is left out.
+    """Number of `rectangles` that contain each point of a plane of `shape`.
+
+    One entry stands for all points between two neighbouring rows and columns at which a rectangle begins or ends,
+    because the count is the same there. Parts of rectangles beyond the plane do not count.
     """
     ends = np.array([(y.start, y.stop, x.start, x.stop) for y, x in rectangles]).reshape(-1, 2, 2)
     ends = np.minimum(ends, np.array(shape)[:, None])

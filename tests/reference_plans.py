@@ -1,7 +1,7 @@
-"""Stand-ins for plans of `warpsmith.torch`: NumPy computes them in float64, so that no kernel is compiled.
+"""Stand-ins for plans of `warpsmith.torch`: NumPy computes them in float64, so no kernel is compiled.
 
-Kernels are verified elsewhere. Tests with these look at what stands between PyTorch and a plan: which operands reach
-it, and what is made of its results.
+Other tests verify kernels. Tests with these plans check the code between PyTorch and a plan: which operands reach the
+plan, and what happens to its results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from warpsmith.tuner.operations.answers import reference
 
 
 class ReferencePlan:
-    """A plan's call. It takes operands as a kernel does: of the problem's shapes and types, dense in its layout."""
+    """Callable like a plan. Operands must be as for a kernel: the problem's shapes and dtypes, dense in its layout."""
 
     workspace_bytes = 0
 
@@ -50,7 +50,7 @@ class ReferencePlan:
 
 
 def by_reference(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
-    """Has every operator of `warpsmith.torch` find such a plan for its problem; fills up with the problems called."""
+    """Makes every operator of `warpsmith.torch` find a stand-in. The returned list receives the problems called."""
     called: list[Problem] = []
 
     def answer_of(problem: Problem, source: Any) -> Answer:  # noqa: ARG001

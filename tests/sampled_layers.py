@@ -1,4 +1,4 @@
-"""Layers whose images are scaled by a sample of their numbers: data whose largest numbers no sample has."""
+"""Data for layers that scale images by a sampled maximum: their largest numbers lie outside the sample."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from warpsmith.tuner.operations.reference import Operands
 
 
 class Beside(enum.Enum):
-    """What an image has beside the numbers of a sample, of which the largest is near 4."""
+    """Factor of the numbers outside the sample. The largest number in the sample is near 4."""
 
     LITTLE_LARGER = 100.0
     """Within the headroom."""
     FAR_LARGER = 1e6
-    """Beyond it: all numbers are laid out again."""
+    """Beyond the headroom: the whole operand is split again."""
     ALL_OF_IT = 0.0
-    """All but the sample is as ever, and that is zeros."""
+    """The sample is all zeros. The other numbers are as usual."""
 
 
 def outcome_beside(
     runtime: Runtime, problem: Conv2d, program: Program, binaries: Binaries, beside: Beside
 ) -> Measurement | Failure:
-    """Of a program on such data, on buffers that are guarded and poisoned, twice, with the same bits."""
+    """Outcome on data with `beside`. Buffers are guarded and poisoned, and two runs must give the same bits."""
     policy, judge = TimingPolicy.for_kind(runtime.device.kind), BesideTheSample(beside)
     with contextlib.closing(Testbed(runtime, problem, 3, policy, guarded=True, judge=judge)) as bed:
         return bed.evaluate(program, binaries, policy).outcome
 
 
 class BesideTheSample(Conv2dJudge):
-    """Inputs of which one number in 63 outside of the sample is `beside` times as large, or the sample is zeros."""
+    """Judge whose inputs have every 63rd number outside the sample scaled by `beside`, or a sample of zeros."""
 
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
@@ -62,7 +62,7 @@ class BesideTheSample(Conv2dJudge):
 
 
 def _is_read(maximum: Maximum) -> NDArray[np.bool_]:
-    """Whether the sample has a number, by its place."""
+    """True for each number, by its index, that the sample contains."""
     found = np.zeros(maximum.operand.size, dtype=bool)
     for image in range(maximum.images):
         first = -(-image * maximum.numbers // 4)  # a vector of four

@@ -1,4 +1,4 @@
-"""Candidates on the host under the sanitizers: many in one process, since one takes half a second to start."""
+"""Runs candidates on the host under the sanitizers, many in one process, which takes half a second to start."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 
 PATIENCE_S = 240.0
-"""A large kernel under sanitizers takes g++ over a minute where tests share the cores."""
+"""Seconds before a run counts as hung. g++ takes over a minute for a large kernel under sanitizers if tests share the
+cores.
+"""
 RIGHT = "right"
 
 
 def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
-    """Verifies each program, as a worker that was started with `--sanitize` does; no access may lie outside of a buffer
-    and no operation be undefined. Writes to `folder`.
+    """Verifies each program as a worker with `--sanitize` does. Fails on an access outside a buffer or on undefined
+    behaviour. Writes to `folder`.
     """
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
     with ThreadPoolExecutor(2) as pool:
@@ -47,12 +49,12 @@ def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
 
 
 def main(path: str) -> None:
-    """Runs under the sanitizers what `check` has compiled; tells each candidate's name before what came of it."""
+    """Verifies the programs that `check` compiled. Prints each candidate's name before its outcome."""
     candidates: list[tuple[Problem, Program, Binaries]] = pickle.loads(Path(path).read_bytes())
     runtime = HostRuntime(workers=1)
     for problem, program, binaries in candidates:
         print(problem.key(), program.family, program.config, flush=True)
-        # No guards: what lies beside a buffer is the sanitizer's.
+        # No guards, because the sanitizer watches the memory beside a buffer.
         testbed = Testbed(runtime, problem, 0, ONE_RUN, guarded=False)
         outcome = testbed.evaluate(program, binaries, ONE_RUN).outcome
         print(RIGHT if isinstance(outcome, Measurement) else outcome, flush=True)

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
 def benchmark(name: str) -> ModuleType:
-    """A script, or a module that scripts share, by its name from benchmarks/ on."""
+    """Module of a script, or of code that scripts share, by its name below benchmarks/."""
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))
     return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Lists of problems whose turns are as short as three trials, however slow the machine is."""
+"""Shortens each turn of a problem list to three trials, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from warpsmith.tuner.run import problem_list
 
 
 def shorten(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Turns are real searches until their problem has three trials, and the clock goes by their limits alone. `replace`
-    may be that of pytest's `monkeypatch`.
+    """Makes each turn a real search of up to three trials. The clock advances only by the turns' time limits.
+
+    `replace` may be `monkeypatch.setattr`.
     """
     tune, now = problem_list.tune, [0.0]
 

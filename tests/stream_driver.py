@@ -1,4 +1,4 @@
-"""A driver of streams and events alone: it notes what is asked of it, and knows which streams are captured."""
+"""Fake driver with streams and events only. It logs each call and tracks which streams are captured."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FIRST_STREAM, FIRST_EVENT = 0x51, 0xE1
 
 
 class StreamDriver:
-    """Streams are numbered from FIRST_STREAM on, events from FIRST_EVENT on.
+    """Driver that numbers streams from FIRST_STREAM on and events from FIRST_EVENT on.
 
     Args:
-        note: is given one line for each call.
+        note: called with one line for each driver call.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._streams = self._events = 0
         self.captured: dict[int, int] = {}
-        """Streams that are captured, and the number of the capture."""
+        """Captured streams, each with the number of its capture."""
         self.faults: dict[str, Any] = {}
-        """What functions answer that do not succeed."""
+        """Return values of functions that fail, by name."""
         self.most_streams = 100
 
     def __getattr__(self, name: str) -> Any:
@@ -34,7 +34,7 @@ class StreamDriver:
         return (self.faults.get(name, OK),)
 
     def cuStreamCreate(self, flags: Any) -> tuple[Any, ...]:  # noqa: N802
-        assert flags == real.CUstream_flags.CU_STREAM_NON_BLOCKING  # others wait for the legacy default stream
+        assert flags == real.CUstream_flags.CU_STREAM_NON_BLOCKING  # other streams wait for the legacy default stream
         if self._streams == self.most_streams:
             return (real.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None)
         self._streams += 1

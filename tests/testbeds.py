@@ -19,11 +19,11 @@ from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 ROWS, COLUMNS = 6, 10
 PROBLEM = Filter2d(image=(ROWS, COLUMNS), filter=(1, 2))
 WIDTH = COLUMNS - 1
-"""Of its result."""
+"""Columns of the result."""
 QUICK = TimingPolicy(4, 4, 1e9, 1.0, 1.0, 2.0, 1, cold=False)
-"""One run a sample: six in all, of which two are warm-up."""
+"""One run per sample: six in all, two of them warm-up."""
 on_both = pytest.mark.parametrize("compiler", [None, host_compiler()], ids=["on the host", "on the device"])
-"""Where results are verified."""
+"""Runs a test with verification on the host (no compiler) and on the device."""
 
 
 @contextlib.contextmanager

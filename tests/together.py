@@ -1,4 +1,4 @@
-"""Kernels of many problems as one program: of a small kernel g++ spends most of its time on the headers."""
+"""Joins kernels of many problems into one program. For a small kernel, g++ spends most of its time on the headers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 
 AT_ONCE = 24
-"""Kernels of one program."""
+"""Most kernels of one program."""
 OF_THE_HOST = re.compile(r"^__device__ __forceinline__ void (multiply)\(", re.MULTILINE)
-"""Functions of a text that have a name of the host device's own, which they would hide in a namespace."""
+"""Functions of a text that share a name with one of the host device. In a namespace they would hide that one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +45,15 @@ class Case:
 
 
 def can_be_together(given: Program) -> bool:
-    """Whether a program is one text."""
+    """Whether a program has a single unnamed unit."""
     return [each.name for each in given.units] == [""]
 
 
 def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]:
-    """One program with the kernels of all, each text in a namespace of its own; and each program with the launches that
-    it has there. What is asked for by name, kernels and variables in constant memory, has its text's number behind it.
+    """One program with the kernels of all, and each given program with the launches that it has in there.
+
+    Each text gets a namespace of its own. Kernels and constant memory variables, which are looked up by name, get the
+    number of their text as a suffix.
     """
     texts: list[str] = []
     placed: list[Program] = []
@@ -94,8 +96,9 @@ def results(
     runtime: Runtime,
     make: Callable[[Any], Mapping[str, Values]],
 ) -> Iterator[tuple[Case, Values, Mapping[str, Values]]]:
-    """Of each case its result on a host, and the inputs that `make` gives its problem; kernels of many cases are one
-    text. Fails where something lies beside an operand or a workspace that was not there before.
+    """Yields each case with its result on the host and the inputs that `make` gives for its problem.
+
+    Up to AT_ONCE kernels are compiled as one text. Fails if a kernel writes around an operand or a workspace.
     """
     for start in range(0, len(cases), AT_ONCE):
         part = cases[start : start + AT_ONCE]

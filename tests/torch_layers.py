@@ -1,4 +1,4 @@
-"""What tests of PyTorch's operators have in common: operands, references, and which plans were called."""
+"""Shared helpers for tests of PyTorch's operators: operands, references, and a log of the plans called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, *HALVES)
 LAYOUTS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 ROUNDING = {torch.float32: 2e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
-"""Of a result to its dtype, relative to the largest number: half a unit in the last place. Of float32, sums besides."""
+"""Largest error by dtype, relative to the largest number: half a unit in the last place; in float32, also of sums."""
 
 
 def seeded(*shape: int, seed: int = 0, **options: Any) -> Any:
@@ -24,12 +24,12 @@ def seeded(*shape: int, seed: int = 0, **options: Any) -> Any:
 
 
 def options_of(layer: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a convolution behind its operands."""
+    """The arguments of a convolution after its operands."""
     return {name: value for name, value in layer.items() if name not in ("x", "w")}
 
 
 def of_torch(x: Any, w: Any, b: Any = None, *, padding_mode: str = "zeros", **options: Any) -> Any:
-    """What PyTorch's module of that padding computes."""
+    """Result of PyTorch's Conv2d module with that padding mode."""
     module = torch.nn.Conv2d(
         w.shape[1] * options.get("groups", 1),
         w.shape[0],
@@ -47,7 +47,7 @@ def exact(*given: Any) -> list[Any]:
 
 
 def gradients(function: Callable[..., Any], *given: Any) -> list[Any]:
-    """The result, and its gradients."""
+    """The result and its gradients by each of `given`."""
     y = function(*given)
     return [y.detach(), *torch.autograd.grad(y, given, eighths(y))]
 
@@ -62,12 +62,12 @@ def derivatives(function: Callable[..., Any], given: Sequence[Any]) -> list[Any]
 
 
 def eighths(y: Any) -> Any:
-    """A gradient of y: numbers from -1 to 1 that every dtype has."""
+    """Gradient of y: multiples of 1/8 from -1 to 1, exact in every dtype."""
     return ((torch.arange(y.numel(), device=y.device) % 17 - 8) / 8).to(y.dtype).view(y.shape)
 
 
 def check(results: list[Any], references: list[Any], bound: float = ROUNDING[torch.float32]) -> None:
-    """That each is as near to its reference as the bound says, relative to the largest number of that."""
+    """Fails unless the error of each result is within `bound` times the largest magnitude of its reference."""
     for result, reference in zip(results, references, strict=True):
         assert result.shape == reference.shape
         difference = result.to(torch.promote_types(result.dtype, torch.float64)) - reference
@@ -75,14 +75,14 @@ def check(results: list[Any], references: list[Any], bound: float = ROUNDING[tor
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """By torch.compile, as one graph; anew, since no more than eight of one text are compiled."""
+    """`function` compiled as one graph, after a reset, because torch.compile compiles one text at most eight times."""
     torch.compiler.reset()
     result: Callable[..., Any] = torch.compile(function, fullgraph=True, backend="aot_eager")
     return result
 
 
 def plans_called(monkeypatch: pytest.MonkeyPatch) -> list[Conv2d]:
-    """Fills up with the problem of each plan that computes a pass of a layer from now on."""
+    """List that receives the problem of each plan that computes a pass of a layer from now on."""
     problems: list[Conv2d] = []
     call = layers.call
 

@@ -1,4 +1,4 @@
-"""A small network and scikit-learn's digits: the same training on any device, by any convolution."""
+"""Trains a small network on scikit-learn's digits, the same on any device and with any convolution."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def losses(
     images: int | None = None,
     **options: Any,
 ) -> list[float]:
-    """The mean loss of each epoch, from the same seed.
+    """Mean loss of each epoch. Every call uses the same seed.
 
     Args:
-        device: of PyTorch.
-        epochs: how many.
-        patched: whether warpsmith computes the convolutions.
-        autocast: what PyTorch's autocast computes in; None without.
-        memory_format: of images and weights.
+        device: PyTorch device.
+        epochs: number of epochs.
+        patched: True if warpsmith computes the convolutions.
+        autocast: dtype of PyTorch's autocast; None without autocast.
+        memory_format: memory format of images and weights.
         images: number of digits to learn from; None for all 1,797.
-        options: of `patch`.
+        options: options of `patch`.
     """
     torch.manual_seed(0)
     digits, labels = (each[:images] for each in load_digits(return_X_y=True))

@@ -1,4 +1,4 @@
-"""Batches of which one image is unlike the others: what the others' results may not show."""
+"""Checks that one unusual image of a batch does not affect the results of the others."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from warpsmith.tuner.operations.conv2d.oracle import reference
 
 Numbers = NDArray[Any]
 Call = Callable[[Mapping[str, Numbers]], Numbers]
-"""What computes a layer's result of its inputs by name."""
+"""Function that computes a layer's result from its inputs by name."""
 UNLIKE = 1
-"""The image that is."""
+"""Index of the unusual image."""
 CHECKED = 3
-"""Images at the most whose results are held against float64 sums while all are alike."""
+"""Most images whose results are compared with float64 sums while all images are alike."""
 
 
 class Unlike(enum.Enum):
-    """What the image has."""
+    """Kind of unusual image. LARGER, FAR_LARGER and SMALLER are factors of the usual one."""
 
     LARGER = 1e6
     FAR_LARGER = 1e12
     SMALLER = 1e-6
     HUGE = 1e38
-    """Its largest magnitude."""
+    """Largest magnitude of the image."""
     TINY = 1e-38
-    """Likewise."""
+    """Largest magnitude of the image."""
     NANS = "a NaN in its corners"
     ALL_NANS = "nothing else"
     INFINITIES = "infinities in its corners"
 
     def of(self, image: Numbers) -> Numbers:
-        """An image made of another one, of shape (channels, rows, columns)."""
+        """Unusual image made from `image`, with shape (channels, rows, columns)."""
         found = image.astype(np.float64)
         if self in (Unlike.LARGER, Unlike.FAR_LARGER, Unlike.SMALLER):
             found *= self.value
@@ -54,12 +54,12 @@ class Unlike(enum.Enum):
 
     @property
     def is_held_to_bounds(self) -> bool:
-        """Whether float32 has all results of the image."""
+        """Whether float32 can represent all results of the image."""
         return self in (Unlike.LARGER, Unlike.FAR_LARGER, Unlike.SMALLER, Unlike.TINY)
 
 
 def laid_out(numbers: Numbers, operand: Operand) -> Numbers:
-    """The same numbers where the operand has them in memory."""
+    """Copy of the numbers with the strides of the operand."""
     memory = np.empty(operand.nbytes, np.uint8)
     found: Numbers = np.ndarray(operand.shape, numbers.dtype, memory.data, 0, operand.strides)
     found[...] = numbers
@@ -67,12 +67,13 @@ def laid_out(numbers: Numbers, operand: Operand) -> Numbers:
 
 
 def check_apart(problem: Conv2d, call: Call) -> None:
-    """Whatever one image has, the others' results keep all their bits; float32 results are as accurate in each image as
-    in a batch of its own.
+    """Fails unless the other images' results keep all their bits, whatever the unusual image contains.
+
+    float32 results must also be as accurate in each image as if the image were a batch of its own.
 
     Args:
-        problem: fprop or dgrad of two images or more.
-        call: what computes it.
+        problem: fprop or dgrad with at least two images.
+        call: function that computes it.
     """
     given = dict(random_operands(problem, 3))
     source = problem.inputs[0].name
@@ -93,7 +94,7 @@ def check_apart(problem: Conv2d, call: Call) -> None:
 
 
 def _check_image(problem: Conv2d, operands: Mapping[str, Numbers], found: Numbers, image: int) -> None:
-    """Relative to the results of that image alone."""
+    """Checks the error of one image, relative to the results of that image alone."""
     alone = dataclasses.replace(problem, input=(1, *problem.input[1:]))
     source = problem.inputs[0].name
     expected, scale = reference(alone, {**operands, source: operands[source][image : image + 1]})

@@ -1,4 +1,6 @@
-"""Runs small CUDA texts on the host device, under the sanitizers where the test process itself is; and whole tuners."""
+"""Fixtures that run small CUDA texts on the host device and whole tuning runs. Kernels run under the sanitizers if the
+test process does.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class RunKernel(Protocol):
 
 @pytest.fixture
 def make_program():
-    """Builds a one-kernel program by hand: `arguments` is a word of p (pointer) and v (by value), named a0, a1, ..."""
+    """Builds a one-kernel program by hand. `arguments` has one letter per argument, p (pointer) or v (by value); they
+    are named a0, a1, ...
+    """
 
     def make(source, arguments="", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0, entry="kernel") -> Program:
         bound: tuple[Argument, ...] = tuple(
@@ -71,40 +75,39 @@ def compiler() -> HostCompiler:
 
 @pytest.fixture(scope="session")
 def precompiled_folder(common_folder: Path) -> Path:
-    """Of the precompiled headers."""
     return common_folder / "precompiled"
 
 
 @pytest.fixture(scope="session")
 def precompiled_headers(precompiled_folder: Path) -> str:
-    """The compiler that reads the headers which are common to all kernels from one file."""
+    """Path of the compiler that reads the headers common to all kernels from one precompiled file."""
     precompiled.script(precompiled_folder, sanitize=True)
     return precompiled.script(precompiled_folder)
 
 
 @pytest.fixture(autouse=True)
 def compile_with_them(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles in these tests, and in processes started by them, does so without optimisation: a kernel of a
-    few lines takes g++ 0.13 s then, and 0.41 s with -O3, most of it for the headers.
+    """Compiles without optimisation in these tests and in the processes that they start. g++ then takes 0.13 s for a
+    kernel of a few lines; with -O3 it takes 0.41 s, most of it for the headers.
     """
     monkeypatch.setenv("CXX", str(quickest.executable))
 
 
 @pytest.fixture
 def compile_as_asked(precompiled_headers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever compiles in a test does so as users' compilers do."""
+    """Compiles in a test with the options that users get."""
     monkeypatch.setenv("CXX", precompiled_headers)
 
 
 @pytest.fixture(autouse=True)
 def brief_timing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whatever searches in this process; where it is done beside this one, times are taken as ever."""
+    """Shortens the timing of searches in this process. Searches in other processes time as usual."""
     time_briefly(monkeypatch.setattr)
 
 
 @dataclasses.dataclass(frozen=True)
 class RememberingCompiler(HostCompiler):
-    """Keeps what it compiled for all processes of a run: the stages of layers are the same in many tests."""
+    """Caches binaries for all processes of a test run, because many tests compile the same stages of layers."""
 
     folder: Path = dataclasses.field(kw_only=True)
 
@@ -114,9 +117,7 @@ class RememberingCompiler(HostCompiler):
 
 @pytest.fixture(scope="session")
 def quick(precompiled_folder: Path) -> HostCompiler:
-    """The compiler of the host with few optimisations, for kernels that run once on small operands: -O3 takes twice as
-    long.
-    """
+    """Host compiler with few optimisations, for kernels that run once on small operands. -O3 takes twice as long."""
     return RememberingCompiler(
         precompiled.script(precompiled_folder, "-O1"), folder=precompiled_folder / "few-optimisations" / "binaries"
     )
@@ -124,7 +125,7 @@ def quick(precompiled_folder: Path) -> HostCompiler:
 
 @pytest.fixture(scope="session")
 def quickest(precompiled_folder: Path) -> HostCompiler:
-    """The compiler of the host without optimisation, for 700 kernels whose runs take no time even so."""
+    """Host compiler without optimisation, for 700 kernels that run for no noticeable time even so."""
     folder = precompiled_folder / "unoptimised" / "binaries"
     precompiled.script(precompiled_folder, "-O0", sanitize=True)
     return RememberingCompiler(precompiled.script(precompiled_folder, "-O0"), folder=folder)
@@ -132,15 +133,15 @@ def quickest(precompiled_folder: Path) -> HostCompiler:
 
 @pytest.fixture
 def compile_quickly(quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, precompiled_folder: Path) -> None:
-    """Whatever compiles in a test does so with few optimisations, and finds what was compiled so before."""
+    """Compiles in a test with few optimisations and reuses binaries that earlier tests compiled in this way."""
     monkeypatch.setenv("CXX", str(quick.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(precompiled_folder / "few-optimisations"))
 
 
 @pytest.fixture
 def compile_quickest(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, precompiled_folder: Path) -> None:
-    """Whatever compiles in a test does so without optimisation, which takes g++ 0.6 times as long: for plans of small
-    operands that are called once.
+    """Compiles in a test without optimisation, which takes g++ 0.6 times as long. Meant for plans of small operands
+    that are called once.
     """
     monkeypatch.setenv("CXX", str(quickest.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(precompiled_folder / "unoptimised"))
@@ -148,8 +149,8 @@ def compile_quickest(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, pr
 
 @pytest.fixture
 def compile_without_optimisation(precompiled_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test builds for the sanitizers is not optimised, for kernels whose runs take no time even so: they miss
-    nothing then, as they may where an access is optimised away.
+    """Compiles for the sanitizers without optimisation, which may remove a faulty access. Meant for kernels that run
+    for no noticeable time even so.
     """
     monkeypatch.setenv("CXX", precompiled.script(precompiled_folder, "-O0", sanitize=True))
 
@@ -186,11 +187,11 @@ def run_kernel(host, compile_once, make_program) -> RunKernel:
 
 TUNED = Filter2d(image=(24, 32), filter=(3, 3))
 PATIENCE_S = 90.0
-"""Far above what anything here takes, on a loaded machine too."""
+"""Seconds: far longer than any test here takes, even on a loaded machine."""
 PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "least_run_s": 80.0}
-"""Deadlines that nothing here passes."""
+"""Deadlines that no test here exceeds."""
 
-# What a subprocess runs, and this process imports: test files are not importable by name.
+# Subprocesses run this text and this process imports it, because test files cannot be imported by name.
 TUNER = """
 import json, sys, warnings
 
@@ -268,12 +269,12 @@ def script(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(scope="module")
 def python_path(script: ModuleType) -> str:
-    """The PYTHONPATH of those that import it: its folder, and that of builders.py."""
+    """PYTHONPATH of processes that import `script`: its folder and the folder of builders.py."""
     return os.pathsep.join((str(Path(str(script.__file__)).parent), str(Path(__file__).parents[1])))
 
 
 class Tuner:
-    """A tuning run in a process of its own."""
+    """A tuning run in a separate process."""
 
     def __init__(
         self,
@@ -311,13 +312,13 @@ class Tuner:
         return self.process.pid
 
     def report(self) -> Any:
-        """What a run that ends well tells."""
+        """Report of a run that succeeds."""
         output, errors = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0, errors
         return json.loads(output)
 
     def complaint(self) -> str:
-        """What one that fails tells."""
+        """Error message of a run that fails."""
         _, errors = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 1, errors
         return errors.strip()
@@ -334,7 +335,7 @@ class Tuner:
 
 @pytest.fixture
 def start_at(python_path: str) -> Iterator[Callable[..., Tuner]]:
-    """Starts tuning runs in processes of their own: `start_at(store, range(5), faults={1: "abort();"}, seed=3)`."""
+    """Starts tuning runs in separate processes: `start_at(store, range(5), faults={1: "abort();"}, seed=3)`."""
     started: list[Tuner] = []
 
     def call(store: Path | str, numbers: range, **others: Any) -> Tuner:

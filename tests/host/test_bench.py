@@ -1,4 +1,4 @@
-"""The process that evaluates candidates is opened beside other work, once, and let go of early where it must be."""
+"""The evaluating process opens beside other work, opens once, and closes early if it must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans with bound inputs: results stay the same, and steps that depend on these inputs alone run once."""
+"""Plans with bound operands: results stay the same, and steps that depend only on bound operands run once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_has_the_same_results(host: Runtime, quick: HostCompiler, family: Family
 
 @pytest.mark.parametrize("number", range(5))
 def test_what_is_made_of_them_is_made_once(host: Runtime, quick: HostCompiler, number: int) -> None:
-    """Otherwise another array of weights would show."""
+    """The array is overwritten after binding, so a step that ran again would change the result."""
     family, problem, name = CASES[number]
     operands = random_operands(problem, 1)
     held_array = operands[name].copy()
@@ -172,13 +172,13 @@ LAYERS: tuple[Conv2d, ...] = (
     Conv2d((1, 16, 8, 8), (16, 16, 3, 3), padding=1, bias=True, layout="nhwc", dtype="float16", precision="f16"),  # type: ignore[arg-type]
     Conv2d((1, 64, 8, 8), (64, 64, 3, 3), padding=1, bias=True),  # type: ignore[arg-type]
 )
-"""Each family of conv2d that runs on the host computes one of these."""
+"""Layers such that each conv2d family that runs on the host solves one."""
 TRANSFORMS = Cgemm(batch=6, m=5, n=4, k=3)
 ON_GPUS_ONLY = {"conv2d_fft_cublas", "conv2d_cufft", "cgemm_cublas"}
 
 
 def solved() -> Iterator[tuple[Family, Problem]]:
-    """Every family of conv2d, filter2d and cgemm, each with the first of the problems that it solves."""
+    """Every family of conv2d, filter2d and cgemm, each with the first problem that it solves."""
     problems = {"conv2d": LAYERS, "filter2d": (FILTER, LARGE, BYTES), "cgemm": (TRANSFORMS, WIDE)}
     for operation, listed in problems.items():
         for family in OPERATIONS[operation].families:

@@ -1,4 +1,4 @@
-"""The benchmark of calls runs on the host, where its times mean little."""
+"""The benchmark of call latency runs on the host, where its times mean little."""
 
 from __future__ import annotations
 

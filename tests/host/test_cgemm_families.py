@@ -1,4 +1,4 @@
-"""Every cgemm family on the CPU: held against the float64 reference, and under the sanitizers."""
+"""Every cgemm family on the CPU, compared with the float64 reference, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
 every_op_in_each_place = pytest.mark.parametrize(("a", "b"), [(Op.N, Op.C), (Op.T, Op.N), (Op.C, Op.T)])
-"""Where how an operand is read does not depend on the other one."""
+"""Each op once for each operand: enough if reading one operand does not depend on the op of the other."""
 
 ERROR_BOUND = 1e-6
-"""Of the sum of |a| |b|."""
+"""Largest error allowed, relative to the sum of |a| |b|."""
 
 Values = NDArray[Any]
 Make = Callable[[Cgemm, np.random.Generator], Mapping[str, Values]]
@@ -53,7 +53,7 @@ random_inputs: Make = CgemmJudge().inputs
 
 
 def positive_inputs(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
-    """Sums of positive terms, none of which is exact."""
+    """Inputs with positive terms only, none of them exact in float32."""
     return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}
 
 
@@ -67,11 +67,11 @@ SIZES = (
     (1, 66, 1, 5),
     (17, 12, 10, 3),
 )
-"""Odd and even extents of everything, results of one tile and of several."""
+"""Odd and even values of batch, M, N and K, for results of one tile and of several."""
 
 
 def run(module: Module, program: Program, problem: Cgemm, given: Mapping[str, Values]) -> Values:
-    """The result of a program's launches, in which nothing but the result and its workspaces may change."""
+    """Runs a program's launches and returns the result. Fails if anything but the result and the workspaces changes."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
     scratch = {each.name: np.full(each.nbytes, FILL, np.uint8) for each in program.workspaces}
     for name, values in given.items():
@@ -96,13 +96,13 @@ def check(case: Case, result: Values, given: Mapping[str, Values], slack: float 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """Compiles kernels and runs them."""
 
     compiler: HostCompiler
     runtime: HostRuntime
 
     def results(self, cases: Sequence[Case], make: Make) -> Iterator[tuple[Case, Mapping[str, Values], Values]]:
-        """Of each case its inputs and its result."""
+        """Runs each case and yields it with its inputs and its result."""
         for start in range(0, len(cases), AT_ONCE):
             part = cases[start : start + AT_ONCE]
             whole, placed = together([case.program for case in part])
@@ -112,7 +112,7 @@ class Bench:
                     yield case, given, run(module, program, case.problem, given)
 
     def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Tells all that are wrong, of cases of every feature."""
+        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
         wrong = []
         for case, given, result in self.results(chosen(cases), make):
             try:
@@ -124,14 +124,14 @@ class Bench:
 
 @pytest.fixture
 def bench(quick: HostCompiler) -> Iterator[Bench]:
-    """Products on the tensor cores run ten times as long where nothing is optimised."""
+    """Bench with some optimisation: without it, emulated tensor core products run ten times as long."""
     with contextlib.closing(HostRuntime(workers=2)) as runtime:
         yield Bench(quick, runtime)
 
 
 @pytest.fixture
 def bench_of_small_ones(quickest: HostCompiler) -> Iterator[Bench]:
-    """For kernels that take longer to compile than to run."""
+    """Bench for kernels that take longer to compile than to run."""
     with contextlib.closing(HostRuntime(workers=2)) as runtime:
         yield Bench(quickest, runtime)
 
@@ -151,7 +151,7 @@ def drawn(problems: Iterable[Cgemm], count: int, families: tuple[Family, ...] = 
 
 
 def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
-    """Random configs, until each value of each parameter was in one, where it can be."""
+    """Random configs that together have each value of each parameter that some legal config has."""
     space, rng, seen = family.space(problem, HOST), random.Random(problem.key()), set[tuple[str, Value]]()
     for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
         if (parameter.name, value) in seen:
@@ -163,7 +163,7 @@ def covering(problem: Cgemm, family: Family) -> Iterator[Case]:
 
 
 def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
-    """A config of a family that has at least `wanted`."""
+    """A config of a family with at least the `wanted` values."""
     space = family.space(problem, HOST)
     config = space.like({**family.default(problem, HOST).values(), **wanted})
     assert config is not None
@@ -172,12 +172,12 @@ def wanted_of(family: Family, problem: Cgemm, **wanted: Value) -> Case:
 
 
 def tiled(problem: Cgemm, **wanted: Value) -> Case:
-    """A config of `cgemm_tiled` that has at least `wanted`."""
+    """A config of `cgemm_tiled` with at least the `wanted` values."""
     return wanted_of(TILED, problem, **wanted)
 
 
 def tensor(problem: Cgemm, **wanted: Value) -> Case:
-    """Likewise of `cgemm_tensor`."""
+    """A config of `cgemm_tensor` with at least the `wanted` values."""
     return wanted_of(TENSOR, problem, **wanted)
 
 
@@ -213,7 +213,7 @@ class TestResults:
 
     @every_op_in_each_place
     def test_of_warps_that_share_a_tile(self, a: Op, b: Op, bench: Bench) -> None:
-        """Of one result in two by two warps, and of results that end within a warp's."""
+        """Checks a result whose tiles two by two warps share, and results that end inside a warp's part."""
         wide, ragged = Cgemm(1, 64, 64, 24, a, b), Cgemm(2, 34, 66, 20, a, b)
         cases = [tensor(wide, rows=32, columns=32, block_rows=2, block_columns=2), tensor(wide, rows=16, columns=64)]
         cases += [tensor(ragged, rows=16, columns=32, terms=16), tensor(ragged, rows=32, columns=16, multiplies=3)]
@@ -226,7 +226,7 @@ IN_PARTS: dict[str, Value] = {"rows": 1, "columns": 1, "block_rows": 8, "block_c
 class TestSums:
     @pytest.mark.parametrize("wanted", [{}, IN_PARTS, {"multiplies": 3}, {"stages": 2, "terms": 16}], ids=str)
     def test_of_many_terms_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
-        """All terms are positive and none is exact: one float32 sum after the other is off by more."""
+        """All terms are positive and none is exact, so a plain sequential float32 sum exceeds the bound."""
         problem = Cgemm(1, 8, 8, 100 * CHAIN + 3, "c", "n")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive_inputs)
         given = positive_inputs(problem, np.random.default_rng(3))
@@ -238,12 +238,12 @@ class TestSums:
     @exhaustive.one_in(2)
     @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
     def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
-        """Sums that are longer than those that are added up one after the other; parts of sums too."""
+        """K exceeds the longest chain of sequential additions. Configs that split the sum are included."""
         bench.check_all([tensor(Cgemm(2, 5, 6, 5 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("batch", [7, 8])
     def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
-        """Also those that are added to what is there, and those of a block that has more threads than products left."""
+        """Covers sums longer than one chain, and blocks with more threads than products left."""
         problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
         problem = dataclasses.replace(problem, k=TENSOR_CHAIN + 20)
@@ -268,7 +268,7 @@ class TestSums:
             assert np.array_equal(here.view(np.uint64), there.view(np.uint64))
 
     def test_a_nan_shows_in_its_row_and_column_alone(self, bench_of_small_ones: Bench) -> None:
-        """Of its own product; rows that a tile has beyond the result, and terms beyond the sum, add nothing."""
+        """Only the product that reads the value shows it. Tile rows beyond M and terms beyond K add nothing."""
         problem = Cgemm(3, 9, 10, 7)
 
         def with_nan(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
@@ -304,7 +304,7 @@ class TestUnderTheSanitizers:
 
 
 def test_configs_are_carried_over_to_other_sizes() -> None:
-    """A winner of one size is a start for another, where it is legal or the nearest is."""
+    """A winner of one size is a start for another size. If it is not legal there, the nearest legal config is."""
     home, here = Cgemm(2112, 128, 64, 64, "n", "c"), Cgemm(91, 16, 24, 3, "n", "c")  # type: ignore[arg-type]
     config = TILED.default(home, HOST)
     carried = TILED.carried(config, _Home(home), here, HOST)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Products of few rows or columns on the CPU: held against the float64 reference, and under the sanitizers."""
+"""Products of few rows or columns on the CPU, compared with the float64 reference, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SIZES = (
     (2, 1, 66, 6),
     (13, 2, 7, 3),
 )
-"""Odd and even extents of everything; either side is the long one."""
+"""Odd and even values of all sizes. Either M or N is the long one."""
 
 
 @every_pair_of_ops
@@ -70,7 +70,7 @@ def test_results_of_hard_inputs(ops: str, bench_of_small_ones: Bench) -> None:
 
 @pytest.mark.parametrize("ops", ["nn", "cn"])
 def test_sums_of_many_terms_stay_accurate(ops: str, bench_of_small_ones: Bench) -> None:
-    """All terms are positive and none is exact: one float32 sum after the other would be off by more."""
+    """All terms are positive and none is exact, so a plain sequential float32 sum would exceed the bound."""
     problem = Cgemm(1, 8, 2, 100 * CHAIN + 4, *ops)  # type: ignore[arg-type]
     bench_of_small_ones.check_all([*defaults([problem], ONLY), *drawn([problem], 2, ONLY)], positive_inputs)
 

@@ -1,4 +1,4 @@
-"""`cgemm_warpgroup` on the CPU: products of a warpgroup that cut their sums off, against the float64 reference."""
+"""`cgemm_warpgroup` on the CPU: wgmma products, whose sums are truncated, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def asked(*sizes: int, a: str = "n", b: str = "n") -> Cgemm:
 
 
 def case(problem: Cgemm, **wanted: Value) -> Case:
-    """A config that has at least `wanted`."""
+    """A config with at least the `wanted` values."""
     return wanted_of(WARPGROUP, problem, **wanted)
 
 
@@ -46,7 +46,7 @@ def bench(quick: HostCompiler) -> Iterator[Bench]:
 
 class TestResults:
     def test_of_every_op(self, bench: Bench) -> None:
-        """Odd extents, which are copied one by one, and even ones, in results of one tile and of several."""
+        """Odd sizes, whose elements are copied one by one, and even sizes, in results of one tile and of several."""
         problems = (asked(*sizes, a=a, b=b) for a, b in OPS for sizes in ((2, 5, 35, 21), (1, 66, 34, 34)))
         bench.check_all(case(problem, columns=32) for problem in problems)
 
@@ -60,7 +60,7 @@ class TestResults:
         bench.check_all(cases, stress_inputs, stressed=True)
 
     def test_of_rows_that_are_to_keep_to_themselves(self, bench: Bench) -> None:
-        """Every third row is a million times as large as the others, of tiles with all ways to copy them."""
+        """Every third row is a million times as large as the others. The configs cover all ways to copy tiles."""
         problems = [asked(*sizes, b=b) for b in ("n", "c") for sizes in ((3, 5, 9, 35), (1, 130, 34, 70))]
         rowwise = [dataclasses.replace(problem, accuracy="rowwise") for problem in problems]
         cases = [case(each, columns=32, terms=terms) for each in rowwise for terms in (16, 32, 64)]
@@ -68,7 +68,7 @@ class TestResults:
 
     @pytest.mark.parametrize("size", [2.0**-55, 2.0**60, 2.0**-70])
     def test_of_numbers_as_small_or_large_as_products_allow(self, size: float, bench: Bench) -> None:
-        """What undoes the scales of both tiles may be beyond a float's exponents."""
+        """The factor that undoes the scales of both tiles may exceed the exponent range of a float."""
 
         def scaled(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
             given = random_inputs(problem, generator)
@@ -85,7 +85,7 @@ class TestResults:
             given = {name: values.copy() for name, values in random_inputs(problem, generator).items()}
             given["a"][0] = 0
             given["b"][0] *= np.float32(2.0**100)
-            given["a"][1, 1:] *= np.float32(2.0**100)  # their results are beyond floats, those of row 0 are zeros
+            given["a"][1, 1:] *= np.float32(2.0**100)  # beyond the range of float32; row 0 gives zeros
             given["a"][1, 0] = 0
             given["b"][1] *= np.float32(2.0**100)
             return given
@@ -96,7 +96,7 @@ class TestResults:
         assert not np.isfinite(found[1, 1:].view(np.float32)).any()
 
     def test_a_nan_or_an_infinity_shows_in_its_row_and_column_alone(self, bench: Bench) -> None:
-        """Also where the other numbers of its tile are small."""
+        """Also holds if the other numbers of the tile are small."""
 
         def with_nan(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
             given = {name: values.copy() for name, values in random_inputs(problem, generator).items()}
@@ -117,11 +117,13 @@ class TestResults:
 
 
 class TestDealtOut:
-    """Tiles that are dealt out to the host's two blocks."""
+    """Stream-K scheduling of tiles over the host's two blocks."""
 
     @pytest.mark.parametrize("columns", [32, 64])
     def test_of_three_tiles_and_more(self, columns: int, bench: Bench) -> None:
-        """Shares that end with a tile and within one, of one step a tile and of several, whole tiles before or not."""
+        """Shares of a block end with a tile or inside one, have one step per tile or several, and begin with whole
+        tiles or not.
+        """
         sizes = ((3, 20, 34, 16), (3, 20, 40, 50), (4, 20, 34, 33), (5, 20, 36, 40), (2, 70, 70, 50), (7, 65, 33, 37))
         problems = (asked(*each, a=a, b=b) for each, (a, b) in zip(sizes, OPS, strict=False))
         bench.check_all(
@@ -138,7 +140,9 @@ class TestDealtOut:
 
 class TestSums:
     def test_of_many_terms_and_in_parts_stay_accurate(self, bench: Bench) -> None:
-        """All terms are positive and none is exact: where sums stay on the tensor cores they are off by more."""
+        """All terms are positive and none is exact, so sums that stay in tensor core accumulators would exceed the
+        bound.
+        """
 
         def positive(problem: Cgemm, generator: np.random.Generator) -> Mapping[str, Values]:
             return {each.name: generator.uniform(0.5, 1, each.shape).astype(np.complex64) for each in problem.inputs}

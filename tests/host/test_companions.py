@@ -1,4 +1,4 @@
-"""Several devices of one machine, each with a tuner of its own: here the host, twice."""
+"""Several devices of one machine, each with its own tuner. Here the host stands for both devices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 def tuned(
     script: ModuleType, python_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[TuneReport, Store]]:
-    """Tunes plain kernels of so many numbers on two devices."""
+    """Tunes plain kernels with `numbers` different numbers on two devices."""
     monkeypatch.setenv("PYTHONPATH", python_path)
 
     def call(numbers: int, *, family: Any = None, progress: Progress | None = None, **options: Any) -> TuneReport:
@@ -75,7 +75,7 @@ def test_share_the_work(tuned: Callable[..., TuneReport], tmp_path: Path, monkey
     def keep_own(journal: search_loop.Journal, trial: Trial) -> None:
         own.append(trial)
         keep(journal, trial)
-        if len(own) == 1:  # on a busy machine the other process would otherwise come when all is done
+        if len(own) == 1:  # on a busy machine the other process would otherwise start after all work is done
             wait_for_others(tmp_path, own)
 
     monkeypatch.setattr(search_loop.Journal, "keep", keep_own)
@@ -98,7 +98,7 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
 
 
 def with_work_left(devices: tuple[DeviceRef, ...], store: Store, job: functools.partial[Job[None]]) -> Companions:
-    """Companions that do not end by themselves as soon as the leader has its trials."""
+    """Companions with 40 trials, so that they do not end by themselves once the leader has its trials."""
     *given, options = job.args
     return Companions(devices, store, functools.partial(job.func, *given, dataclasses.replace(options, trials=40)))
 
@@ -145,7 +145,7 @@ def test_one_that_fails_leaves_the_work_to_the_others(
     enter, keep = Companions.__enter__, search_loop.Journal.keep
 
     def keep_once_it_has_failed(*arguments: Any) -> None:
-        """So that there is work left to go on with."""
+        """Waits until the companion has failed, so that work is left to go on with."""
         concurrent.futures.wait(entered[0]._running, 60)
         keep(*arguments)
 

@@ -1,4 +1,4 @@
-"""Parts of a tuning run that fail: the run stores a winner all the same, and its report names each part in one line."""
+"""Parts of a tuning run fail. The run still stores a winner, and its report names each failed part in one line."""
 
 # ruff: noqa: ARG002 - methods that raise take what those of families do
 
@@ -60,7 +60,7 @@ def tuned(folder: Path, *families: Family, problem: Problem = PROBLEM, trials: i
 
 
 def told(report: TuneReport, part: Part, name: str) -> str:
-    """The line of a part that failed, which is the same in the facts and in the JSON document."""
+    """Report line of a failed part. It must be the same in the facts and in the JSON document."""
     (failed,) = [each for each in report.part_failures if (each.part, each.name) == (part, name)]
     assert "\n" not in failed.told
     assert ("failed", failed.told) in command._facts(report, "store.db")
@@ -70,7 +70,7 @@ def told(report: TuneReport, part: Part, name: str) -> str:
 
 
 class Failing(Filter2dPlain):
-    """The plain family under another name, with one method that raises."""
+    """The plain family under another name, with one method that raises an exception."""
 
     name = "failing"
 
@@ -193,7 +193,7 @@ def test_where_every_family_fails_the_reasons_are_told_by_family(tmp_path: Path,
 
 @pytest.fixture
 def staged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Lets PROBLEM have a stage, which these families of its operation are searched for."""
+    """Gives PROBLEM a stage, for which these families of its operation are searched."""
 
     def make(*families: Family) -> None:
         fake = types.SimpleNamespace(families=families, simplest=families[0], listed={})
@@ -290,7 +290,7 @@ def judges(importable: Callable[[str, str], ModuleType]) -> ModuleType:
 
 @pytest.fixture
 def judged(judges: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Lets all benches have this judge, in their workers too."""
+    """Makes all benches use this judge, in their workers too."""
     paths = (str(Path(str(judges.__file__)).parent), os.environ.get("PYTHONPATH", ""))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
 
@@ -358,7 +358,7 @@ def test_a_worker_that_dies_of_every_candidate_of_a_family_leaves_the_others(tmp
 def test_a_worker_that_cannot_be_opened_again_leaves_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search ends with the third candidate that finds none, and its best is chosen."""
+    """The search ends at the third candidate without a worker, and the best result so far wins."""
     evaluate, runs = Bench.evaluate, []
 
     def evaluated(self: Bench, *given: Any, **options: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Images of a batch keep to themselves: whatever one holds, the results of the others are as accurate as alone."""
+"""Images of a batch do not affect each other: whatever one contains, the results of the others are as accurate as
+alone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from warpsmith.tuner.operations.conv2d.oracle import reference
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 BOUND = 1e-6
 TRANSFORMING = ("conv2d_fft", "conv2d_circular")
-"""How the names of families by transforms begin."""
+"""Prefixes of the names of families that use transforms."""
 ODD: dict[str, Any] = {"input": (3, 3, 11, 9), "weight": (5, 3, 3, 2), "padding": 1}
 ODD_TILES: dict[str, Any] = {"input": (3, 1, 20, 23), "weight": (3, 1, 4, 3)}
 EVEN: dict[str, Any] = {"input": (3, 32, 5, 6), "weight": (32, 32, 3, 3), "padding": 1}
@@ -38,14 +40,14 @@ LAYERS = [
 
 
 OF_MANY_TILES = ("conv2d_fft", "conv2d_fft_tiled", "conv2d_fft_tiled_thin", "conv2d_circular")
-"""Families that ODD_TILES are for."""
+"""Families that are tested with ODD_TILES."""
 SPOILS: tuple[tuple[float, ...], ...] = ((np.nan, 1.0, 1e6), (1.0, 1e12, -np.inf), (1e38, 1.0, 1e-12))
-"""Factors of each image, run by run: by how much it is multiplied, or the one number that it is given."""
+"""One entry per image in each run: a factor of the image, or a value of SPOILING for one of its pixels."""
 SPOILING = (np.nan, -np.inf, 1e38)
 
 
 def spoilt(images: NDArray[np.float32], spoils: tuple[float, ...]) -> NDArray[np.float32]:
-    """`images` with what the first ones are to hold."""
+    """Copy of `images` with the first ones changed as `spoils` says."""
     images = images.copy()
     for image, spoil in zip(images, spoils, strict=False):
         if spoil in SPOILING or np.isnan(spoil):
@@ -56,7 +58,7 @@ def spoilt(images: NDArray[np.float32], spoils: tuple[float, ...]) -> NDArray[np
 
 
 def is_case(family: Family, layer: Conv2d) -> bool:
-    """Whether a family's own way is met by a layer, and has not been met by one before."""
+    """True if a layer exercises the family's special code and no earlier layer does."""
     if not family.name.startswith(TRANSFORMING) or family.why_not(layer, DEVICE) is not None:
         return False
     if layer in LAYERS[-2:]:
@@ -71,7 +73,7 @@ CASES = [(family, layer) for layer in LAYERS for family in FAMILIES if is_case(f
 
 
 def features(case: tuple[Family, Conv2d]) -> exhaustive.Features:
-    """A family and a layer; and each pass of each way to the products."""
+    """Features of a case: the family with the layer, and each pass with each kind of product."""
     family, layer = case
     return frozenset([family.name, layer, (layer.pass_, family.name in OF_MANY_TILES)])
 
@@ -98,7 +100,7 @@ def test_an_image_is_not_felt_by_the_others(
 def test_every_family_by_transforms_is_among_them() -> None:
     solving = {family.name for family, layer in CASES}
     named = {each.name for each in FAMILIES if each.name.startswith(TRANSFORMING)}
-    assert solving == named - {"conv2d_fft_cublas"}  # its products run on GPUs alone
+    assert solving == named - {"conv2d_fft_cublas"}  # its products run only on GPUs
 
 
 def test_both_gradients_and_layers_have_odd_numbers() -> None:

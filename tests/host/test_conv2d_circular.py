@@ -1,4 +1,4 @@
-"""Depthwise layers by transforms, on the CPU: held against the float64 reference, and under the sanitizers."""
+"""Depthwise layers by transforms on the CPU, compared with the float64 reference, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from warpsmith.tuner.operations.conv2d.stress import stress_slack
 
 FAMILY = Conv2dCircular()
 BOUND = 1e-6
-"""Of the sum of |terms|, or of twice the root mean square of the whole result where that is more."""
+"""Largest error allowed, relative to the sum of |terms| or to twice the root mean square of the whole result, whichever
+is larger.
+"""
 Values = NDArray[np.float32]
 
 LAYERS = (
@@ -74,7 +76,7 @@ def runtime() -> Iterator[HostRuntime]:
 def run(
     problem: Conv2d, program: Program, given: Mapping[str, Values], compiler: HostCompiler, runtime: HostRuntime
 ) -> Values:
-    """The result; nothing beside it may change, and workspaces hold NaN before."""
+    """Result of a run. Fails if memory beside it changes. Workspaces start filled with NaN."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
     for name, values in given.items():
         memory[name].elements[...] = values
@@ -109,7 +111,7 @@ def test_is_what_float64_gives(problem: Conv2d, compiler: HostCompiler, runtime:
 
 
 def test_on_stress_data_of_few_terms_it_is_as_right_as_a_transform_can_be(host: HostRuntime) -> None:
-    """Seed 7 is one on which it is off by more than one multiply-add after the other may be, as SciPy's is."""
+    """Seed 7 gives an error beyond the bound of sequential multiply-adds, as it does in SciPy."""
     problem = Conv2d((8, 96, 28, 28), (96, 1, 7, 7), groups=96, padding=3)
     tile: dict[str, Value] = {"y_radices": "8x4", "x_radices": "2x21", "twiddles": "table"}
     program = FAMILY.program(problem, config(problem, **tile, ahead=0, gaps=0, group=8, warps=1))
@@ -122,7 +124,9 @@ def test_on_stress_data_of_few_terms_it_is_as_right_as_a_transform_can_be(host: 
 
 @pytest.mark.parametrize("pass_", Pass)
 def test_of_other_configs(pass_: Pass, compiler: HostCompiler, runtime: HostRuntime) -> None:
-    """Groups that do not divide a digit, warps without work, powers, several turns and rounds, blocks that share."""
+    """Configs with groups that do not divide a radix, warps without work, powers, several turns and rounds, and blocks
+    that share work.
+    """
     problem = Conv2d((6, 2, 20, 19), (2, 1, 7, 8), groups=2, padding=3, pass_=pass_)
     rest: dict[str, Value] = {"splits": 2} if pass_ is Pass.WGRAD else {"ahead": 0}
     tile: dict[str, Value] = {"y_radices": "9x3", "x_radices": "3x9", "twiddles": "powers"}
@@ -170,7 +174,7 @@ for problem, program in pickle.loads(Path(sys.argv[1]).read_bytes()):
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """On arrays that end where their operands do."""
+    """Arrays end where their operands do."""
     problems = [PROBLEMS[0], PROBLEMS[4], PROBLEMS[5], PROBLEMS[16]]
     cases = [(each, FAMILY.program(each, FAMILY.default(each, HOST))) for each in problems]
     cases.append((PROBLEMS[2], FAMILY.program(PROBLEMS[2], config(PROBLEMS[2], splits=2))))

@@ -1,4 +1,4 @@
-"""Layers of every element type and layout on the CPU, large counts of elements, and plans of them: plain and direct."""
+"""The plain and direct families on the CPU: every element type and layout, 64-bit element counts, and plans."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def defaults(problems: Iterable[Conv2d]) -> Iterator[Case]:
-    """Of the families that solve a problem."""
+    """Default config of each family that solves a problem."""
     for problem in problems:
         for family in (PLAIN, DIRECT):
             if family.why_not(problem, HOST) is None:
@@ -52,7 +52,7 @@ def defaults(problems: Iterable[Conv2d]) -> Iterator[Case]:
 
 
 def check(cases: list[Case], quickest: HostCompiler, host: Runtime, *, stressed: bool = False) -> None:
-    """Tells all that are wrong, of cases of every feature."""
+    """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
     judge, wrong = Conv2dJudge(), []
     make = stress_operands if stressed else random_operands
     for case, result, given in results(chosen(cases), quickest, host, lambda problem: make(problem, 5)):
@@ -77,7 +77,7 @@ class TestResults:
 
     @every_pass
     def test_of_random_configs_of_direct_sums(self, pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
-        """Channels last, and of 16 bits; what is staged in shared memory, and what is not."""
+        """Channels-last and 16-bit operands, with and without staging in shared memory."""
         grouped = {"input": (2, 10, 11, 13), "weight": (6, 5, 3, 2), "groups": 2, "stride": (1, 2), "padding": 1}
         dense = {"input": (1, 7, 9, 14), "weight": (9, 7, 2, 3), "dilation": (2, 1), "padding": (0, 2)}
         cases = []
@@ -112,7 +112,7 @@ class TestResults:
         host: Runtime,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """The text of large operands, on small ones."""
+        """Small operands run the source text that is meant for large ones."""
         fields: dict[str, Any] = {"stride": (1, 2), "padding": ((1, 2), (0, 3)), "pass_": pass_, "layout": layout}
         grouped = {"input": (2, 6, 7, 9), "weight": (4, 3, 3, 2), "groups": 2}
         problems = [
@@ -130,7 +130,7 @@ class TestResults:
     def test_that_are_nan_or_overflow_are_those_of_the_type(
         self, dtype: DType, quickest: HostCompiler, host: Runtime
     ) -> None:
-        """A NaN stays one, also behind a ReLU; what is too large is infinite; ties go to the even one."""
+        """A NaN stays a NaN, also after a ReLU. Overflow gives infinity. Ties round to even."""
         kind = numpy_dtype(dtype)
         problem = Conv2d((1, 1, 1, 4), (1, 1, 1, 1), dtype=dtype, relu=True)
         largest = 65504.0 if dtype is DType.FLOAT16 else 3.3895313892515355e38
@@ -146,11 +146,11 @@ class TestResults:
 
 
 OF_ALL_DATA = {"conv2d_direct", "conv2d_mma", "conv2d_warpgroup"}
-"""Families that solve layers of all types, layouts and ends with fewer than 2^31 elements an operand."""
+"""Families that solve all dtypes, layouts and epilogues (bias, ReLU), up to 2^31 - 1 elements per operand."""
 OF_ALL_ENDS = {"conv2d_depthwise", "conv2d_slices", "conv2d_winograd"}
-"""Of float32 with a bias or a ReLU of dgrad too."""
+"""Families that solve float32 dgrad layers with a bias or a ReLU too."""
 OF_IEEE_ALONE = {"conv2d_slices", "conv2d_winograd"}
-"""Which have no use for less, or are off by too much."""
+"""Families that solve only precision "ieee": a lower one gains them nothing, or makes their error too large."""
 
 
 class TestFamilies:
@@ -214,7 +214,7 @@ class TestTuning:
     def test_a_candidate_is_verified_on_the_device_and_from_the_host(
         self, dtype: DType, layout: ImageLayout, quickest: HostCompiler, host: Runtime
     ) -> None:
-        """Between guards, twice; an error of an element is found by both."""
+        """Buffers have guards and the program runs twice. Both ways of verification find an error of one element."""
         problem = Conv2d((2, 6, 7, 9), (4, 3, 3, 2), groups=2, padding=1, dtype=dtype, layout=layout, bias=True)  # type: ignore[arg-type]
         program = PLAIN.program(problem, PLAIN.default(problem, HOST))
         faulty = program.source.replace("y[index] = ", "y[index ^ 1] = ")
@@ -250,7 +250,7 @@ class TestPlans:
         ]
         for array, values in zip(arrays, given, strict=True):
             array[...] = values
-        for _ in range(3):  # from the second call on by the quicker way
+        for _ in range(3):  # the second and later calls take the fast path
             result, other = plan(*tensors), plan(*arrays)
             assert result.dtype is torch_kind
             assert result.is_contiguous(memory_format=memory)

@@ -1,4 +1,4 @@
-"""Depthwise and grouped layers by sliding windows, on the CPU: against float64, and under the sanitizers."""
+"""Depthwise and grouped layers by sliding windows on the CPU, compared with float64, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
 
 FAMILY = Conv2dDepthwise()
 BOUND = 1e-6
-"""Of the sum of |terms|."""
+"""Largest error allowed, relative to the sum of |terms|."""
 Values = NDArray[np.float32]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 GROUPS = ((4, 4, 4), (4, 8, 4), (4, 6, 2), (6, 2, 2), (3, 5, 1))
-"""Channels, filters and groups: depthwise, with two filters a channel, with few channels a group, one group."""
+"""Channels, filters and groups: depthwise, two filters per channel, few channels per group, one group."""
 STRIDES = (1, 2, (2, 3))
 PADDINGS = (0, 1, ((2, 0), (1, 3)))
 DILATIONS = (1, 2, (1, 3))
@@ -75,7 +75,7 @@ MODES: tuple[dict[str, Any], ...] = (
 
 
 def crossed(pass_: Pass) -> list[Conv2d]:
-    """Every nineteenth of all strides, paddings, dilations, groups, images and filters."""
+    """Every nineteenth combination of strides, paddings, dilations, groups, images and filters."""
     choices = list(itertools.product(STRIDES, PADDINGS, DILATIONS, GROUPS, IMAGES, FILTERS))
     found = []
     for number, (stride, padding, dilation, (channels, filters, groups), image, taps) in enumerate(choices):
@@ -98,7 +98,7 @@ def crossed(pass_: Pass) -> list[Conv2d]:
 
 
 def layers(pass_: Pass, fields: Sequence[dict[str, Any]] = LAYERS) -> list[Conv2d]:
-    """Each of them in one pass."""
+    """Layers with these fields in one pass."""
     ends = {"bias": True, "relu": True} if pass_ is not Pass.WGRAD else {}
     return [Conv2d(**each, pass_=pass_, **ends) for each in fields]
 
@@ -109,7 +109,7 @@ def default(problem: Conv2d) -> Case:
 
 
 def drawn(problem: Conv2d, count: int) -> list[Case]:
-    """Random configs, the same ones in each run."""
+    """Random configs, the same in each run."""
     space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
     configs = filter(None, (space.drawn(rng) for _ in range(count)))
     return [Case(problem, FAMILY, each) for each in dict.fromkeys(configs)]
@@ -127,7 +127,7 @@ def runtime() -> Iterator[HostRuntime]:
 
 
 def run(module: Module, placed: Program, problem: Conv2d, given: Mapping[str, Values]) -> Values:
-    """The result; nothing beside it may change, and workspaces hold NaN before."""
+    """Result of a run. Fails if memory beside it changes. Workspaces start filled with NaN."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
     for name, values in given.items():
         memory[name].elements[...] = values
@@ -144,7 +144,7 @@ def run(module: Module, placed: Program, problem: Conv2d, given: Mapping[str, Va
 
 
 def check_all(cases: Sequence[Case], compiler: HostCompiler, runtime: HostRuntime, *, stressed: bool = False) -> None:
-    """Tells all that are wrong, of cases of every feature."""
+    """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
     cases, wrong = chosen(cases), []
     for start in range(0, len(cases), AT_ONCE):
         part = cases[start : start + AT_ONCE]
@@ -194,7 +194,7 @@ def test_stress_data(pass_: Pass, compiler: HostCompiler, runtime: HostRuntime) 
 
 @pytest.mark.parametrize("stages", STAGES)
 def test_tiles_on_their_way(stages: int, compiler: HostCompiler, runtime: HostRuntime) -> None:
-    """As many steps as stages, more of them, and in two parts of the images of which one has fewer."""
+    """Eleven images pass through a pipeline of one to four stages. With two splits, one split has fewer images."""
     problem = Conv2d((11, 2, 12, 12), (2, 1, 5, 5), groups=2, padding=2, pass_=Pass.WGRAD)
     usual = {**FAMILY.default(problem, H200).values(), "images": 1, "stages": stages}
     cases = [Case(problem, FAMILY, Config.of({**usual, "bands": 1, "splits": each})) for each in (1, 2)]
@@ -217,7 +217,7 @@ def test_a_gradient_has_the_same_bits_each_time(compiler: HostCompiler, runtime:
 def test_what_is_not_finite_stays_where_its_terms_are(
     pass_: Pass, compiler: HostCompiler, runtime: HostRuntime
 ) -> None:
-    """Also where lines are no multiple of what a thread has: no zero of ours meets an infinity."""
+    """Rows need not be a multiple of the outputs per thread. No padding zero is multiplied by an infinity."""
     problem = Conv2d((2, 2, 13, 17), (2, 1, 3, 3), groups=2, stride=2, pass_=pass_)
     given = dict(Conv2dJudge().inputs(problem, np.random.default_rng(0)))
     first = problem.inputs[0].name
@@ -256,7 +256,7 @@ for problem, own in zip(problems, placed):
 @pytest.mark.usefixtures("compile_without_optimisation")
 @every_pass
 def test_clean_under_the_sanitizers(pass_: Pass, tmp_path: Path) -> None:
-    """On arrays that end where their operands do."""
+    """Arrays end where their operands do."""
     problems = [*layers(pass_)[4:], *layers(pass_, MODES)[::2], *crossed(pass_)[::30]]
     cases = [case for each in problems for case in (default(each), *drawn(each, 1))]
     program, placed = together([case.program for case in cases])

@@ -1,4 +1,4 @@
-"""Depthwise layers channels last on the CPU: against float64, in all element types, and under the sanitizers."""
+"""Depthwise channels-last layers on the CPU: against float64, in all element types, and under the sanitizers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FACTORS: dict[str, tuple[Any, ...]] = {
     "bias": (False, True),
     "relu": (False, True),
 }
-"""What meets in pairs. Of 3 and 33 channels a thread has one, of 20 two or four."""
+"""Values that `crossed` combines in pairs. A thread computes one of 3 or 33 channels, and two or four of 20."""
 LAYERS: tuple[tuple[tuple[int, int, int, int], tuple[int, int], dict[str, Any]], ...] = (
     ((2, 8, 28, 28), (7, 7), {"padding": 3}),
     ((1, 4, 20, 33), (31, 31), {"padding": 15}),
@@ -52,14 +52,14 @@ LAYERS: tuple[tuple[tuple[int, int, int, int], tuple[int, int], dict[str, Any]],
 
 
 def layer(image: tuple[int, int, int, int], taps: tuple[int, int], pass_: Pass, **fields: Any) -> Conv2d:
-    """One whose groups have one channel, channels last; wgrad has no bias and no ReLU."""
+    """Channels-last layer with one channel per group. wgrad has no bias and no ReLU."""
     if pass_ is Pass.WGRAD:
         fields = {name: value for name, value in fields.items() if name not in ("bias", "relu")}
     return Conv2d(image, (image[1], 1, *taps), groups=image[1], layout="nhwc", pass_=pass_, **fields)  # type: ignore[arg-type]
 
 
 def crossed(pass_: Pass) -> list[Conv2d]:
-    """Layers in which every two factors' values meet."""
+    """Layers that combine every two values of two FACTORS."""
     return [_of_factors(case, pass_) for case in covering(FACTORS, lambda _: True)]
 
 
@@ -70,7 +70,7 @@ def _of_factors(case: Mapping[str, Any], pass_: Pass) -> Conv2d:
 
 
 def in_use(pass_: Pass) -> list[Conv2d]:
-    """Layers of each element type in turn."""
+    """Layers with the element types in turn."""
     return [
         layer(image, taps, pass_, **fields, dtype=DTYPES[number % 3], bias=True)
         for number, (image, taps, fields) in enumerate(LAYERS)
@@ -78,7 +78,7 @@ def in_use(pass_: Pass) -> list[Conv2d]:
 
 
 def cases_of(problems: Iterable[Conv2d], count: int) -> list[Case]:
-    """The default of each, and up to so many random configs."""
+    """Default config of each problem and up to `count` random ones."""
     found = []
     for problem in problems:
         assert FAMILY.why_not(problem, H200) is None
@@ -90,7 +90,7 @@ def cases_of(problems: Iterable[Conv2d], count: int) -> list[Case]:
 
 
 def check(cases: Sequence[Case], compiler: HostCompiler, host: Runtime, *, stressed: bool = False) -> None:
-    """Tells all that are wrong, of cases of every feature."""
+    """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
     judge, wrong = Conv2dJudge(), []
     make = stress_operands if stressed else random_operands
     for case, result, given in results(chosen(cases), compiler, host, lambda problem: make(problem, 5)):
@@ -119,7 +119,7 @@ def test_stress_data(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None
 
 
 def test_a_gradient_has_the_same_bits_each_time(quickest: HostCompiler, host: Runtime) -> None:
-    """Also where blocks share its positions."""
+    """Includes configs in which several blocks share the output positions of the gradient."""
     (case,) = cases_of([layer((6, 20, 12, 13), (5, 5), Pass.WGRAD, padding=2, dtype="float16")], 0)
     shared = {"columns": 4, "rows": 2, "lanes": 4, "block_taps": 2, "tap_rows": 1, "members": 8, "splits": 4}
     case = dataclasses.replace(case, config=Config.of({**case.config.values(), **shared}))
@@ -131,7 +131,7 @@ def test_a_gradient_has_the_same_bits_each_time(quickest: HostCompiler, host: Ru
 
 @every_pass
 def test_what_is_not_finite_stays_where_its_terms_are(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
-    """Also where lines are no multiple of what a thread has: no zero of ours meets an infinity."""
+    """Rows need not be a multiple of the outputs per thread. No padding zero is multiplied by an infinity."""
     problem = layer((2, 4, 13, 17), (3, 3), pass_, stride=2)
     given = dict(random_operands(problem, 0))
     first = problem.inputs[0].name

@@ -1,7 +1,7 @@
-"""Every conv2d family on the CPU: held against the float64 reference, and under the sanitizers.
+"""Every conv2d family on the CPU, compared with the float64 reference, and run under the sanitizers.
 
-Kernels of many problems are compiled as one program, each in a namespace of its own: alone each takes g++ 0.4 s, most
-of them for the headers.
+Kernels of many problems are compiled as one program, each in its own namespace. Alone, each kernel takes g++ 0.4 s,
+most of it for the headers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fa
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 ERROR_BOUND = 1e-6
-"""Of the sum of |terms|."""
+"""Largest error allowed, relative to the sum of |terms|."""
 
 Values = NDArray[np.float32]
 Make = Callable[[Conv2d, np.random.Generator], Mapping[str, Values]]
@@ -72,11 +72,11 @@ SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (2, 3, 5, 48), "weight": (4, 3, 2, 13), "dilation": (3, 1), "padding": (9, 0)},
     {"input": (2, 12, 1, 1), "weight": (17, 12, 1, 1)},
 )
-"""Results and blocks of other sizes, for configs that small images do not have."""
+"""Layers with larger results and other block sizes, for configs that small images do not have."""
 
 
 def run(module: Module, launch: Launch, problem: Conv2d, given: Mapping[str, Values]) -> Values:
-    """The result of one launch, in which nothing but the result may change."""
+    """Result of one launch. Fails if anything else changes."""
     memory = {operand.name: Guarded(operand) for operand in problem.operands}
     for name, values in given.items():
         memory[name].elements[...] = values
@@ -97,13 +97,13 @@ def check(case: Case, result: Values, given: Mapping[str, Values], slack: float 
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """Compiles kernels and runs them."""
 
     compiler: HostCompiler
     runtime: HostRuntime
 
     def results(self, cases: Sequence[Case], make: Make) -> Iterator[tuple[Case, Mapping[str, Values], Values]]:
-        """Of each case its inputs and its result."""
+        """Runs each case and yields it with its inputs and its result."""
         for start in range(0, len(cases), AT_ONCE):
             part = cases[start : start + AT_ONCE]
             program, _ = together([case.program for case in part])
@@ -113,7 +113,7 @@ class Bench:
                     yield case, given, run(module, launch, case.problem, given)
 
     def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Tells all that are wrong, of cases of every feature."""
+        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
         wrong = []
         for case, given, result in self.results(chosen(cases), make):
             try:
@@ -144,7 +144,7 @@ def drawn(problems: Iterable[Conv2d], count: int) -> Iterator[Case]:
 
 
 def covering(problem: Conv2d, family: Family) -> Iterator[Case]:
-    """Random configs, until each value of each parameter was in one, where it can be."""
+    """Random configs that together have each value of each parameter that some legal config has."""
     space, rng, seen = family.space(problem, HOST), random.Random(problem.key()), set[tuple[str, Value]]()
     for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
         if (parameter.name, value) in seen:
@@ -162,7 +162,7 @@ class TestResults:
 
     @every_pass
     def test_of_random_configs(self, pass_: Pass, bench: Bench) -> None:
-        """Every fifth problem: two configs each of those, whose options still meet in pairs."""
+        """Two configs for every fifth problem. The options of these problems still cover all pairs."""
         bench.check_all(drawn(small(pass_)[pass_ is Pass.DGRAD :: 5], 2))
 
     @every_pass
@@ -187,7 +187,7 @@ def shapes(pass_: Pass) -> list[Conv2d]:
 
 class TestSums:
     def test_of_a_weights_gradient_stay_accurate_over_many_positions(self, bench: Bench) -> None:
-        """All terms are positive and none is exact: one float32 sum after the other would be off by 2e-6 and more."""
+        """All terms are positive and none is exact, so a plain sequential float32 sum would be off by 2e-6 or more."""
         problem = Conv2d((9, 1, 130, 132), (2, 1, 2, 2), pass_=Pass.WGRAD, accuracy="elementwise")
 
         def positive(problem: Conv2d, generator: np.random.Generator) -> Mapping[str, Values]:
@@ -249,7 +249,7 @@ print(len(problems), "kernels ran")
 
 
 def watched(cases: Sequence[Case], folder: Path, program: Program | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs kernels in a process under the sanitizers, on arrays that end where their operands do."""
+    """Runs kernels in a process under the sanitizers. Arrays end where their operands do."""
     told = folder / "cases"
     program = program or together([case.program for case in cases])[0]
     told.write_bytes(pickle.dumps((program, [case.problem for case in cases])))

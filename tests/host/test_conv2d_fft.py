@@ -1,4 +1,6 @@
-"""Layers in the frequency domain on the CPU: transforms, products and the way back, over memory between them."""
+"""Layers in the frequency domain on the CPU: forward transforms, products and inverse transforms, with workspaces
+between.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,7 @@ def test_products_of_few_columns_answer_where_they_are() -> None:
 def test_by_the_libraries_alone_is_right(
     host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
-    """NumPy stands in for them here."""
+    """NumPy stands in for the libraries here."""
     problem, family = Conv2d(**shape, pass_=pass_), Conv2dCufft()
     space = family.space(problem, H200)
     drawn = space.drawn(random.Random(1)) if shape is SHAPES[1] else None
@@ -153,7 +155,7 @@ def without(program: Program, step: int) -> Program:
 
 @pytest.mark.parametrize("step", range(4))
 def test_a_step_that_is_missing_is_found(host: Runtime, quickest: HostCompiler, step: int) -> None:
-    """What it would have written is NaN."""
+    """The memory that the missing step would write holds NaN."""
     problem = Conv2d(**SHAPES[0])
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
     outcome = evaluated(host, quickest, problem, without(program, step))
@@ -220,7 +222,7 @@ class TestWhatItDoesNotSolve:
 @exhaustive.one_in(3)
 @every_pass
 def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
-    """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
+    """The Euclidean norm of the error stays below 1e-6. The bound for single elements does not guarantee that."""
     problem = Conv2d((3, 8, 12, 12), (6, 8, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
     plan = plan_of(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
     operands = random_operands(problem, 5)
@@ -255,9 +257,9 @@ class TestLikely:
         assert not FAMILY.is_likely(problem, DEVICE)
         assert TENSOR.is_likely(problem, H200) is likely
         assert WARPGROUP.is_likely(problem, H200) is likely
-        # Of 384 channels those of halves are expected to be faster still.
+        # With 384 channels, split fp16 products are expected to be faster still.
         assert (answering(problem, H200)[0].name in ("conv2d_fft_halves", "conv2d_fft_warpgroup")) is likely
-        others = dataclasses.replace(H200, compute_capability=(8, 0))  # without warpgroups' products
+        others = dataclasses.replace(H200, compute_capability=(8, 0))  # without wgmma products
         assert (answering(problem, others)[0].name == "conv2d_fft_tensor") is likely
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
@@ -273,7 +275,7 @@ class TestWorkspace:
     def test_of_a_candidate_is_never_above_the_limit(
         self, host: Runtime, quickest: HostCompiler, family: Family, pass_: Pass
     ) -> None:
-        """What libraries ask for counts too: cuBLAS has what is left, and more where there is more."""
+        """Workspaces of libraries count too. cuBLAS gets what the limit leaves, so a larger limit gives it more."""
         problem = Conv2d(**SHAPES[0], pass_=pass_)
         roomy = family.program(problem, family.default(problem, DEVICE))
         own = sum(aligned(each.nbytes) for each in roomy.workspaces)

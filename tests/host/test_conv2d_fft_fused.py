@@ -1,4 +1,4 @@
-"""Layers of few channels on the CPU: transforms that multiply as they transform back."""
+"""Layers of few channels on the CPU: the inverse transform also computes the products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers whose spectra are halves, on the CPU: transforms that store them, products that read them, the way back."""
+"""Layers with split fp16 spectra on the CPU: transforms that store them, products that read them, and inverses."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_errors_are_those_of_float32_on_data_of_all_kinds(host: Runtime, quick: 
 
 
 def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every image, as of large ones: of four numbers of which 16 are looked at."""
+    """Makes the maximum kernel sample small images too, as it samples large ones: 4 vectors of 4 numbers."""
     monkeypatch.setattr(maximum, "SAMPLED_SIZE", 1)
     monkeypatch.setattr(maximum, "SAMPLE", 4)
 
@@ -124,7 +124,7 @@ def test_what_a_sample_did_not_tell_is_transformed_again(
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles that reach beyond a result, by a sample or not."""
+    """Tiles reach beyond a result. Maxima are sampled or not."""
     cases = []
     for name, pass_ in zip(("sets of frequencies", "more rows than a warpgroup has", "odd points"), Pass, strict=True):
         problem = Conv2d(**SHAPES[name], pass_=pass_)

@@ -1,4 +1,4 @@
-"""Layers in the frequency domain tile by tile on the CPU: all passes, on guarded and poisoned memory."""
+"""Layers in the frequency domain tile by tile on the CPU: all passes, with guarded and poisoned memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEVICE = DeviceRef(DeviceKind.HOST).device()
 LAYER: dict[str, Any] = {"input": (2, 8, 21, 20), "weight": (5, 8, 3, 3), "padding": 1}
 UNEVEN: dict[str, Any] = {"input": (3, 5, 17, 23), "weight": (3, 5, 5, 2), "padding": ((2, 0), (0, 3))}
 SMALL: dict[str, Any] = {"input": (1, 5, 5, 4), "weight": (4, 5, 4, 3), "padding": ((3, 1), (2, 2))}
-"""Whose planes are smaller than a tile."""
+"""A layer whose planes are smaller than a tile."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
@@ -86,7 +86,7 @@ def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: Hos
 
 
 def test_is_right_at_random_and_as_accurate_as_float32(host: Runtime, quickest: HostCompiler) -> None:
-    """1e-6 in the Euclidean norm, which the bound of each element alone does not promise."""
+    """The Euclidean norm of the error stays below 1e-6. The bound for single elements does not guarantee that."""
     problem = Conv2d(**LAYER)
     config = FAMILY.space(problem, DEVICE).drawn(random.Random(3))
     assert config is not None
@@ -110,7 +110,7 @@ def test_a_tile_that_begins_elsewhere_is_found(host: Runtime, quickest: HostComp
 
 
 def test_tiles_stay_within_their_planes_under_the_sanitizers(tmp_path: Path) -> None:
-    """Those of a layer's image and of its result; in each, tiles that reach beyond every side."""
+    """Transforms tiles of a layer's image and of its result. In each, some tiles reach beyond every side."""
     parts = TiledParts(Conv2d(**UNEVEN), Basis(8, 8), 1)
     transforms = (parts.forward[0], parts.inverse)
     block = FftBlock()

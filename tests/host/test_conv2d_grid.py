@@ -1,4 +1,4 @@
-"""benchmarks/conv2d_grid.py on the host: points are verified and timed beside PyTorch, and a run goes on."""
+"""benchmarks/conv2d_grid.py on the host: it verifies and times points beside PyTorch, and resumes an earlier run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ script, turns = benchmark("conv2d_grid"), benchmark("conv2d_bench.turns")
 
 SMALL = {"input": [2, 4, 9, 9], "weight": [4, 4, 3, 3], "pass_": "dgrad"}
 UNLUCKY = {"input": [1, 4, 5, 5], "weight": [4, 1, 3, 3], "groups": 4}
-"""No layer for transforms."""
+"""A layer that conv2d_fft does not solve."""
 SAMPLED = {"input": [4, 64, 34, 34], "weight": [64, 64, 3, 3]}
-"""More terms than are verified whole."""
+"""A layer with too many terms to be verified completely."""
 DEFAULT = ("--starts", "0", "--families")
 
 
 @pytest.fixture
 def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs the script with some problems; the rows that are there then."""
+    """Runs the script with some problems and returns the rows that are then in its file."""
 
     def run(
         *problems: dict[str, Any], options: tuple[str, ...] = (), family: str = "conv2d_fft"
@@ -68,7 +68,7 @@ def test_larger_ones_are_verified_by_a_sample(measure: Any) -> None:
 
 @exhaustive.EXHAUSTIVE
 def test_two_processes_time_in_turns(measure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the host as on a GPU, with a lock that stands for it: rows come as they are finished, none is lost."""
+    """A lock stands for the device, as on a GPU. Rows appear as they are finished, and none is lost."""
     lock = tmp_path / "lock"
     lock.touch()
     started: list[Any] = []

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup_im2col` on the CPU: 16-bit pixels that a copy engine brings from where they lie, by a map."""
+"""`conv2d_warpgroup_im2col` on the CPU: TMA im2col copies of 16-bit pixels through a tensor map."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ KINDS = {
 
 
 def layer(name: str, kind: str, pass_: Pass, **more: Any) -> Conv2d:
-    """One of SHAPES."""
+    """Layer of SHAPES with the given name."""
     return Conv2d(**SHAPES[name], **KINDS[kind], layout="nhwc", pass_=pass_, **more)  # type: ignore[arg-type]
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """A config that has at least `wanted`."""
+    """A config with at least the `wanted` values."""
     config = FAMILY.space(problem, DEVICE).like({**FAMILY.default(problem, DEVICE).values(), **wanted})
     assert config is not None
     return config
@@ -60,7 +60,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, name: str) -> None:
-    """Two passes by default and two by a config that is drawn; in every type in turns."""
+    """Two passes with the default config and two with a random one. Element types take turns."""
     turn = list(SHAPES).index(name)
     for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
         problem = layer(name, list(KINDS)[turn % len(KINDS)], pass_)
@@ -83,7 +83,7 @@ def test_taps_share_pixels_or_have_their_own(host: Runtime, quickest: HostCompil
 
 @pytest.mark.parametrize("taps", [1, 2, 3])
 def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> None:
-    """Two of three leave a warpgroup without a tap."""
+    """Two of three taps in a block leave a warpgroup without a tap."""
     problem = layer("groups" if taps == 2 else "padded", "bf16", Pass.WGRAD)
     config = config_of(problem, taps=taps)
     assert config.integer("taps") == taps
@@ -102,7 +102,7 @@ def test_columns_that_are_no_whole_copies(host: Runtime, quickest: HostCompiler,
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """Images that end within a copy, and channels that do."""
+    """Images and channels that end inside a copy."""
     layers = zip(("strides", "one image, even filter", "dilation"), ("float16", "bfloat16", "f16"), Pass, strict=True)
     cases = [layer(*each) for each in layers]
     sanitized.check([(each, FAMILY.program(each, FAMILY.default(each, DEVICE))) for each in cases], tmp_path)

@@ -1,4 +1,4 @@
-"""`conv2d_mma` on the CPU: products of halves by warps, against the float64 reference."""
+"""`conv2d_mma` on the CPU: split fp16 products by warps, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ TILES: tuple[dict[str, Value], ...] = (
     {"warps_across": 2, "channels": 32, "terms": 64, "stages": 2, "taps": 1, "splits": 2},
     {"warp_rows": 64, "channels": 16, "terms": 32, "stages": 4, "taps": 3, "splits": 1},
 )
-"""Small ones, that the CPU is through with soon; each shape is computed by one of them."""
+"""Small tiles, which the CPU computes quickly. Each shape is computed with one of them."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
 every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """The smallest tile with `wanted`, as far as that is legal."""
+    """The smallest tile with the `wanted` values, as far as they are legal."""
     least = LEAST_WEIGHT if problem.pass_ is Pass.WGRAD else LEAST_IMAGE
     config = MMA.space(problem, DEVICE).like({**least, **{name: wanted[name] for name in wanted if name in least}})
     assert config is not None
@@ -43,7 +43,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 
 
 def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
-    """The largest error of a result, which the program must not exceed its bound by."""
+    """Largest error of a result. Fails if it exceeds the program's bound."""
     outcome = evaluated(host, compiler, problem, MMA.program(problem, config))
     assert isinstance(outcome, Measurement), (config, outcome)
     return outcome.max_error
@@ -51,7 +51,7 @@ def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Con
 
 @every_shape
 def test_is_right_in_tiles_of_each_kind(host: Runtime, quickest: HostCompiler, shape: str) -> None:
-    """A pass of each shape, in one kind of tiles: lines of positions are those of `conv2d_warpgroup`."""
+    """One pass of each shape with one kind of tile. Row spans of output positions are those of `conv2d_warpgroup`."""
     number = list(SHAPES).index(shape)
     problem = Conv2d(**SHAPES[shape], pass_=list(Pass)[number % 3])
     tile = TILES[number // 3 % len(TILES)]

@@ -1,4 +1,4 @@
-"""Layers whose padding has pixels, on the CPU: families, modes and passes, held against PyTorch's autograd."""
+"""Layers with non-zero padding modes on the CPU: families, modes and passes, compared with PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Values = NDArray[Any]
 SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (2, 3, 7, 9), "weight": (5, 3, 3, 2), "padding": ((1, 2), (2, 0))},
     {"input": (1, 4, 4, 6), "weight": (6, 2, 2, 5), "groups": 2, "stride": (2, 1), "padding": 3, "dilation": (1, 2)},
-    {"input": (2, 2, 3, 2), "weight": (3, 2, 4, 4), "padding": ((2, 2), (1, 1))},  # as much as there may be, mirrored
+    {"input": (2, 2, 3, 2), "weight": (3, 2, 4, 4), "padding": ((2, 2), (1, 1))},  # most that reflection allows
     {"input": (1, 2, 1, 8), "weight": (2, 2, 1, 4), "padding": ((0, 0), (7, 5)), "stride": (1, 3)},
     {"input": (1, 2, 19, 23), "weight": (3, 2, 5, 5), "padding": "same"},
 )
@@ -51,7 +51,7 @@ FOURIER_SHAPES: tuple[dict[str, Any], ...] = (
 
 
 def by_autograd(problem: Conv2d, given: Mapping[str, Values]) -> Values:
-    """PyTorch's answer in float64: its padding, its convolution, and for gradients its way back through both."""
+    """PyTorch's float64 result. Gradients are autograd's, through the convolution and the padding."""
     wide = {name: torch.from_numpy(values.copy()).double() for name, values in given.items()}
     x = wide.get("x", torch.zeros(problem.input, dtype=torch.float64)).requires_grad_()
     w = wide.get("w", torch.zeros(problem.weight, dtype=torch.float64)).requires_grad_()
@@ -66,7 +66,7 @@ def by_autograd(problem: Conv2d, given: Mapping[str, Values]) -> Values:
 
 
 def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
-    """The largest error, of the sum of |terms| that are there."""
+    """Largest error, relative to the sum of |terms|."""
     plain = dataclasses.replace(problem, relu=False)
     scale = by_autograd(plain, {name: np.abs(values) for name, values in given.items()})
     errors = np.abs(result - by_autograd(problem, given))
@@ -75,7 +75,7 @@ def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
 
 @every_pass
 def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
-    """Defaults of all shapes and modes, and drawn configs of every fourth."""
+    """Default configs for all shapes and modes, and random configs for every fourth."""
     cases: list[Case] = []
     for number, (shape, mode) in enumerate(itertools.product(SHAPES, MODES)):
         problem = layer(pass_, number % 4, **shape, padding_mode=mode)
@@ -95,7 +95,9 @@ def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: 
 
 
 def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program) -> list[Measurement | Failure]:
-    """On buffers that are guarded and poisoned, twice, with the same bits; of programs that share their texts."""
+    """Outcomes of programs that share source texts. Buffers are guarded and poisoned, and two runs must give the same
+    bits.
+    """
     bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
     try:
         binaries = {name: quickest.compile(each) for name, each in programs[0].compilations().items()}
@@ -111,14 +113,14 @@ def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: 
 def test_in_the_frequency_domain_too(
     mode: PaddingMode, shape: int, pass_: Pass, quickest: HostCompiler, host: Runtime
 ) -> None:
-    """How the signal is read in each mode, the transforms' own tests say; how a gradient is folded, these."""
+    """These tests cover folding of a gradient. The transforms' own tests cover reading a signal in each mode."""
     problem = Conv2d(**FOURIER_SHAPES[shape], padding_mode=mode, pass_=pass_)
     (outcome,) = outcomes(host, quickest, problem, FOURIER.program(problem, FOURIER.default(problem, HOST)))
     assert isinstance(outcome, Measurement), outcome
 
 
 def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host: Runtime) -> None:
-    """Where the workspace is small; a part that is not folded is found."""
+    """A small workspace splits the batch into parts. Verification rejects a program that leaves one part unfolded."""
     whole = Conv2d(**FOURIER_SHAPES[0], padding_mode=PaddingMode.REFLECT, pass_=Pass.DGRAD)
     taken = sum(each.nbytes for each in FOURIER.workspaces(whole))
     problem = dataclasses.replace(whole, workspace=taken // 2)
@@ -133,7 +135,7 @@ def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host
 
 
 def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
-    """As much padding as there may be, under the sanitizers; a gradient writes padded images in between."""
+    """The sanitizers check the largest allowed padding. A gradient also writes intermediate padded images."""
     shape = SHAPES[2]
     cases: list[tuple[Family, Pass, PaddingMode]] = [
         (DIRECT, Pass.FPROP, PaddingMode.REFLECT),

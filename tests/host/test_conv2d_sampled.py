@@ -1,4 +1,4 @@
-"""Images that are scaled by a sample of their numbers, on the CPU: small ones, for which a sample is asked for."""
+"""Layers on the CPU that scale images by a sampled maximum. The images are small, so the tests request sampling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("sampled")
 @pytest.mark.parametrize(("shape", "pass_"), [*zip(LAYERS, Pass, strict=True), *zip(LAYERS[1:], Pass, strict=False)])
 def test_numbers_beyond_the_sample(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
-    """They are laid out again where they are beyond halves: the result is right and has the same bits each time."""
+    """Numbers beyond the range of fp16 cause a second split: the result is right and has the same bits each time."""
     problem = Conv2d(**shape, pass_=pass_)
     program = joined(WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE)))
     assert any(step.entry.endswith("again") for step in program.steps)  # type: ignore[union-attr]

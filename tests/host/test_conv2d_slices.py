@@ -1,4 +1,4 @@
-"""`conv2d_slices` on the CPU: sums of products of digits, the same bits in any tile, and ranges that are too wide."""
+"""`conv2d_slices` on the CPU: products of int8 slices, the same bits in any tile, and ranges that are too wide."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Numbers = NDArray[np.float32]
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """The smallest tile with `wanted`, as far as that is legal."""
+    """The smallest tile with the `wanted` values, as far as they are legal."""
     config = SLICES.space(problem, DEVICE).like({**LEAST, **wanted})
     assert config is not None
     return config
@@ -74,7 +74,7 @@ def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -
     results = [computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES]
     expected, scale = reference(LAYER, given)
     assert (np.abs(results[0] - expected) <= 1e-6 * scale).all()
-    assert np.mean(results[0] == expected.astype(np.float32)) < 0.5  # of digits, and not in double precision
+    assert np.mean(results[0] == expected.astype(np.float32)) < 0.5  # by slices, and not in double precision
     for other in results[1:]:
         assert np.array_equal(results[0].view(np.uint32), other.view(np.uint32))
 
@@ -83,7 +83,7 @@ def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -
     "kind", ["one large number", "a large channel with small weights", "log-normal", "a NaN", "zeros"]
 )
 def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, kind: str) -> None:
-    """Three digits of a number 10,000 times as large leave one of the others, which the bound does not admit."""
+    """If one number is 10,000 times as large, three digits leave one for the others, which the bound does not allow."""
     given = {name: values.copy() for name, values in random_operands(LAYER, 3).items()}
     x = given["x"]
     if kind == "one large number":
@@ -107,12 +107,12 @@ def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, k
         expected, _ = reference(LAYER, given)
         is_rounded_once = first == expected.astype(np.float32)
         wide = [1] if kind == "one large number" else [0, 1]
-        assert np.mean(is_rounded_once[wide]) > 0.99  # in double precision, and not of digits
+        assert np.mean(is_rounded_once[wide]) > 0.99  # in double precision, and not by slices
         assert len(wide) == 2 or np.mean(is_rounded_once[0]) < 0.5
 
 
 @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_kernels_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """An integer sum that leaves 32 bits would be told too."""
+    """The sanitizers would also report an integer sum that exceeds 32 bits."""
     problems = [Conv2d(**SHAPES["strides"], pass_=pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)]
     sanitized.check([(each, SLICES.program(each, config_of(each, **TILES[1]))) for each in problems], tmp_path)

@@ -1,4 +1,4 @@
-"""Layers on the CPU whose batch has an image unlike the others: products of 16-bit parts, slices, minimal filtering."""
+"""Layers on the CPU with one unusual image in the batch: split 16-bit operands, slices, minimal filtering."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from warpsmith.tuner.operations.conv2d.oracle import reference
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding": 1}
-"""Images of which a tile has several, of a number of elements that is no multiple of four."""
+"""A tile covers several images, and an image's element count is no multiple of four."""
 LAST: dict[str, Any] = {"input": (3, 16, 5, 4), "weight": (10, 16, 3, 2), "padding": 1, "layout": "nhwc"}
 STRIDED: dict[str, Any] = {"input": (3, 3, 9, 8), "weight": (10, 3, 4, 3), "stride": 2, "padding": 1}
-"""Layers of few channels, whose rows and columns are channels."""
+"""Layers of few channels, which treat rows and columns of the filter as channels."""
 PIXELS: dict[str, Any] = {"input": (40, 20, 1, 1), "weight": (12, 20, 1, 1)}
-"""Images of one pixel: a block has many."""
+"""Images of one pixel, so that a block covers many."""
 BIASED: dict[str, Any] = {**LAST, "bias": True, "relu": True}
 LARGER: dict[str, Any] = {"input": (2, 8, 70, 67), "weight": (3, 8, 1, 1)}
-"""Images of which more blocks look for the largest number than a thread reads by itself."""
+"""Images so large that the blocks with partial maxima outnumber those that one thread reads."""
 BFLOATS: dict[str, Any] = {"input": (3, 40, 6, 5), "weight": (40, 40, 3, 3), "padding": 1, "dtype": "bfloat16"}
 LINES = {"small": SMALL, "last": BIASED, "strided": STRIDED, "pixels": PIXELS}
 FPROP, DGRAD = Pass.FPROP, Pass.DGRAD
 
 
 class Case(NamedTuple):
-    """A family on a layer, with what differs from its default."""
+    """A family on a layer, with the values that differ from its default config."""
 
     family: Family
     layer: dict[str, Any]
@@ -74,7 +74,7 @@ CASES = [
 
 
 def sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has small images sampled."""
+    """Makes the maximum kernel sample small images."""
     for name, value in (("SAMPLED_SIZE", 64), ("SAMPLE", 8), ("LEAST_SAMPLE", 4), ("LEAST_STEP", 2)):
         monkeypatch.setattr(maximum, name, value)
 
@@ -105,7 +105,7 @@ def test_every_family_has_both_passes_and_so_has_every_layer() -> None:
 def test_nor_does_one_that_is_sampled(
     host: Runtime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, layer: dict[str, Any], pass_: Pass
 ) -> None:
-    """An image of which no sample has the largest numbers is laid out again, and no other."""
+    """If the sample of an image misses its largest numbers, that image alone is split again."""
     sample(monkeypatch)
     problem, family = Conv2d(**layer, pass_=pass_), Conv2dMma()
     program = family.program(problem, family.default(problem, DEVICE))
@@ -131,7 +131,7 @@ WINDOWS = [
 @exhaustive.one_in(2)
 @pytest.mark.parametrize("case", WINDOWS, ids=lambda case: f"{case.family.name}-{case.pass_}")
 def test_a_nan_stays_in_its_windows(host: Runtime, quickest: HostCompiler, case: Case) -> None:
-    """It reaches the results whose sum has it, of its own group, and no others."""
+    """A NaN reaches only the results of its own group whose sums contain it."""
     family, problem = case.family, Conv2d(**case.layer, pass_=case.pass_)
     plan = plan_of(host, quickest, problem, family.program(problem, family.default(problem, DEVICE)))
     source, weights = problem.inputs[:2]
@@ -147,7 +147,7 @@ def test_a_nan_stays_in_its_windows(host: Runtime, quickest: HostCompiler, case:
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Images that begin anywhere, of one pixel, and in parts of a batch; sampled or read whole."""
+    """Images of any alignment, of one pixel, and in parts of a batch, with sampled or complete maxima."""
     cases: list[tuple[Conv2d, Program]] = []
     for family, layer, wanted in (
         (Conv2dMma(), PIXELS, {}),

@@ -1,4 +1,4 @@
-"""`conv2d_warpgroup` on the CPU: products of halves on lines of pixels, against the float64 reference."""
+"""`conv2d_warpgroup` on the CPU: split fp16 products on row spans of pixels, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """A config that has at least `wanted`."""
+    """A config with at least the `wanted` values."""
     space = WARPGROUP.space(problem, DEVICE)
     config = space.like({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
     assert config is not None
@@ -60,7 +60,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 def test_is_right_by_default_or_at_random(
     host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
-    """Every second one by default, and the others by a config that is drawn."""
+    """Every second case runs the default config, the others a random one."""
     problem = Conv2d(**shape, pass_=pass_)
     is_drawn = (list(SHAPES.values()).index(shape) + list(Pass).index(pass_)) % 2 > 0
     drawn = WARPGROUP.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
@@ -89,7 +89,7 @@ CHANNELS_LAST = (
         "layout": "nhwc",
     },
 )
-"""Channels of whole vectors, and others."""
+"""Channels that fill whole vectors, and other channel counts."""
 
 
 @exhaustive.meeting()

@@ -1,4 +1,4 @@
-"""`conv2d_winograd` on the CPU: transforms and products of halves, against the float64 reference."""
+"""`conv2d_winograd` on the CPU: transforms and split fp16 products, against the float64 reference."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ LARGE_TILES: dict[str, dict[str, Any]] = {
     "odd sizes": {"input": (1, 1031, 5, 7), "weight": (9, 1031, 3, 3), "padding": ((2, 0), (1, 2))},
     "much padding": {"input": (1, 1024, 3, 2), "weight": (3, 1024, 3, 3), "padding": ((3, 4), (0, 5))},
 }
-"""Of so many channels that tiles may have 4x4 results."""
+"""Layers with enough channels for tiles of 4x4 results."""
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
-    """A config that has at least `wanted`."""
+    """A config with at least the `wanted` values."""
     config = Config.of({**WINOGRAD.default(problem, DEVICE).values(), **wanted})
     assert WINOGRAD.space(problem, DEVICE).why_not(config) is None
     return config
 
 
 def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
-    """The largest, of what `accuracy` names; the testbed has held it against the bound."""
+    """Largest error in the measure that `accuracy` names. The testbed has already checked it against the bound."""
     outcome = evaluated(host, compiler, problem, WINOGRAD.program(problem, config))
     assert isinstance(outcome, Measurement), (config, outcome)
     return outcome.max_error
@@ -64,7 +64,7 @@ def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Con
 def test_is_right_by_default_or_at_random(
     host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
 ) -> None:
-    """Every second one by default, and the others by a config that is drawn."""
+    """Every second case runs the default config, the others a random one."""
     problem = Conv2d(**shape, pass_=pass_)
     is_drawn = (list(SHAPES.values()).index(shape) + list(Pass).index(pass_)) % 2 > 0
     drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
@@ -72,7 +72,7 @@ def test_is_right_by_default_or_at_random(
 
 
 def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
-    """The layer whose sums have the many channels, in either pass."""
+    """Layer of LARGE_TILES whose sums run over the many channels in either pass."""
     if pass_ is Pass.DGRAD:
         (filters, channels, *taps), (images, _, *size) = shape["weight"], shape["input"]
         shape = {**shape, "weight": (channels, filters, *taps), "input": (images, filters, *size)}
@@ -118,8 +118,9 @@ def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quic
 
 @every_shape
 def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, shape: dict[str, Any]) -> None:
-    """Of smaller layers than those that it solves, whose emulation takes minutes: of deviates alone, since errors on
-    data that are hard are larger than is allowed where sums have few terms."""
+    """The layers are smaller than the family accepts, because emulating those takes minutes. The data are random
+    deviates only: on stress data, sums of few terms exceed the error bound.
+    """
     problem = Conv2d(**shape, pass_=Pass.WGRAD)
     drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key()))
     assert drawn is not None
@@ -133,7 +134,7 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
 
 
 def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:
-    """The testbed guards and poisons memory, and wants the same bits twice."""
+    """The testbed guards and poisons memory, and two runs must give the same bits."""
     problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
     config = config_of(problem, splits=1)
     error_of(host, quickest, problem, config)
@@ -141,7 +142,7 @@ def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quicke
 
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """Padding before the image and rows that are left out, with the smallest tiles of products."""
+    """Layers with padding and with cropped rows, computed with the smallest tiles."""
     padded = [Conv2d(**SHAPES["one image"], pass_=pass_) for pass_ in Pass]
     cropped = Conv2d(input=(2, 5, 5, 4), weight=(3, 5, 3, 3), padding=((3, 4), (0, 5)), pass_=Pass.DGRAD)
     cases = []

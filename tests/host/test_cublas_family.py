@@ -1,4 +1,4 @@
-"""cuBLAS as a candidate, on the CPU: the whole way of a program that calls it, with NumPy in cuBLAS's place."""
+"""cuBLAS as a candidate on the CPU: all steps of a program that calls it, with NumPy in place of cuBLAS."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_each_stream_has_scratch_memory_of_its_own(host: HostRuntime) -> None:
 
 
 def test_as_much_of_it_as_is_usual_is_not_told() -> None:
-    """So that fingerprints stay what they were when there was no other."""
+    """Fingerprints with the usual cuBLAS workspace thus stay as they were before the limit existed."""
     program = CUBLAS.program(PROBLEM, CUBLAS.default(PROBLEM, H200))
     limited = with_room(program, 1 << 20)
     (usual,), (less,) = (each.calls for each in (program, limited))

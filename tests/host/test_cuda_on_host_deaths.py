@@ -1,4 +1,5 @@
-"""Kernels that cannot go on: errors for deadlocks and traps, the end of the process for what the sanitizers catch."""
+"""Kernels that cannot go on: errors for deadlocks and traps, and the end of the process for findings of the sanitizers.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def run_apart(make_program, tmp_path):
 
 @pytest.fixture
 def stopped(make_program, host):
-    """Runs a kernel on 64 floats that the device has to stop; answers with what the caller is told."""
+    """Runs a kernel on 64 floats that the device must stop, and returns the message that the caller gets."""
 
     def run(source, **geometry) -> str:
         program = make_program(source, "p", **geometry)
@@ -168,7 +169,7 @@ STATIC = """extern "C" __global__ void kernel(float* x, float* y, int i) {{
     {}
 }}"""
 DYNAMIC = STATIC.replace("__shared__ float tile[64]", "extern __shared__ float tile[]")
-# Volatile pointers: of an object that it can see, UndefinedBehaviorSanitizer checks the size first.
+# Volatile pointers, because UndefinedBehaviorSanitizer checks the size first of an object that it can see.
 LOCAL = """extern "C" __global__ void kernel(float* x, float* y, int i) {{
     float mine[8] = {{1, 2, 3, 4, 5, 6, 7, 8}};
     float* volatile p = mine;
@@ -233,9 +234,9 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
 
 @pytest.mark.parametrize("names", [("blocks", "warps", "textures"), ("values", "ptx", "programs")])  # for two workers
 def test_right_kernels_run_clean_under_the_sanitizers(names):
-    # The tests of results, once more: the fixtures build for the sanitizers in a process that has them.
+    # The tests of results again: in a process with sanitizers, the fixtures build for the sanitizers.
     files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
-    # Python's fault handler and AddressSanitizer's would get in each other's way.
+    # The fault handlers of Python and AddressSanitizer would conflict.
     options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files],

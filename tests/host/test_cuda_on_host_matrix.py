@@ -1,4 +1,6 @@
-"""Matrix products on the host device: which thread holds what, and what they read of a number, against NumPy."""
+"""Matrix products on the host device, against NumPy: which elements each thread holds, and which bits of a number
+count.
+"""
 
 from __future__ import annotations
 
@@ -92,13 +94,13 @@ extern "C" __global__ void kernel(const unsigned* a, const unsigned* b, float* s
 
 
 def drawn(*shape: int) -> NDArray[np.float32]:
-    """Numbers of 24 bits and either sign whose products, summed in double, are exact."""
+    """Numbers of 24 bits and either sign. Their products are exact if summed in double precision."""
     signs = RANDOM.choice(np.array([-1, 1], np.float32), shape)
     return signs * (1 + RANDOM.integers(0, 1 << 23, shape) / 2**23).astype(np.float32)
 
 
 def cut(values: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The upper 19 bits: a tf32 number."""
+    """Upper 19 bits of each number, which make a tf32 number."""
     return (values.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
@@ -109,7 +111,7 @@ def test_two_warpgroups_multiply_what_tf32_holds_of_their_matrices(run_kernel, c
     source = OF_A_WARPGROUP.replace("kColumns", str(columns))
     run_kernel(source, a, b, begun, added, block=(128, 2, 1))
     first = (cut(a[:, :8]) @ cut(b[:8])).astype(np.float32)
-    np.testing.assert_array_equal(begun, first)  # whatever the sums held before
+    np.testing.assert_array_equal(begun, first)  # whatever the accumulators held before
     np.testing.assert_array_equal(added, (first + cut(a[:, 8:]) @ cut(b[8:])).astype(np.float32))
     whole = a[:, :8].astype(np.float64) @ b[:8].astype(np.float64)
     assert (np.abs(begun - whole) > 1e-5).mean() > 0.9
@@ -165,7 +167,7 @@ def laid_out(matrix: NDArray[np.float16], turned: bool, leading: int, stride: in
     ],
 )
 def test_a_warpgroup_multiplies_halves_that_lie_either_way(run_kernel, turned_a, turned_b, columns, negated, add):
-    """Offsets that leave gaps, and a matrix that begins behind another one."""
+    """Covers offsets that leave gaps, and a matrix that begins behind another one."""
     a = RANDOM.standard_normal((64, 16)).astype(np.float16)
     b = RANDOM.standard_normal((columns, 16)).astype(np.float16)
     sums = RANDOM.standard_normal((64, columns)).astype(np.float32)

@@ -49,7 +49,7 @@ def drawn(dtype: DType, *shape: int) -> NDArray[Any]:
 
 
 def in_rows(values: NDArray[Any], pitch: int) -> NDArray[Any]:
-    """The same values in rows `pitch` bytes apart, 0xFF between them."""
+    """Copy of the values in rows `pitch` bytes apart, with 0xFF between rows."""
     memory = np.full(values.shape[0] * pitch, 0xFF, np.uint8)
     rows = np.ndarray(values.shape, values.dtype, memory, strides=(pitch, values.itemsize))
     rows[...] = values

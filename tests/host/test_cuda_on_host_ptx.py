@@ -1,4 +1,4 @@
-"""What stands in for PTX on the host device: 16-bit floats against NumPy's, asynchronous copies."""
+"""The host device's replacements for PTX: 16-bit floats against NumPy's, and asynchronous copies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_half_comes_back_from_its_float(run_kernel):
 
 
 def test_the_middle_between_two_halves_goes_to_the_even_one(run_kernel):
-    positive = np.arange(0x7BFF, dtype=np.uint16)  # up to the last but one that is finite
+    positive = np.arange(0x7BFF, dtype=np.uint16)  # up to the second largest finite number
     low, high = (each.view(np.float16).astype(np.float64) for each in (positive, positive + np.uint16(1)))
     middle = ((low + high) / 2).astype(np.float32)
     for sign in (1, -1):

@@ -21,7 +21,7 @@ MODES = {AddressMode.WRAP: "wrap", AddressMode.CLAMP: "edge", AddressMode.MIRROR
 
 @pytest.fixture
 def image():
-    """Rows of 7 texels in rows of 48 bytes: what lies between is not part of the texture."""
+    """Rows of 7 texels, 48 bytes apart. The bytes between rows are not part of the texture."""
     padded = np.full((ROWS, PITCH // 4), np.nan, np.float32)
     padded[:, :COLUMNS] = RANDOM.random((ROWS, COLUMNS))
     return padded
@@ -57,7 +57,7 @@ def test_every_address_mode(run_kernel, image, mode, linear):
     normalized = mode in (AddressMode.WRAP, AddressMode.MIRROR)
     at = np.stack([u, v], axis=1).astype(np.float32)
     if normalized:
-        # Half a grid step of a margin: a rounded quotient may not fall to the next texel.
+        # A margin of half a grid step, so that a rounded quotient does not reach the next texel.
         at = np.stack([(u + 2**-10) / COLUMNS, (v + 2**-10) / ROWS], axis=1).astype(np.float32)
     texture = describe(image, address=(mode, mode), linear=linear, normalized_coordinates=normalized, border=(0.25,))
     out = np.zeros(n, np.float32)

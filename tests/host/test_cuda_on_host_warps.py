@@ -1,4 +1,4 @@
-"""Shuffles, votes, and threads that wait for ever."""
+"""Shuffles, votes, and threads that wait forever."""
 
 from __future__ import annotations
 

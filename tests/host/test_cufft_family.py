@@ -1,4 +1,4 @@
-"""cuFFT as a candidate, on the CPU: the whole way of a program that calls a library, with NumPy in cuFFT's place."""
+"""cuFFT as a candidate on the CPU: all steps of a program that calls a library, with NumPy in place of cuFFT."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def configs(problem: Fft) -> tuple[Config, ...]:
 
 
 def given(problem: Fft, seed: int = 0) -> NDArray[Any]:
-    """Random numbers; a half spectrum has in it what no real signal's has."""
+    """Random numbers. A half spectrum also gets values that the spectrum of a real signal cannot have."""
     operand, rng = problem.inputs[0], np.random.default_rng(seed)
     parts = rng.standard_normal(operand.components.shape, np.float32)
     return parts.view(operand.dtype.value).reshape(operand.shape)
 
 
 def expected(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
-    """By NumPy, in double precision."""
+    """Result of NumPy in double precision."""
     to_batch = problem.layout == "frequency"
     axes = tuple(range(1, 1 + len(problem.size)))
     if problem.inverse:
@@ -96,7 +96,7 @@ def plan_of(problem: Fft, config: Config) -> Plan:
 
 @pytest.fixture
 def without_cufft(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The host, as a GPU's machine is that has no cuFFT."""
+    """Makes the host like a GPU machine without cuFFT."""
 
     def missing(*_: object) -> None:
         raise LaunchError("cuFFT is missing: install it")
@@ -110,7 +110,7 @@ def without_cufft(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def on_host(monkeypatch: pytest.MonkeyPatch) -> FftCufft:
-    """The family where the host is one of its devices, also for look-ups."""
+    """Adds the host to the devices of the family, also for look-ups."""
     solves = FftCufft.why_not
 
     def why_not(self: FftCufft, problem: Problem, device: Device) -> str | None:
@@ -126,7 +126,7 @@ class TestResults:
     @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
     @pytest.mark.usefixtures("compile_quickly")
     def test_are_those_of_numpy_and_inputs_stay(self, problem: Fft) -> None:
-        """With the default and one config more, and of spectra that are not quite those of real signals."""
+        """Runs the default and one more config. Half spectra hold values that no real signal produces."""
         assert CUFFT.why_not(problem, H200) is None
         values = given(problem)
         before, right = values.copy(), expected(problem, values)
@@ -148,14 +148,14 @@ class TestResults:
         ids=lambda problem: problem.key(),
     )
     def test_are_measured_like_any_candidates(self, host: HostRuntime, problem: Fft, compiler: Any) -> None:
-        """c2r with poison in place of its workspace's contents and guards round it."""
+        """The workspace of c2r starts poisoned and has guards around it."""
         program = CUFFT.program(problem, CUFFT.default(problem, H200))
         with contextlib.closing(Testbed(host, problem, 3, TWO_SAMPLES, guarded=True, compiler=compiler)) as testbed:
             outcome = testbed.evaluate(program, host_compiler().compile_program(program), TWO_SAMPLES).outcome
         assert isinstance(outcome, Measurement), outcome
 
     def test_of_a_spectrum_that_is_not_copied_are_found_out(self, host: HostRuntime) -> None:
-        """cuFFT's transforms to real numbers use their input as scratch memory."""
+        """cuFFT's complex-to-real transforms use their input as scratch memory."""
         problem = Fft((6, 5), 8, kind="c2r", norm="forward")
         right = CUFFT.program(problem, CUFFT.default(problem, H200))
         (call,) = right.calls
@@ -173,7 +173,7 @@ class TestResults:
             executable.bind({"signal": 0}, {}, {})
 
     def test_a_librarys_scratch_memory_is_a_workspace(self, host: HostRuntime) -> None:
-        """As large as the library on the device says; a program's fingerprint knows nothing of it."""
+        """The library on the device says how large the workspace is, so it is not part of a program's fingerprint."""
         problem = Fft(16, 8)
         program = CUFFT.program(problem, CUFFT.default(problem, H200))
         assert program.workspaces == ()
@@ -205,7 +205,7 @@ class TestFamily:
         assert told in (CUFFT.why_not(problem, H200) or "")
 
     def test_runs_on_gpus_only(self) -> None:
-        """NumPy in its place would win every search on the host, and say nothing."""
+        """On the host NumPy stands in for cuFFT. It would win every search there, which would mean nothing."""
         assert CUFFT.why_not(Fft(16, 8), HOST) == "calls cuFFT, which runs on GPUs only"
 
     @pytest.mark.parametrize("problem", [Fft(16, 8), Fft(250, 9), Fft((32, 32), 7, kind="c2r"), Fft(512, 1)])
@@ -278,7 +278,9 @@ class TestSearch:
             library_version.cache_clear()
 
     def _check_look_ups(self, path: Path, version: str) -> None:
-        """An answer stays one, as under another driver; who asks for a plan is told that its time is another's."""
+        """The winner is still found, as under another driver. A plan warns that its time belongs to another library
+        version.
+        """
         with Store.open(str(path), write=True) as store:
             record = store.winner(self.PROBLEM.key(), ON_HOST.device().key())
             assert record is not None
@@ -290,7 +292,9 @@ class TestSearch:
         assert plan.match.program.family == "fft_cufft"
 
     def test_a_trial_of_a_library_is_not_one_without(self) -> None:
-        """Nor the other way round: as of a store that somebody has edited."""
+        """A trial of a library program never counts as one of a program without, or vice versa. Only an edited store
+        has such a trial.
+        """
         opened = Evaluator.open(
             self.PROBLEM, ON_HOST, (CUFFT,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False, policy=TWO_SAMPLES
         )

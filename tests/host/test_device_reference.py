@@ -1,4 +1,5 @@
-"""Float64 references made by kernels: they are those of NumPy, a wrong one is found, and results are judged by them."""
+"""Float64 references made by kernels: they equal NumPy's, a wrong one is found, and results are verified against them.
+"""
 
 from __future__ import annotations
 
@@ -222,7 +223,7 @@ def test_slack_makes_the_scale_as_many_times_as_large(host: HostRuntime, quick: 
 
 @dataclasses.dataclass(frozen=True)
 class Altered(ReferenceKernels[Any]):
-    """Kernels with a fault: a piece of their text is another one."""
+    """Kernels with a fault: one piece of their text is replaced."""
 
     before: str
     after: str
@@ -272,7 +273,7 @@ LAYER = Conv2d((2, 8, 20, 18), (6, 8, 3, 3), padding=1)
 
 @pytest.fixture
 def bed(host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
-    """One whose references are made on the device, as those of large problems are."""
+    """Testbed that makes its references on the device, as for large problems."""
     monkeypatch.setattr(dataset, "QUICK_TERMS", 0)
 
     def no_reference(*_: object) -> Any:

@@ -1,4 +1,6 @@
-"""Verification by a kernel: its findings are those of `verify`, to the last bit, and no byte beside goes unseen."""
+"""Verification by a kernel: its findings equal those of `verify` to the last bit, and it sees every byte beside the
+result.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ Values = NDArray[Any]
 
 
 def result_of(dtype: DType, shape: tuple[int, ...], *strides: int) -> Operand:
-    """`strides` in elements; none for C order."""
+    """Result operand. `strides` are in elements; without them the order is C."""
     return Operand("result", Role.OUTPUT, shape, dtype, tuple(stride * dtype.itemsize for stride in strides))
 
 
@@ -85,7 +87,7 @@ def same_as_verify(bench: Bench, result: Values, expected: Values, scale: Values
 
 
 def one_by_one(bench: Bench, result: Values, expected: Values, scale: Values, dtype: DType) -> None:
-    """Each element among ones that are right, so that no error hides behind a larger one."""
+    """Checks each element among right ones, so that a larger error cannot hide its error."""
     one = np.ones_like(result)
     for i in range(result.size):
         got, wanted, of_terms = one.copy(), np.ones(one.shape), np.ones(one.shape)
@@ -160,7 +162,8 @@ def test_what_is_not_finite_and_sums_without_terms(bench: Callable[..., Bench], 
 def test_every_16_bits_at_both_ends_of_what_rounds_to_them(
     bench: Callable[..., Bench], dtype: DType, power: int, beyond: float, sign: int
 ) -> None:
-    """Ties, subnormals, the largest, overflow, infinities: all patterns; the ends by NumPy's own rounding."""
+    """All 16-bit patterns: ties, subnormals, the largest number, overflow, infinities. NumPy's rounding gives the ends.
+    """
     kind = numpy_dtype(dtype)
     halves = np.arange(65536, dtype=np.uint16).view(kind)
     with np.errstate(all="ignore"):
@@ -176,7 +179,7 @@ def test_every_16_bits_at_both_ends_of_what_rounds_to_them(
     assert found.wrong >= np.count_nonzero(~numbers)
     tame = np.where(numbers, halves, np.zeros((), kind)), np.where(numbers, expected, 0.0)
     found = same_as_verify(made, *tame, scale, dtype)
-    # What overflows has no end outwards.
+    # A value that overflows has no outer end.
     assert found.right if beyond < 1 else found.wrong > 60000
 
 
@@ -220,7 +223,7 @@ class TestBytesBeside:
     SHAPE, STRIDES = (3, 5), (8, 1)
 
     def findings(self, bench: Bench, byte: int = POISON) -> Findings:
-        """Of a right result, without touching the memory around it."""
+        """Findings for a right result. The memory around it is not touched."""
         bench.verifier.upload(Reference(np.ones(self.SHAPE), np.ones(self.SHAPE)))
         return bench.verifier.findings(byte)
 
@@ -269,7 +272,7 @@ class TestBytesBeside:
 
 
 class Refusing(Compiler):
-    """A compiler that is not there."""
+    """A compiler that is missing."""
 
     @property
     def identity(self) -> str:

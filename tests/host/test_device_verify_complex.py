@@ -1,4 +1,4 @@
-"""Verification of complex results by a kernel: its findings are those of `verify`, of both parts of each element."""
+"""Verification of complex results by a kernel: findings for both parts of each element equal those of `verify`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ Check = Callable[[Values, Reference], Findings]
 
 @pytest.fixture
 def checked(host: HostRuntime) -> Iterator[Callable[[Operand], Check]]:
-    """Makes for an operand what holds results against references on the device, and compares with `verify`."""
+    """Makes a function that verifies an operand's results on the device and compares the findings with those of
+    `verify`.
+    """
     with contextlib.ExitStack() as opened:
 
         def make(output: Operand) -> Check:
@@ -53,12 +55,12 @@ def checked(host: HostRuntime) -> Iterator[Callable[[Operand], Check]]:
 
 
 def spectrum(shape: tuple[int, ...], *strides: int) -> Operand:
-    """`strides` in complex numbers; none for C order."""
+    """Complex result operand. `strides` are in complex numbers; without them the order is C."""
     return Operand("spectrum", Role.OUTPUT, shape, DType.COMPLEX64, tuple(8 * stride for stride in strides))
 
 
 def right(shape: tuple[int, ...]) -> tuple[Values, Reference]:
-    """A random result, rounded, and its reference; each part has a scale of its own."""
+    """Random rounded result and its reference. Each part has its own scale."""
     generator = np.random.default_rng(0)
     expected = generator.standard_normal((*shape, 2))
     result = expected.astype(np.float32).view(np.complex64)[..., 0]
@@ -90,7 +92,7 @@ def test_both_parts_of_every_element_are_looked_at(
 
 
 def test_a_part_that_was_never_written_is_wrong(checked: Callable[[Operand], Check]) -> None:
-    """Outputs are filled with NaN."""
+    """Outputs are filled with NaN first, so an unwritten part is NaN."""
     check = checked(spectrum((5, 6)))
     result, of = right((5, 6))
     result.view(np.float32)[2, 7] = np.nan

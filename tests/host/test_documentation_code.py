@@ -1,4 +1,4 @@
-"""The Python of README, quick starts and guides runs on the host device and computes what its comments say."""
+"""The Python code of README, quick starts and guides runs on the host device and computes what its comments say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLAIMS = {
     "docs/guide/pytorch.md": 1,
     "docs/guide/samplers.md": 0,
 }
-"""Pages, and in how many places each says in a comment what NumPy or SciPy would compute."""
+"""Pages, with the number of comments in each that name the NumPy or SciPy equivalent."""
 
 CONTRIBUTORS = {"docs/guide/adding-a-family.md", "docs/guide/adding-a-gpu.md", "docs/guide/adding-an-operation.md"}
 """Pages whose Python is part of a file and does not run by itself."""

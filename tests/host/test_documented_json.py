@@ -1,4 +1,4 @@
-"""The page of JSON documents lists the members that the commands print, all of them and no others."""
+"""The page about JSON documents lists exactly the members that the commands print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ON_HOST = (*SHAPE, "--device", "host")
 
 @pytest.fixture(scope="module")
 def documented() -> dict[str, set[str]]:
-    """The members of each document, by the heading of their table."""
+    """Members of each document, by the heading of their table."""
     sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
     return {section.splitlines()[0]: set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) for section in sections}
 
@@ -60,5 +60,5 @@ def _printed(arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> A
     capfd.readouterr()
     code = run([*arguments, "--json"])
     shown = capfd.readouterr()
-    assert code == 0 or arguments[1] == "check", shown.err  # a time may have moved
+    assert code == 0 or arguments[1] == "check", shown.err  # a time may have changed
     return json.loads(shown.out)

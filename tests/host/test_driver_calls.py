@@ -1,6 +1,8 @@
-"""Calls of plans through the real cuda-bindings, over a driver without a GPU: what reaches the driver, and how often.
+"""Calls of plans through the real cuda-bindings, over a driver without a GPU: which calls reach the driver, and how
+often.
 
-The driver, `tests/fakes/libcuda`, is a library that a process finds by LD_LIBRARY_PATH; one process runs all cases.
+The driver, `tests/fakes/libcuda`, is a library that a process finds through LD_LIBRARY_PATH. One process runs all
+cases.
 """
 
 from __future__ import annotations
@@ -310,7 +312,7 @@ print(json.dumps(failures))
 
 @pytest.fixture(scope="module")
 def failures(driver_folder: Path) -> dict[str, str]:
-    """Runs all cases over that driver, both ways; what those that fail raise."""
+    """Runs all cases over that driver in both ways, and returns the exceptions of those that fail."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver_folder)}
     command = [sys.executable, "-c", HEAD + TAIL]
     text = json.dumps(CASES)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end a search as Ctrl-C does: its winner so far is kept, and no process is left."""
+"""SIGTERM and SIGHUP end a search as Ctrl-C does: the best winner so far is stored, and no process is left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(report.interrupted, report.record is not None)
 
 
 def started(store: Path, *arguments: str, before: str = "") -> subprocess.Popen[str]:
-    """A search of its own session, which its children are found by."""
+    """Starts a search in its own session, so that its children can be found."""
     words = [sys.executable, *(arguments or ("-m", "warpsmith", "tune", "filter2d", *SHAPE, "--trials", "100000"))]
     words += [str(store)] if arguments else ["--store", str(store), "--json"]
     environment = {**os.environ, "WARPSMITH_CACHE_DIR": str(store.parent / "cache")}  # so that something is compiled
@@ -40,7 +40,7 @@ def started(store: Path, *arguments: str, before: str = "") -> subprocess.Popen[
 
 
 def descendants(pid: int) -> set[int]:
-    """Processes that `pid` started, and those of these, compilers among them."""
+    """Processes that `pid` started and their descendants, compilers among them."""
     children: dict[int, set[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -77,7 +77,9 @@ def is_running(pid: int) -> bool:
 
 
 def ended(process: subprocess.Popen[str], *signals: signal.Signals) -> tuple[int, str, str]:
-    """Ends the search in mid-compilation; its exit code and what it wrote. Nothing that it started lives on."""
+    """Ends the search in mid-compilation and returns its exit code and output. Fails if a process that it started still
+    runs.
+    """
     children = descendants(process.pid)
     for each in signals:
         process.send_signal(each)
@@ -87,7 +89,7 @@ def ended(process: subprocess.Popen[str], *signals: signal.Signals) -> tuple[int
 
 
 def test_sigterm_keeps_the_winner_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """SIGHUP is ignored before, as `nohup` makes it, and stays so."""
+    """SIGHUP is ignored beforehand, as under `nohup`, and stays ignored."""
     store = tmp_path / "a.db"
     process = started(store, before='trap "" HUP;')
     wait_until(process, lambda: trials_in(store) >= 1)
@@ -102,7 +104,7 @@ def test_sigterm_keeps_the_winner_and_leaves_nothing_behind(tmp_path: Path) -> N
 
 
 def test_a_program_that_calls_tune_gets_its_report_and_others_that_follow_are_no_second_ctrl_c(tmp_path: Path) -> None:
-    """A terminal that closes sends SIGHUP, and whoever watches over the session SIGTERM."""
+    """A closing terminal sends SIGHUP, and a session manager may send SIGTERM after it."""
     store = tmp_path / "a.db"
     process = started(store, "-c", FROM_PYTHON)
     wait_until(process, lambda: trials_in(store) >= 3)

@@ -1,5 +1,5 @@
-"""Whole tuning runs on the CPU with faults injected for real: nothing stored is lost, the winner is right, and the
-search ends or resumes.
+"""Whole tuning runs on the CPU with real faults: no stored data is lost, the winner is right, and the search ends or
+resumes.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 OTHER = Filter2d(image=(25, 32), filter=(3, 3))
 PATIENCE_S = 90.0
-"""Far above what anything here takes, on a loaded machine too."""
+"""Far longer than any test here takes, even on a loaded machine."""
 PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "least_run_s": 80.0}
-"""Deadlines that nothing here passes."""
+"""Deadlines that no test here exceeds."""
 
 CRASHES = "*reinterpret_cast<volatile int*>(8) = 1;"
 TAKES_A_WHILE = (
     "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) for (volatile int i = 0; i < 60000000; i = i + 1) {}"
 )
-"""About a second, with the half a dozen runs of a verification and its timing."""
+"""A loop of about a second in the six or so runs of a verification and its timing."""
 NEVER_ENDS = "for (volatile int i = 0; i >= 0; i = 0) {}"
 
-# A compiler that does what a comment in the source says, and is the machine's own one else.
+# A compiler that obeys a comment in the source. Without such a comment it runs the machine's own compiler.
 COMPILER = """#!/bin/bash
 case " $* " in *" -dM "*|*" -print"*) exec {gxx} {options} "$@" ;; esac
 source=$(cat)
@@ -81,7 +81,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Iterator[Path]:
-    """Where a compiler of `compiler_of_tests` leaves notes."""
+    """Folder in which a compiler of `compiler_of_tests` leaves notes."""
     folder = tmp_path / "notes"
     folder.mkdir()
     yield folder
@@ -98,7 +98,7 @@ def hanging(notes: Path) -> list[int]:
 
 
 def compiler_of_tests(notes: Path, options: str = "") -> Path:
-    """A compiler that obeys comments; with `options` it has another identity."""
+    """A compiler that obeys comments in sources. With `options` it has another identity."""
     gxx = shutil.which("g++") or shutil.which("clang++")
     assert gxx
     path = notes / f"compiler{options}"
@@ -113,7 +113,7 @@ def compiler_of_tests(notes: Path, options: str = "") -> Path:
 
 
 class TunerHere:
-    """One in a thread of this process."""
+    """Tuner that runs in a thread of this process."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class TunerHere:
             self._error = error
 
     def report(self) -> TuneReport:
-        """What a run that ends well tells; raises what it raised."""
+        """Report of the run. Raises the run's exception if it failed."""
         self._thread.join(PATIENCE_S)
         if self._error:
             raise self._error
@@ -154,7 +154,7 @@ class TunerHere:
 
 
 def workers_here(niceness: int) -> list[int]:
-    """Worker processes of this one: those of niceness 0 run candidates, the others compile."""
+    """Worker processes of this process. Those of niceness 0 run candidates, the others compile."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -172,12 +172,12 @@ def start(start_at: Callable[..., Any], store: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def start_here(script: ModuleType, store: Path) -> Callable[..., TunerHere]:
-    """Starts them in this process."""
+    """Starts tuners in this process."""
     return functools.partial(TunerHere, script, store)
 
 
 def trials_in(store: Path) -> dict[int, Trial]:
-    """By number."""
+    """Trials in a store by their config's number `n`."""
     with Store.open(str(store), write=False) as opened:
         return {trial.config.integer("n"): trial for trial in opened.trials(PROBLEM, HOST.device())}
 
@@ -193,7 +193,7 @@ def message_of(trial: Trial) -> str:
 
 
 def starts_of(store: Path, number: int) -> int:
-    """How often the candidate is noted as started and not ended."""
+    """Number of starts without an end that the store notes for a candidate."""
     if not store.exists():
         return 0
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=5)) as connection:
@@ -228,7 +228,7 @@ def winner_in(store: Path) -> Record:
 
 
 def check_winner(store: Path, told: Any = None) -> None:
-    """The stored winner is the one that was told, right and one of the trials; and the store is sound."""
+    """Checks that the stored winner is right, a trial, and the one in the report, and that the store is sound."""
     record = winner_in(store)
     number = record.trial.config.integer("n")
     if isinstance(told, TuneReport):
@@ -243,7 +243,7 @@ def check_winner(store: Path, told: Any = None) -> None:
 
 
 class TestWorkers:
-    """What happens to the processes that run and compile candidates."""
+    """Faults of the processes that run and compile candidates."""
 
     def test_a_killed_bench_costs_the_candidate_that_ran(
         self, start_here: Callable[..., TunerHere], store: Path
@@ -292,7 +292,7 @@ class TestTuner:
     def test_one_that_was_stopped_past_all_deadlines_calls_nobody_late(
         self, start: Callable[..., Any], store: Path, notes: Path
     ) -> None:
-        """As by Ctrl-Z: its workers go on meanwhile."""
+        """The tuner stops, as at Ctrl-Z, while its workers go on."""
         deadlines = {"compile_s": 3.5, "least_compile_s": 3.5, "first_run_s": 3.5, "least_run_s": 3.5}
         environment = {"CXX": str(compiler_of_tests(notes))}
         faults = {0: "// compiler: dawdle", 1: TAKES_A_WHILE}
@@ -329,7 +329,7 @@ class TestTuner:
         assert winner_in(store).trial.config.integer("n") in winners
         with Store.open(str(store), write=False) as opened:
             tried = sorted(run.spec["trials"] for run in opened.runs(PROBLEM, HOST.device()))
-        # One that begins late passes over what the other has stored by then.
+        # A tuner that begins late skips what the other has stored by then.
         assert len(tried) == 2
         assert 9 <= sum(tried) <= 5 + 6
 
@@ -386,10 +386,10 @@ class TestPoison:
 
 
 class LockedAfter(SilentProgress):
-    """Has another process lock the store after some trials, until it is told to end."""
+    """Makes another process lock the store after some trials, until it is told to end."""
 
     def __init__(self, store: Path, trials: int, seconds: float) -> None:
-        """`seconds` of 0 is until `give_back`."""
+        """`seconds` is how long the lock lasts; 0 means until `give_back`."""
         self._store, self._trials, self._seconds = store, trials, seconds
         self._process: subprocess.Popen[str] | None = None
         self.done_meanwhile: list[int] = []
@@ -450,8 +450,8 @@ class TestStores:
     def test_a_full_disk_ends_the_run_in_one_line_and_the_next_one_goes_on(
         self, start: Callable[..., Any], start_here: Callable[..., TunerHere], store: Path
     ) -> None:
-        """A file that may not grow: the nearest to it that needs no disk of its own."""
-        # Large enough that what the compiler writes stays below.
+        """A limit on file sizes stands for a full disk, because it needs no disk of its own."""
+        # The limit is large enough for the compiler's files.
         long = failure(message="x" * 4000)
         filling = [trial(n, long, family="other") for n in range(500)]
         with Store.open(str(store), write=True) as opened:
@@ -506,11 +506,11 @@ class TestClock:
     def test_a_wall_clock_that_steps_by_hours_changes_nothing(
         self, start: Callable[..., Any], store: Path, tmp_path: Path
     ) -> None:
-        """In the tuner and in its workers, back and forth at each look."""
+        """The clocks of the tuner and its workers step back and forth each time they are read."""
         (tmp_path / "clock").mkdir()
         (tmp_path / "clock" / "sitecustomize.py").write_text(STEPPING_CLOCK)
         prelude = "import time; assert len({round(time.time() / 3600) for _ in range(5)}) > 3"
-        # A limit that is far away, and passed at every other look by a clock that steps.
+        # The limit is far away, but the stepping clock passes it at every other reading.
         tuner = start(range(6), paths=(str(tmp_path / "clock"),), prelude=prelude, time_limit_s=PATIENCE_S)
         told = tuner.report()
         assert (told["tried"], told["failures"]) == (6, {})

@@ -1,4 +1,4 @@
-"""Signals that do not belong together keep to themselves, whatever one of them holds."""
+"""Independent signals do not affect each other, whatever one of them contains."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CASES = [
 
 
 def by_group(problem: Fft, values: NDArray[Any], *, is_spectrum: bool) -> NDArray[Any]:
-    """A view whose first dimension counts groups of signals that belong together."""
+    """View whose first dimension counts groups of signals that are transformed together."""
     if is_spectrum and problem.layout is Layout.FREQUENCY:
         values = np.moveaxis(values, len(problem.size), 0)
     assert problem.together is not None
@@ -61,7 +61,7 @@ def by_group(problem: Fft, values: NDArray[Any], *, is_spectrum: bool) -> NDArra
 
 
 def spoilt(problem: Fft, source: NDArray[Any], group: int, value: float) -> NDArray[Any]:
-    """`source` with a group that holds a number, or is so many times as large."""
+    """Copy of `source` in which one group contains `value`, or is multiplied by it."""
     source = source.copy()
     signals = np.moveaxis(source, len(problem.size), 0) if problem.inverse and problem.layout == "frequency" else source
     assert problem.together is not None

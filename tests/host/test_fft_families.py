@@ -1,4 +1,4 @@
-"""Every fft family on the CPU: held against numpy.fft in float64, and under the sanitizers."""
+"""Every fft family on the CPU, compared with numpy.fft in float64, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
 PATIENT = Deadlines(compile_s=240)
 ACCURACY = 5e-7
-"""Relative L2 error of a transform."""
+"""Largest relative L2 error of a transform."""
 
 # fmt: off
 SMOOTH = (
@@ -65,12 +65,12 @@ Values = NDArray[Any]
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Fft(size, batch, **fields)
 
 
 def able(problem: Fft) -> tuple[Family, ...]:
-    """The families that solve a problem here: one at least."""
+    """Families that solve a problem here. Fails if there are none."""
     found = tuple(family for family in FAMILIES if family.why_not(problem, DEVICE) is None)
     assert found, problem.key()
     return found
@@ -78,14 +78,14 @@ def able(problem: Fft) -> tuple[Family, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What runs kernels, once they are compiled."""
+    """Runs compiled kernels."""
 
     runtime: HostRuntime
     module: Module
     programs: Mapping[Case, Program]
 
     def result(self, case: Case, *given: Values) -> Values:
-        """Of one run, in which nothing but the result may change."""
+        """Result of one run. Fails if the run changes anything else."""
         program = self.programs[case]
         operands = {operand.name: Guarded(operand) for operand in case.problem.operands}
         target = operands[case.problem.output.name]
@@ -122,7 +122,7 @@ def drawn(problems: Iterable[Fft], count: int) -> Iterator[Case]:
 
 
 def covering(problem: Fft) -> Iterator[Case]:
-    """Random configs of every family, until each value of each parameter was in one, where it can be."""
+    """Random configs of every family that together have each value of each parameter that some legal config has."""
     for family in able(problem):
         space, rng, seen = family.space(problem, DEVICE), random.Random(problem.key()), set[tuple[str, Value]]()
         for parameter, value in [(each, value) for each in space.parameters for value in each.values]:
@@ -135,7 +135,9 @@ def covering(problem: Fft) -> Iterator[Case]:
 
 
 def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compiler: Compiler) -> None:
-    """Two programs of many kernels at a time, of every feature of a case; tells all that fail."""
+    """Runs cases with every feature, two programs of many kernels at a time, and fails with a list of all wrong
+    kernels.
+    """
 
     def told(part: tuple[Case, ...]) -> list[str]:
         whole, programs = together([case.program for case in part])
@@ -159,7 +161,7 @@ def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compi
 
 
 def check_against_numpy(bench: Bench, case: Case) -> None:
-    """Random input: each element as `verify` has it, and all of them together."""
+    """Checks random input against NumPy: each element as `verify` does, and the relative L2 error."""
     problem = case.problem
     operands = random_operands(problem, 3)
     result, of = bench.result(case, *(operands[each.name] for each in problem.inputs)), reference(problem, operands)
@@ -174,7 +176,7 @@ def relative_error(got: Values, expected: Values) -> float:
 
 
 def numpy_fft(problem: Fft, values: Values) -> Values:
-    """Along the last axis."""
+    """NumPy's transform along the last axis."""
     name = {"r2c": "rfft", "c2r": "irfft", "c2c": "ifft" if problem.inverse else "fft"}[problem.kind]
     wide = values.astype(complex if values.dtype.kind == "c" else float)
     return np.asarray(getattr(np.fft, name)(wide, n=problem.size[0]))
@@ -182,7 +184,7 @@ def numpy_fft(problem: Fft, values: Values) -> Values:
 
 @dataclasses.dataclass(frozen=True)
 class Probes:
-    """Nine inputs of one dimension whose transforms say something about each other, all of about one size."""
+    """Nine one-dimensional inputs of similar size whose transforms are related to each other."""
 
     n: int
     shift: int
@@ -198,7 +200,7 @@ class Probes:
             values[:2] += 1j * generator.standard_normal((2, length))
         values[2] = 0.6 * values[0] - 0.8 * values[1]
         values[3, 0] = values[4, min(shift, length - 1)] = np.sqrt(n)
-        # A shift of the result is a turn of what it is made of, and the other way round.
+        # A shift of the result is a phase factor on the input, and vice versa.
         turn = np.exp(2j * np.pi * (np.arange(length) * shift % n) / n)
         values[5] = values[0] * turn if problem.inverse else np.roll(values[0], shift)
         values[6] = 1
@@ -209,7 +211,7 @@ class Probes:
 
 
 def energy(half: Values, n: int) -> Values:
-    """Of whole spectra, by their halves."""
+    """Energy of whole spectra, computed from their non-redundant halves."""
     weights = np.full(half.shape[-1], 2.0)
     weights[0] = 1
     if n % 2 == 0:
@@ -244,7 +246,7 @@ def check_probes(bench: Bench, case: Case) -> None:
     np.testing.assert_allclose(wide[5], shifted, err_msg="shift", **close)
 
     given = probes.values.astype(complex)
-    if problem.kind == "c2r":  # of what is its own mirror image only the real part counts
+    if problem.kind == "c2r":  # only the real part of a self-conjugate frequency counts
         given[:, 0] = given[:, 0].real
         given[:, -1] = given[:, -1].real if n % 2 == 0 else given[:, -1]
     before = energy(given, n) if problem.kind == "c2r" else (np.abs(given) ** 2).sum(axis=-1)
@@ -255,10 +257,10 @@ def check_probes(bench: Bench, case: Case) -> None:
 class TestSizes:
     @every_direction
     def test_of_every_size_the_default_is_what_numpy_computes(self, direction: str, quickest: HostCompiler) -> None:
-        # The passes of a complex transform are those of a real one of twice its size, and its inverse has the same
-        # text but for its signs: of these two each size is in one.
+        # A complex transform has the passes of a real one of twice its size, and its inverse has the same text except for
+        # signs. Therefore each size is in one of the two.
         sizes = {"c2c": SIZES[::2], "inverse": SIZES[1::2]}.get(direction, SIZES)
-        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each is left in one and more
+        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each size stays in at least one direction
         check_all(defaults(fft(n, 9, **DIRECTIONS[direction]) for n in sizes), check_probes, quickest)
 
     @every_direction
@@ -274,7 +276,7 @@ RARE = (
     *((0, "min_blocks", 8), (2, "min_blocks", 2), (2, "threads", 384), (2, "tiles", 2)),
     *((3, "blocks", 8), (3, "min_blocks", 3), (3, "min_blocks", 8), (3, "threads", 160)),
 )
-"""What few configs of products have: the problem, a parameter and its value."""
+"""Rare values in configs of products: number of the problem, parameter and value."""
 
 
 class TestOptions:
@@ -308,7 +310,7 @@ class TestOptions:
 
     @every_direction
     def test_of_tiles_of_planes(self, direction: str, quickest: HostCompiler) -> None:
-        """Vectors of two columns, columns one by one, pairs of two planes and of two tiles, and rows by themselves."""
+        """Covers vectors of two columns, single columns, pairs of two planes and of two tiles, and single rows."""
         is_result = direction in ("c2r", "inverse")
         problems = [
             fft(
@@ -337,8 +339,8 @@ class TestOptions:
     @exhaustive.one_in(3)
     @pytest.mark.parametrize("ops", ["nn", "nc", "nt", "tn", "cn", "cc", "tt"])
     def test_of_spectra_that_are_products(self, ops: str, quickest: HostCompiler) -> None:
-        """Of one term to four, of several rows, whole and clipped, and into tiles of planes. Each ops draws other
-        configs of the same spaces: fourteen of each size.
+        """Checks products with one to four terms and one to eight rows, whole, clipped, and in tiles of planes. Each
+        `ops` draws other configs of the same spaces: fourteen of each size.
         """
         problems = [
             fft(size, rows * columns, kind="c2r", valid=valid, layout="frequency", tiling=tiling, product=product)
@@ -359,7 +361,7 @@ class TestOptions:
 
     @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
     def test_of_signals_that_have_a_border(self, mode: str, quickest: HostCompiler) -> None:
-        """By halves, in pairs and complex; as large as there may be; what is read in bulk too."""
+        """Checks half, paired and complex transforms, the largest allowed borders, and signals read by bulk copies."""
         problems = [
             fft((12, 14), 5, valid=(5, 6), border=f"{mode}:4+3x2+5", layout="frequency"),
             fft((9, 8), 4, valid=(7, 5), border=f"{mode}:1x0+2", start=(3, 7)),
@@ -375,7 +377,7 @@ class TestOptions:
 
     @pytest.mark.parametrize("kind", ["r2c", "c2r"])
     def test_of_part_of_a_signal_by_any_radices(self, kind: str, quickest: HostCompiler) -> None:
-        """Three digits, of which threads may take the results in the order of the tile."""
+        """Three radices per transform. With some, threads may take the results in the order of the tile."""
         problem = fft((64, 4), 6, kind=kind, layout=Layout.FREQUENCY, valid=(40, 3))
         space, cases = FftBlock().space(problem, DEVICE), []
         for word in ("2x8x4", "4x8x2", "2x16x2", "16x2x2"):
@@ -388,7 +390,7 @@ class TestOptions:
 
     @pytest.mark.parametrize("kind", ["r2c", "c2r"])
     def test_of_sets_of_frequencies_that_mirror_each_other(self, kind: str, quickest: HostCompiler) -> None:
-        """Each radix that there may be, of one tile and several, of parts of signals that begin anywhere."""
+        """Covers each possible radix, one tile and several, and parts of signals with any start."""
         space_of = FftBlock().space
         cases = []
         for size, batch, fields, radices in (
@@ -415,7 +417,7 @@ class TestOptions:
     @pytest.mark.parametrize("direction", ["r2c", "c2r"])
     @pytest.mark.parametrize("batch", [1, 2, 3, 7])
     def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:
-        """Where two real transforms are one complex one, the last of an odd number has no partner."""
+        """Two real transforms may run as one complex transform. In an odd batch the last one has no partner."""
         problems = [fft(size, batch, **DIRECTIONS[direction]) for size in (9, 16, (7, 5))]
         check_all([*defaults(problems), *drawn(problems[1:2], 1)], check_against_numpy, quickest)
 
@@ -483,7 +485,7 @@ class TestConfigs:
 @exhaustive.one_in(2)
 @pytest.mark.parametrize("size", [(12,), (9,), (16,), (6, 8), (8, 8), (8, 5)])
 def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...], quickest: HostCompiler) -> None:
-    """Whether or not a real signal could have such a spectrum."""
+    """Spectra are random, so real signals need not have them."""
 
     def check(bench: Bench, case: Case) -> None:
         parts = np.random.default_rng(1).standard_normal(case.problem.inputs[0].components.shape, np.float32)
@@ -496,7 +498,7 @@ def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...],
 
 
 def test_of_any_complex_input_sets_of_frequencies_are_what_irfftn_computes(quickest: HostCompiler) -> None:
-    """The same where a pass reads them, and must find the Hermitian part of the columns that mirror themselves."""
+    """A pass reads these spectra and must find the Hermitian part of the self-conjugate columns."""
     problem = fft((8, 8), 6, kind="c2r", layout=Layout.FREQUENCY)
     space = FftBlock().space(problem, DEVICE).narrowed({"spectrum": ["mirrored"]})
 

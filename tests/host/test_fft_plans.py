@@ -1,4 +1,4 @@
-"""Plans of Fourier transforms on the CPU: the arrays that they make, and those that they refuse."""
+"""Plans of Fourier transforms on the CPU: the arrays that they return, and the arrays that they refuse."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ HOST = DeviceRef(DeviceKind.HOST)
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Fft(size, batch, **fields)
 
 
 def plan(problem: Fft) -> Plan:
-    """The default config of the family that is preferred."""
+    """Plan with the default config of the preferred family."""
     family = families_for(problem, HOST.device())[0]
     program = family.program(problem, family.default(problem, HOST.device()))
     return Plan.load(

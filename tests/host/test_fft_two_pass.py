@@ -1,4 +1,4 @@
-"""Transforms in two passes on the CPU: two kernels with memory between them, one unit each."""
+"""Transforms in two passes on the CPU: two kernels, one unit each, with a workspace between them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def without_its_first_pass(program: Program) -> Program:
 
 
 def with_its_first_pass_elsewhere(program: Program) -> Program:
-    """16 bytes further on: the second pass reads two numbers that nobody has written, and the end is overrun."""
+    """Shifts the first pass's output by 16 bytes, so the second pass reads two unwritten numbers and the end is
+    overrun.
+    """
     first, second = program.launches
     source, target = first.arguments
     assert target == Pointer(BETWEEN)
@@ -79,7 +81,8 @@ def with_its_first_pass_elsewhere(program: Program) -> Program:
 def test_what_nobody_has_written_between_the_passes_is_found(
     host: Runtime, quick: HostCompiler, planted: Any, kind: FailureKind
 ) -> None:
-    """Though an earlier candidate has left the right numbers there, as a freed allocation may."""
+    """The fault is found although an earlier candidate left the right numbers there, as a freed allocation may contain.
+    """
     problem = PROBLEMS[0]
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
     bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)

@@ -1,4 +1,4 @@
-"""Planes of a batch that are filtered by transforms keep to themselves: two tiles of a pair are of one plane."""
+"""Planes of a batch filtered by transforms do not affect each other: both tiles of a pair are from one plane."""
 
 from __future__ import annotations
 

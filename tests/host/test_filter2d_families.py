@@ -1,4 +1,4 @@
-"""Every filter2d family on the CPU: held against scipy.ndimage in float64, and under the sanitizers."""
+"""Every filter2d family on the CPU, compared with scipy.ndimage in float64, and run under the sanitizers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DEVICE = HOST.device()
 WARPGROUP = Filter2dWarpgroup()
 NARROW = Filter2d((13, 142), (4, 2), dtype="float16", nonfinite=NonFinite.ANY)
 OF_NARROW_IMAGES = [each for each in FAMILIES if each.why_not(NARROW, DEVICE) is None]
-"""Families that solve images of the spread; those of warpgroups are wider."""
+"""Families that solve images as narrow as those of `spread`. Warpgroup families need wider ones."""
 every_family = pytest.mark.parametrize("family", OF_NARROW_IMAGES, ids=lambda family: family.name)
 
 BINOMIAL_13 = tuple(float(math.comb(12, r) * math.comb(12, s)) for r in range(13) for s in range(13))
@@ -62,11 +62,11 @@ _WIDE = (
     Filter2d((20, 536), (12, 2), dtype="float16", border="wrap"),
 )
 WIDE = tuple(dataclasses.replace(each, nonfinite=NonFinite.ANY) for each in _WIDE)
-"""As wide as a warpgroup, which computes 512 elements of a row."""
+"""Problems with rows at least as wide as the 512 elements of a row that a warpgroup computes."""
 
 
 def check_all(bench: Bench, family: Family, problems: Iterable[Filter2d]) -> None:
-    """Each with one config; two programs at a time, of many kernels where they can be in one."""
+    """Checks each problem with one config. Two programs run at a time; kernels share a program where they can."""
     cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
     several = [case for case in cases if can_be_together(case[1])]
     parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
@@ -90,13 +90,13 @@ def bench(quick: HostCompiler) -> Iterator[Bench]:
 
 @pytest.fixture
 def bench_of_small_ones(quickest: HostCompiler) -> Iterator[Bench]:
-    """For kernels that take longer to compile than to run."""
+    """Bench for kernels that take longer to compile than to run."""
     with contextlib.closing(HostRuntime(workers=1)) as runtime:
         yield Bench(quickest, runtime)
 
 
 def narrowed(space: Space, **wanted: Value) -> Space:
-    """The part of a space in which these parameters have these values."""
+    """Part of a space in which parameters have the `wanted` values."""
     return Space(
         tuple(
             dataclasses.replace(each, values=(wanted[each.name],)) if each.name in wanted else each
@@ -107,7 +107,7 @@ def narrowed(space: Space, **wanted: Value) -> Space:
 
 
 def config_for(family: Family, problem: Filter2d, turn: int) -> Config:
-    """The default config in every fourth turn, else a random one; ways to read the image take turns."""
+    """Default config in every fourth turn, else a random one. The ways to read the image take turns."""
     default, space = family.default(problem, DEVICE), family.space(problem, DEVICE)
     ways = paths(space)
     wanted = narrowed(space, path=ways[turn % len(ways)])
@@ -115,7 +115,7 @@ def config_for(family: Family, problem: Filter2d, turn: int) -> Config:
 
 
 def paths(space: Space) -> tuple[Value, ...]:
-    """The ways to read the image."""
+    """Ways to read the image."""
     return next(each.values for each in space.parameters if each.name == "path")
 
 
@@ -124,7 +124,9 @@ def paths(space: Space) -> tuple[Value, ...]:
 def test_is_what_scipy_computes(
     family: Family, border: Border, spread: tuple[Filter2d, ...], bench_of_small_ones: Bench
 ) -> None:
-    """Each two values of two factors meet, not all combinations: every case costs a compilation."""
+    """The problems cover all pairs of values of two factors but not all combinations, because every case costs a
+    compilation.
+    """
     solved = [each for each in spread if each.border is border and family.why_not(each, DEVICE) is None]
     assert solved
     turn = list(Border).index(border) + OF_NARROW_IMAGES.index(family)
@@ -142,7 +144,7 @@ def test_products_of_warpgroups_are_what_scipy_computes(border: Border, bench: B
 def test_products_of_two_rows_at_a_time_end_where_the_strip_does(
     weights: tuple[float, ...] | None, ahead: int, bench: Bench
 ) -> None:
-    """Strips of 8 and 3 rows of results, which read 13 rows and 8: an odd number and an even one."""
+    """Strips of 8 and 3 result rows read an odd and an even number of rows: 13 and 8."""
     problem = Filter2d((24, 530), (6, 8), weights=weights, accuracy="normwise", nonfinite=NonFinite.ANY)
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8, "ahead": ahead})
     assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
@@ -166,8 +168,10 @@ IN_PARTS = (
     _IN_PARTS[0],
     *((dataclasses.replace(each, nonfinite=NonFinite.ANY), wanted) for each, wanted in _IN_PARTS[1:]),
 )
-"""Filters whose rows are split, and what their configs have beside the default; 5x31 is there for its columns.
-Only the first is repaired where sums are not numbers, as those would be that begin with what the result held before."""
+"""Filters whose rows are split, and the changes to their default configs. 5x31 is there for its columns.
+
+Only the first one repairs sums that are not numbers. Such sums would come from adding to old contents of the result.
+"""
 
 
 @exhaustive.one_in(2)
@@ -177,7 +181,7 @@ Only the first is repaired where sums are not numbers, as those would be that be
 def test_parts_of_a_filter_add_up_to_what_scipy_computes(
     problem: Filter2d, wanted: dict[str, Value], bench: Bench
 ) -> None:
-    """With warpgroups that have no work of their own in a block, and with outputs that two warpgroups compute."""
+    """Some blocks have warpgroups without work of their own. Two warpgroups compute parts of the same outputs."""
     config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
     assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
     bench.check(problem, WARPGROUP, config)
@@ -197,7 +201,7 @@ IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((60, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
     (Filter2d((52, 300), (28, 9), dtype="uint8", channels=3, convolve=True, anchor=(0, 8), border="mirror"), {}),
 )
-"""Filters of more rows than have room for their products or their weights, whose results are no float32."""
+"""Filters with more rows than there is room for their products or weights. Their results are not float32."""
 
 
 @exhaustive.one_in(2)
@@ -220,7 +224,7 @@ def test_batches_of_a_filters_rows_are_clean_under_the_sanitizers(tmp_path: Path
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], ids=hex)
 def test_a_weight_that_is_not_a_number_shows_in_every_output(bits: int, bench: Bench) -> None:
-    """Whatever its bits: rounding them as a number's would make zero of some."""
+    """Every NaN bit pattern counts. Rounding it like a number's would turn some patterns into zero."""
     problem = Filter2d((12, 530), (3, 3), nonfinite=NonFinite.ANY)
     weights = np.ones((3, 3), np.float32)
     weights.view(np.uint32)[1, 1] = bits
@@ -251,9 +255,11 @@ LOADS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((33, 136), (9, 9)), {"rows": 16}),
     (Filter2d((17, 150), (2, 12), result_pitch=640), {"ahead": 1}),
 )
-"""Images whose border is made by loads, or that are too narrow for a warpgroup, and what configs have beside the
-default: one warp across the image, one that reaches over both of its ends, rows of every alignment, windows that reach
-past a further image, and warps that have no work of their own."""
+"""Images whose border is made by loads or that are too narrow for a warpgroup, and the changes to default configs.
+
+Cases: one warp across the image, one that reaches over both of its ends, rows of every alignment, windows that reach
+past a further image, and warps without work of their own.
+"""
 
 
 @exhaustive.one_in(2)
@@ -263,7 +269,7 @@ past a further image, and warps that have no work of their own."""
         (*case, nonfinite)
         for number, case in enumerate(LOADS)
         for nonfinite in NonFinite
-        # The loads are the same under either rule: it is enough to see some without what mends their results.
+        # The loads are the same under either rule, so it is enough to test some without the repair code.
         if nonfinite is NonFinite.WINDOW or number % 3 == 0
     ],
     ids=lambda each: each.key() if isinstance(each, Filter2d) else "" if isinstance(each, dict) else str(each),
@@ -287,7 +293,7 @@ def test_borders_made_by_loads_are_clean_under_the_sanitizers(tmp_path: Path) ->
 @pytest.mark.parametrize("weights", ["argument", "literal"])
 @pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
 def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str, bench: Bench) -> None:
-    """Winograd's pairs, for each way to cut a row of taps."""
+    """Winograd's pairs of outputs, for each way to cut a row of taps."""
     free = Filter2d((40, 121), (3, columns), filters=2, border=Border.REFLECT, convolve=True, accuracy="normwise")
     known = tuple((i * 5 % 7 - 3) / 8 for i in range(6 * columns))
     problem = dataclasses.replace(free, weights=known) if weights == "literal" else free
@@ -306,7 +312,7 @@ SOBEL = Filter2d(image=(31, 44), filter=(3, 3), border=Border.MIRROR, weights=(1
     "family", [each for each in FAMILIES if each.why_not(SOBEL, DEVICE) is None], ids=lambda family: family.name
 )
 def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
-    """An infinite pixel under a zero tap would make NaN."""
+    """An infinite pixel under a zero tap would give NaN if the tap were multiplied."""
     problem = SOBEL
     program = family.program(problem, family.default(problem, DEVICE))
     assert program.by_value == frozenset()
@@ -323,10 +329,10 @@ def test_known_weights_are_literals_and_zeros_vanish(family: Family) -> None:
 @pytest.mark.usefixtures("compile_without_optimisation")
 @every_family
 def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...], tmp_path: Path) -> None:
-    """Of the spread two problems of each border, one of them wide enough for an interior, each with one config.
+    """Checks two problems per border, each with one config; one problem is wide enough for an interior.
 
-    Of few taps: more are more statements of the same kind, each of which takes g++ up to a second. And of few outputs:
-    150000 of them take a minute.
+    Filters have few taps, because more taps only add statements of the same kind, and g++ takes up to a second for
+    each. Results are small, because 150000 outputs take a minute.
     """
     rng, turns = random.Random(family.name), itertools.count()
     cases: list[Case] = []
@@ -341,7 +347,7 @@ def test_clean_under_the_sanitizers(family: Family, spread: tuple[Filter2d, ...]
 
 @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_products_of_warpgroups_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """One problem of each type, the first with the default config and the others with random ones."""
+    """One problem of each element type, the first with the default config and the others with random ones."""
     problems = (WIDE[8], WIDE[11], WIDE[5])
     check_sanitized(
         tmp_path, *((each, WARPGROUP, config_for(WARPGROUP, each, turn)) for turn, each in enumerate(problems))
@@ -365,7 +371,7 @@ Case = tuple[Filter2d, Family, Config]
 
 
 def of_warpgroups(problem: Filter2d, **wanted: Value) -> Case:
-    """The default config, of which some values are others."""
+    """Case of a warpgroup family: the default config with the `wanted` changes."""
     return problem, WARPGROUP, Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
 
 

@@ -1,4 +1,4 @@
-"""Tiles in global memory on the CPU: held against scipy.ndimage in float64, and under the sanitizers."""
+"""Filters by transforms with tiles in global memory on the CPU, against scipy.ndimage and under the sanitizers."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ SMALL: dict[str, Value] = {
     },
     **{"row_threads": 32, "column_threads": 32},
 }
-"""Tiles of 16 x 16, whose rows no block has a divisor of: quick to compile, and small images have many chunks."""
+"""Tiles of 16 x 16, whose rows no block size divides. They compile quickly, and small images have many chunks."""
 WIDE: dict[str, Value] = {**SMALL, "x_radices": "6x8", "y_radices": "4x6", "rows": 4, "columns": 16, "pairs": 3}
 FLOWING: dict[str, Value] = {**SMALL, "buffers": 4, "blocks": DEVICE.multiprocessors}
-"""All chunks in one launch."""
+"""Config that computes all chunks in one launch."""
 LONG: dict[str, Value] = {**SMALL, "x_radices": "4x5x4", "y_radices": "4x4x5", "twiddles": "powers", "columns": 4}
 
 
@@ -73,7 +73,7 @@ CASES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (of((12, 12), (12, 12)), SMALL),  # one pixel
     (of((34, 36), (7, 7), weights=tuple((i * 5 % 7 - 3) / 8 for i in range(49)), border="mirror"), SMALL),
     (of((150, 170), (41, 33)), {**LONG, "buffers": 2, "pairs": 1}),
-    (of((50, 61), (7, 7), filters=2), {**FLOWING, "pairs": 3}),  # more chunks than lie in the workspace
+    (of((50, 61), (7, 7), filters=2), {**FLOWING, "pairs": 3}),  # more chunks than fit in the workspace
     (of((40, 64), (8, 9), border="nearest", convolve=True, planes=3), {**WIDE, **FLOWING, "rows": 6}),
     (of((29, 40), (7, 7), border="mirror"), {**FLOWING, "pairs": 12, "rows": 2}),  # one chunk
     (of((30, 25), (8, 8), dtype="float16"), {**FLOWING, "min_blocks": 2, "blocks": 2 * DEVICE.multiprocessors}),
@@ -114,7 +114,7 @@ def test_known_ones_are_a_table(bench: Bench) -> None:
 
 
 def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
-    """The bound is told in the pixels of a plane: so are the partners of a pair."""
+    """The error bound is relative to the pixels of one plane, so both tiles of a pair come from one plane."""
     problem = of((24, 25), (7, 7), planes=3)
     image, weights = drawn(problem)
     image = image.astype(np.float32)

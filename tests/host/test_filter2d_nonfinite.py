@@ -39,11 +39,13 @@ from warpsmith.tuner.operations.reference import Reference
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
 BEYOND = ("filter2d_matrix", "filter2d_warpgroup")
-"""Families that multiply pixels outside a window by zero, and compute what that spoils again where it matters."""
+"""Families that multiply pixels outside a window by zero, and recompute the outputs that this spoils if the problem
+forbids it.
+"""
 BINOMIAL_5 = tuple(float(a * b) for a in (1, 4, 6, 4, 1) for b in (1, 4, 6, 4, 1))
 TENTHS = (0.1,) * 9
 WIDE = (40, 620)
-"""An image that every family has an interior in."""
+"""An image in which every family has an interior."""
 MANY_TAPS = 100
 STRICT = [
     Filter2d(WIDE, (7, 7)),
@@ -67,7 +69,7 @@ ANY = [
 
 
 def reached(problem: Filter2d, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The outputs whose window contains a pixel that is `marked`, for each plane, filter and channel."""
+    """True for outputs whose window contains a `marked` pixel, for each plane, filter and channel."""
     marked = marked.astype(np.float64).reshape(problem.planes, *problem.image, problem.channels)
     (r, s), (row, column) = problem.filter, problem.anchor or (problem.filter[0] // 2, problem.filter[1] // 2)
     function = scipy.ndimage.convolve if problem.convolve else scipy.ndimage.correlate
@@ -85,19 +87,19 @@ def reached(problem: Filter2d, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 @dataclasses.dataclass(frozen=True)
 class Planted:
-    """An image of positive pixels of which two are not finite, and what may come of it."""
+    """Image of positive pixels except two that are not finite, and the results it may have."""
 
     pixels: NDArray[np.generic]
     windows: NDArray[np.bool_]
-    """The outputs that they may reach."""
+    """True for outputs that the non-finite pixels may reach."""
     rest: Reference
-    """What float64 gives of the others."""
+    """float64 reference of the other outputs."""
 
 
-@functools.lru_cache(maxsize=1)  # which dozens of configs of one problem are held against
+@functools.lru_cache(maxsize=1)  # dozens of configs of one problem are compared with it
 def planted(problem: Filter2d, seed: int) -> tuple[Planted, ...]:
-    """With one in a corner or at a border, and one inside; far apart in the larger images, so that blocks between them
-    have nothing to mend.
+    """Images with one non-finite pixel in a corner or at a border, and one inside. In large images the two are far
+    apart, so that the blocks between them have nothing to repair.
     """
     rng = np.random.default_rng(seed)
     image = problem.operands[0]
@@ -120,14 +122,14 @@ def planted(problem: Filter2d, seed: int) -> tuple[Planted, ...]:
 
 
 def weights_of(problem: Filter2d) -> NDArray[np.float32]:
-    """Positive, so that no sum of infinities is hidden."""
+    """Positive weights, so that no sum of infinities is hidden."""
     if problem.weights is not None:
         return np.array(problem.weights, np.float32).reshape(problem.operands[1].shape)
     return np.random.default_rng(3).uniform(0.5, 1, problem.operands[1].shape).astype(np.float32)
 
 
 class ClosingRuntime(HostRuntime):
-    """Unloads what it loaded: a process holds some hundred libraries."""
+    """Unloads its modules, because a process can load only some hundred libraries."""
 
     def __init__(self) -> None:
         super().__init__(workers=1)
@@ -145,13 +147,13 @@ class ClosingRuntime(HostRuntime):
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """What compiles kernels and runs them."""
+    """Compiles kernels and runs them."""
 
     compiler: HostCompiler
     runtime: HostRuntime
 
     def compiled(self, programs: Sequence[Program]) -> Iterator[tuple[Program, Binaries]]:
-        """Each program with what it is compiled to; those are one text that can be."""
+        """Each program with its binaries. Programs that can be joined are compiled as one text."""
         several = [each for each in programs if can_be_together(each)]
         for start in range(0, len(several), AT_ONCE):
             whole, placed = together(several[start : start + AT_ONCE])
@@ -164,7 +166,7 @@ class Bench:
     def plan(
         self, problem: Filter2d, program: Program, binaries: Binaries | None = None
     ) -> Callable[[NDArray[np.generic]], NDArray[np.generic]]:
-        """What the program makes of an image, with `weights_of` the problem."""
+        """Function that filters an image by the program, with `weights_of` the problem."""
         match = Match(MatchKind.DEFAULT, program, None, ())
         plan = Plan.load(problem, match, binaries or self.compiler.compile_program(program), self.runtime)
 
@@ -178,8 +180,10 @@ class Bench:
         return filtered
 
     def outside(self, problem: Filter2d, program: Program, binaries: Binaries | None = None) -> int:
-        """Outputs that are not finite though no such pixel lies in their window; all of the others must be so, and the
-        rest what float64 gives.
+        """Number of non-finite outputs whose window contains only finite pixels. Fails if another output is wrong.
+
+        All outputs whose window contains a non-finite pixel must be non-finite. All finite outputs must be near the
+        float64 reference.
         """
         filtered, beyond = self.plan(problem, program, binaries), 0
         for each in planted(problem, 5):
@@ -195,13 +199,15 @@ class Bench:
 
 @pytest.fixture
 def bench(quick: HostCompiler, quickest: HostCompiler) -> Iterator[Callable[[Filter2d], Bench]]:
-    """For a problem: kernels of many taps take longer to run than to compile."""
+    """Makes the bench of a problem. Kernels of many taps are optimised, because they take longer to run than to
+    compile.
+    """
     with contextlib.closing(ClosingRuntime()) as runtime:
         yield lambda problem: Bench(quick if math.prod(problem.filter) > MANY_TAPS else quickest, runtime)
 
 
 def configs(family: Family, problem: Filter2d) -> set[Config]:
-    """The default, one of each method and way to read the image where there are several, and a random one."""
+    """Default config, one config for each method and way to read the image, and a random one."""
     space, default, rng = family.space(problem, DEVICE), family.default(problem, DEVICE), random.Random(problem.key())
     named = {each.name: each.values for each in space.parameters}
     wanted, seen = {default}, set(default.items)
@@ -235,7 +241,7 @@ def test_every_method_is_among_those_configs() -> None:
 def test_products_of_matrices_reach_further_where_that_is_allowed(
     problem: Filter2d, bench: Callable[[Filter2d], Bench]
 ) -> None:
-    """So that the test of the others can fail."""
+    """This shows that the test of the strict families can fail."""
     solving = [each for each in FAMILIES if each.name in BEYOND and each.why_not(problem, DEVICE) is None]
     assert solving
     for family in solving:
@@ -251,7 +257,7 @@ def test_each_of_those_families_is_among_the_strict_ones() -> None:
 def test_bytes_are_those_of_the_plain_kernel_where_an_image_is_not_finite(
     name: str, dtype: str, bench: Callable[[Filter2d], Bench]
 ) -> None:
-    """A byte does not tell whether its sum was finite. All numbers are small integers, and so every sum exact."""
+    """A byte does not show whether its sum was finite. All numbers are small integers, so every finite sum is exact."""
     problem = Filter2d((30, 620), (5, 5), dtype=dtype, result_dtype="uint8", border=Border.MIRROR)
     family, plain = family_named(name), family_named("filter2d_plain")
     assert family is not None
@@ -268,7 +274,7 @@ def test_bytes_are_those_of_the_plain_kernel_where_an_image_is_not_finite(
 
 
 def test_the_largest_pixels_do_not_overflow(bench: Callable[[Filter2d], Bench]) -> None:
-    """They are infinite in 11 bits, and so are sums of products in which none is."""
+    """Rounding them to 11 bits gives infinity, and sums of products may overflow although no product does."""
     strict = Filter2d(WIDE, (3, 3))
     family = family_named("filter2d_warpgroup")
     assert family is not None
@@ -287,7 +293,7 @@ def test_the_largest_pixels_do_not_overflow(bench: Callable[[Filter2d], Bench]) 
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_bytes_have_nothing_to_spread(name: str) -> None:
-    """And so no text of their own under either rule."""
+    """uint8 pixels are always finite, so their source has no repair code under either rule."""
     family = family_named(name)
     assert family is not None
     problem = Filter2d((1080, 1920), (5, 5), dtype="uint8")
@@ -311,7 +317,7 @@ def test_a_winner_under_one_rule_is_near_to_the_other(problem: Filter2d) -> None
 
 
 def test_the_text_of_other_families_is_the_same_under_either_rule() -> None:
-    """So that a time that was taken under one holds under the other, where the config is legal."""
+    """A time measured under one rule is therefore valid under the other if the config is legal there."""
     window = family_named("filter2d_window")
     assert window is not None
     config = window.default(STRICT[0], H200)

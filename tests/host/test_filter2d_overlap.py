@@ -1,4 +1,4 @@
-"""Overlap-save on the CPU: held against scipy.ndimage in float64, with NaN and infinity, and under the sanitizers."""
+"""Overlap-save on the CPU: against scipy.ndimage in float64, with NaN and infinity, and under the sanitizers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from warpsmith.store.record import Measurement
 FAMILY = Filter2dOverlapSave()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Value] = {"y_radices": "4x4", "x_radices": "4x4", "group": 2, "warps": 1, "gaps": 6}
-"""Tiles of 16 x 16: quick to compile, and small images have many."""
+"""Tiles of 16 x 16. They compile quickly, and small images have many."""
 WIDE: dict[str, Value] = {"y_radices": "8x2", "x_radices": "4x8", "group": 3, "warps": 2, "gaps": 0}
 TALL: dict[str, Value] = {"y_radices": "7x4", "x_radices": "3x7", "group": 2, "warps": 2, "gaps": 12, "ahead": 0}
 ODD: dict[str, Value] = {"y_radices": "5x5", "x_radices": "2x9", "group": 3, "warps": 2, "twiddles": "powers"}
@@ -84,7 +84,9 @@ def test_is_what_scipy_computes(problem: Filter2d, wanted: dict[str, Value], ben
 
 
 def check_repaired(problem: Filter2d, wanted: dict[str, Value], image: NDArray[np.generic], bench: Bench) -> None:
-    """What is not finite is so where the window has it, or the sum overflows; the rest is within the bound."""
+    """Checks that an output is not finite only if its window has such a pixel or its sum overflows. Others keep the
+    bound.
+    """
     weights = drawn(problem)[1]
     _, target = bench.filtered(problem, FAMILY.program(problem, config(problem, wanted)), image, weights)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -109,7 +111,7 @@ STRICT = (
 @pytest.mark.parametrize("problem", STRICT, ids=lambda each: each.key())
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_shows_in_its_windows_alone(problem: Filter2d, value: float, bench: Bench) -> None:
-    """In a corner, inside, and in the last tile, whose partner may be none."""
+    """The values stand in a corner, inside, and in the last tile, which may have no partner."""
     program = FAMILY.program(problem, config(problem, SMALL))
     assert "__syncthreads_or" in program.source
     image = drawn(problem)[0].astype(str(problem.dtype))
@@ -119,7 +121,7 @@ def test_what_is_not_finite_shows_in_its_windows_alone(problem: Filter2d, value:
 
 
 def test_sums_that_overflow_are_infinite_and_their_neighbours_right(bench: Bench) -> None:
-    """All pixels are finite, and so are most results, but no transform of their tile is."""
+    """All pixels and most results are finite, but every transform of their tile overflows."""
     problem = of((40, 44), (7, 7))
     image = drawn(problem)[0].astype(np.float32)
     image[9:12, 9:12] = 3e38
@@ -134,7 +136,7 @@ def test_nothing_is_looked_at_where_nothing_can_be_wrong(problem: Filter2d) -> N
 
 
 def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
-    """The bound is told in the pixels of a plane: so are the partners of a pair."""
+    """The error bound is relative to the pixels of one plane, so both tiles of a pair come from one plane."""
     problem = of((24, 25), (7, 7), planes=3)
     image, weights = drawn(problem)
     image = image.astype(np.float32)
@@ -150,7 +152,7 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
-    """Those too whose own bound is a stricter one, pairs of outputs among them."""
+    """Families with a stricter bound of their own are included, and so are pairs of outputs."""
     problem = of((60, 620), (taps, taps), border="reflect")
     with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
         for family in families_for(problem, DEVICE):

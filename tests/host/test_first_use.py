@@ -1,4 +1,5 @@
-"""Untuned answers are checked once: what is right passes, what is wrong is poisoned, and the next answer takes over."""
+"""Untuned default plans are checked once: right ones pass, wrong ones are poisoned, and the next candidate takes over.
+"""
 
 from __future__ import annotations
 
@@ -104,11 +105,11 @@ PAIRS: tuple[tuple[Problem, Problem], ...] = (
     (ws.Cgemm(batch=12, m=7, n=9, k=8), ws.Cgemm(batch=12, m=7, n=9, k=8, a="c")),
     (ws.Cgemm(batch=3, m=7, n=9, k=8, b="t", accuracy="normwise"), ws.Cgemm(batch=3, m=7, n=9, k=8, b="c")),
 )
-"""Each of two problems would be answered wrongly by the other's program."""
+"""Pairs of problems. The program of either one gives wrong results for the other."""
 
 
 def plan_of(host: Runtime, quickest: HostCompiler, problem: Problem, of: Problem | None = None) -> Plan:
-    """A plan whose program is the answer for another problem."""
+    """Plan whose program is the default for another problem."""
     family, config = answering(of or problem, DEVICE)
     program = family.program(of or problem, config)
     return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
@@ -125,7 +126,7 @@ def test_what_is_right_passes_and_what_answers_a_like_problem_does_not(
         assert finding.is_right, finding
         assert 0 <= finding.largest_error <= problem.error_bound
     spans = [[(each.name, each.allocated_bytes) for each in problem.operands] for problem in (one, other)]
-    if spans[0] == spans[1]:  # so that the wrong program touches nothing of anybody's
+    if spans[0] == spans[1]:  # so that the wrong program stays within its own memory
         finding = check_on_random_data(plan_of(host, quickest, one, other).loaded, quickest, 1)
         assert finding is not None
         assert not finding.is_right
@@ -153,11 +154,11 @@ def test_samples_are_results_with_their_places(problem: Problem) -> None:
         assert {0, extent - 1} <= set(index[axis].tolist())
 
 
-# The rest is about what plans do with a finding.
+# The other tests are about what plans do with a finding.
 
 
 class Wrong(Family):
-    """The plain kernel with a mistake at the right edge of the image: one result in fifty."""
+    """The plain kernel with a mistake at the right edge of the image, in one result of fifty."""
 
     name = "filter2d_wrong"
     plain = Filter2dPlain()
@@ -186,7 +187,7 @@ class Wrong(Family):
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_quickly: None) -> Iterator[Path]:  # noqa: ARG001
-    """Answers are checked, in a process that knows nothing yet; the store's path."""
+    """Path of the store. Default plans are checked, and the process starts without known verdicts."""
     monkeypatch.setenv("WARPSMITH_VERIFY", "first")
     monkeypatch.setattr(verdicts, "_path", lambda: tmp_path / "verified")
     path = tmp_path / "store.db"
@@ -198,7 +199,7 @@ def first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_quickly: None
 
 
 def forget() -> None:
-    """Forgets what this process knows, as a new process begins."""
+    """Makes this process forget all verdicts, wrong programs and plans, like a new process."""
     verdicts.VERDICTS.forget()
     WRONG_HERE.forget()
     make.forget_plans()
@@ -206,7 +207,7 @@ def forget() -> None:
 
 @pytest.fixture
 def wrong_family(monkeypatch: pytest.MonkeyPatch) -> Wrong:
-    """A family that is expected to be the fastest, and is wrong."""
+    """A wrong family that is expected to be the fastest."""
     family, operation = Wrong(), registry.OPERATIONS["filter2d"]
     families = dataclasses.replace(operation, listed={family.name: lambda: family, **operation.listed})
     monkeypatch.setattr(registry, "OPERATIONS", {**registry.OPERATIONS, "filter2d": families})
@@ -238,7 +239,7 @@ def test_a_wrong_program_is_poisoned_and_the_next_family_answers(first: Path) ->
     assert failure.kind is FailureKind.WRONG
     assert "results that were checked are wrong" in failure.message
     forget()
-    with warnings.catch_warnings():  # the second look-up passes over it
+    with warnings.catch_warnings():  # the second look-up skips it
         warnings.simplefilter("error")
         again = ws.plan(SMALL, "host")
         assert ws.query(SMALL, "host").program == again.match.program
@@ -270,7 +271,7 @@ def test_never_checks_nothing() -> None:
     plan = ws.plan(SMALL, "host", verify="never")
     assert plan.match.program.family == "filter2d_wrong"
     assert plan.verified.by is Verified.NOT
-    assert not is_right(plan)  # which shows that the tests above can fail
+    assert not is_right(plan)  # shows that the tests above can fail
 
 
 @pytest.mark.usefixtures("wrong_family", "first")
@@ -408,7 +409,7 @@ def test_a_look_up_passes_over_poisoned_programs_of_any_kind(first: Path) -> Non
 
 
 def test_weights_of_any_size_and_type_may_be_given(host: Runtime, quickest: HostCompiler) -> None:
-    """Small ones always could; large ones are read from memory."""
+    """Small weights are by-value arguments. Large ones are read from memory."""
     problem = ws.Filter2d(image=(120, 130), filter=(95, 97))
     plan, operands = plan_of(host, quickest, problem), random_operands(problem, 2)
     assert [each.operand.name for each in plan.loaded.signature.pointed] == ["image", "weights"]

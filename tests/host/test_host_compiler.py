@@ -33,7 +33,7 @@ def test_compiles_to_a_library_of_the_host(make_program):
 
 
 def test_reads_no_header_of_the_working_folder(make_program, monkeypatch, tmp_path):
-    """Which may be anybody's: that header would become a part of every kernel."""
+    """Anybody may own the working folder, and its header would become a part of every kernel."""
     for name in ("cuda_on_host.h", "cuda_fp16.h"):
         (tmp_path / name).write_text("#error planted\n")
     monkeypatch.chdir(tmp_path)

@@ -152,7 +152,7 @@ def test_a_reference_that_was_overwritten_there_is_written_again(
 def test_another_process_has_the_device_while_a_peers_result_is_compared(
     host: HostRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a large image that takes seconds, in which the search can go on."""
+    """Comparing a large image takes seconds, and the search can go on meanwhile."""
     lock_file = tmp_path / "lock"
     lock_file.touch()
     of = problem(DType.FLOAT32, pitch=None, result_pitch=None)

@@ -28,7 +28,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("network", ["resnet", "convnext"])
 def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """With a store that is not there yet, as the first run has."""
+    """The store does not exist yet, as in a first run."""
     words = [
         "--store",
         str(tmp_path / "step.db"),

@@ -321,7 +321,7 @@ class TestMemory:
 
 @pytest.fixture
 def compile_into_one_folder(cached: CachedCompiler, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `compile_quickly`, once for all tests of this file."""
+    """Compiles as `compile_quickly` does, into one cache folder for all tests of this file."""
     monkeypatch.setenv("CXX", str(quick.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(cached.folder.parent))
 
@@ -338,7 +338,7 @@ class TestChoice:
         assert {match.program.family for match in step.matches.values()} == {"conv2d_direct"}
 
     def test_is_of_the_best_family_for_each_pass(self) -> None:
-        """Also of one that does not solve the others: the products of both gradients have three columns."""
+        """A family may win one pass and not solve the others: the products of both gradients have three columns."""
         layer = Conv2d((5, 3, 6, 6), (6, 3, 3, 3))
         some = arrays(layer)
         with_spectra, without = (ws.training_step(layer, "host", reuse=reuse) for reuse in (True, False))
@@ -498,7 +498,7 @@ TINY = Conv2d((1, 2, 2, 2), (1, 2, 1, 2))
 
 
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
-    """In a process of its own: every access lies within the memory that the programs share."""
+    """A separate process checks that every access lies within the memory that the programs share."""
     compiler = HostCompiler(sanitize=True)
     kernels = {
         pass_: Kernel(problem, FAMILY, FAMILY.default(problem, DEVICE)) for pass_, problem in passes_of(TINY).items()

@@ -189,7 +189,7 @@ class TestOneMethod:
         assert standings == {"filter2d_plain"}
 
     def test_a_stored_one_that_is_faster_stays_where_it_was_not_tried_now(self, tmp_path: Path) -> None:
-        """As one that came from another machine of the kind: this search, of one trial, does not come to it."""
+        """Such a config may come from another machine of the same kind. This one-trial search does not reach it."""
         path = tmp_path / "store.db"
         tuned(path, trials=6)
         _, *others = stored(path).values()

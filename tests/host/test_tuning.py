@@ -129,7 +129,7 @@ def test_with_one_trial_the_present_answer_is_tried(store: Path) -> None:
 
 
 def test_a_stored_winner_without_a_trial_competes(store: Path, tmp_path: Path) -> None:
-    """As one that came by `db import` from a machine of the same kind."""
+    """`db import` brings such a winner from a machine of the same kind."""
     run(store, TuneOptions(trials=4))
     copy = tmp_path / "copy.db"
     with Store.open(str(store), write=False) as opened, Store.open(str(copy), write=True) as other:
@@ -144,7 +144,7 @@ def test_a_stored_winner_without_a_trial_competes(store: Path, tmp_path: Path) -
 @exhaustive.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_winner_is_never_slower_than_the_answer_before(store: Path, seed: int) -> None:
-    """Run upon run, each with few trials and little time: in the turns of its finals each holds its ground."""
+    """Repeats runs with few trials and little time. The winner must not lose to the answer before it in the finals."""
     for trials in (2, 4, 7):
         report, _ = run(store, TuneOptions(trials=trials, time_limit_s=0.5, seed=seed))
         assert report.record is not None
@@ -247,7 +247,7 @@ def test_the_last_part_of_a_time_limit_goes_to_single_changes(
 def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     store: Path, tmp_path: Path, planted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU: opened beside the search, on other data, and one at a time on the device."""
+    """The finals work as on a GPU: another process, other data, and a lock that gives the device to one at a time."""
     lock_file = tmp_path / "lock"
     lock_file.touch()
     monkeypatch.setattr(evaluator, "shared_device", lambda _: contextlib.nullcontext(lock_file))

@@ -181,7 +181,7 @@ class TestKept:
             assert isinstance(outcome(testbed, keeping(Lifetime.KEPT)), Measurement)
 
     def test_one_that_is_lost_between_calls_is_found(self, host: HostRuntime, compiler: Compiler | None) -> None:
-        """As where a family asks for memory of a call alone, and takes it for its own."""
+        """A faulty family could request workspace memory for one call and rely on its contents in the next."""
         found = failing(host, compiler, keeping(Lifetime.CALL))
         assert found.kind is FailureKind.WRONG
         assert found.message.startswith("after 6 timed runs, in buffer set 0: 54 of 54 elements are wrong")

@@ -133,7 +133,9 @@ def test_one_that_is_right_on_the_first_set_alone(host: HostRuntime, compiler: C
 @on_both
 @pytest.mark.usefixtures("rotating")
 def test_one_that_changes_its_input(host: HostRuntime, compiler: Compiler | None) -> None:
-    """In one byte, once it has been read: an odd number of times in each set, of which the last result is right."""
+    """Each run flips a bit of one byte after reading it. Each buffer set runs an odd number of times, so the last
+    result in it is right and only the input shows the fault.
+    """
     store = "*out = value; __syncthreads(); if (x == 8 && y == 5) reinterpret_cast<unsigned char*>(image)[239] ^= 1;"
     found = failing(host, compiler, program(store))
     message = "after 6 timed runs, in buffer set 0: changed its input image: 1 bytes changed"
@@ -143,7 +145,7 @@ def test_one_that_changes_its_input(host: HostRuntime, compiler: Compiler | None
 @on_both
 @pytest.mark.usefixtures("rotating")
 def test_one_that_writes_the_same_input_back_in_another_order(host: HostRuntime, compiler: Compiler | None) -> None:
-    """Two pixels that no result of these weights shows: a sum without places would be the same."""
+    """The kernel swaps two pixels that do not affect any result. A checksum without positions would stay the same."""
     store = """*out = value;
     const int number = atomicAdd(&runs, 1);
     if (number == 54 * 7 - 1) {  // the last thread of the last run

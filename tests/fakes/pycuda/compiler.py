@@ -1,4 +1,4 @@
-"""`pycuda.compiler`: runs nvcc as PyCUDA does, in a folder that it leaves behind where nvcc fails."""
+"""Fake `pycuda.compiler`: runs nvcc as PyCUDA does, in a temporary folder that stays if nvcc fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compile(  # noqa: A001 - PyCUDA's name
     include_dirs: Sequence[str] | None = None,
     target: str = "cubin",
 ) -> bytes:
-    """As `pycuda.compiler.compile`, without its cache."""
+    """`pycuda.compiler.compile` without its cache."""
     import pycuda.driver
 
     assert cache_dir is False
