@@ -1,4 +1,4 @@
-"""Fourier transforms as problems: canonical form, keys, shapes of their arrays, scales, and what is refused."""
+"""Fourier transforms as problems: canonical form, keys, shapes of their arrays, scales, and refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DIRECTIONS: list[dict[str, Any]] = [{"kind": "r2c"}, {"kind": "c2r"}, {"kind": "
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller: sizes as numbers, kinds as strings."""
+    """A problem from a caller's arguments: sizes as numbers, kinds as strings."""
     return Fft(size, batch, **fields)
 
 
@@ -368,7 +368,7 @@ class TestProduct:
 
 
 def with_product(**fields: Any) -> Fft:
-    """MULTIPLIED with other fields of its product."""
+    """MULTIPLIED with other fields of its product changed."""
     assert MULTIPLIED.product is not None
     return dataclasses.replace(MULTIPLIED, product=dataclasses.replace(MULTIPLIED.product, **fields))
 

@@ -1,4 +1,4 @@
-"""Canonical text: blind to prose and to names of the text's own, and to nothing else."""
+"""Canonical text ignores prose and the text's own names, and nothing else."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def store(tmp_path: Path, made_file: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def chain(store: Store) -> StoreChain[Store]:
-    """The window won, and plain was beaten."""
+    """A chain in which window won and plain was beaten."""
     store.put_winner(best(PROBLEM, WINDOW, 100.0))
     store.put_runners_up((best(PROBLEM, PLAIN, 300.0, rows=2),))
     return StoreChain((store,))
@@ -153,7 +153,7 @@ TAPS = (3, 4, 6, 9)
 
 
 def made_up(swapped: bool) -> StoreChain[WinnersInMemory]:
-    """Times of the window, which grow with the taps, and of plain, which do not; or the other way round."""
+    """Times of window that grow with the taps and of plain that do not, or the other way round if swapped."""
     won, beaten = [], []
     for size in SIZES:
         for taps in TAPS:
@@ -210,7 +210,7 @@ class TestModel:
         assert chosen_by_model(match) == []
 
     def test_it_is_silent_farther_from_what_was_measured_than_it_was_checked(self) -> None:
-        """Straight lines far beyond their points: it had expected direct sums to win a large layer."""
+        """Straight lines far beyond their points had expected direct sums to win a large layer."""
         stores = made_up(swapped=True)
         near, far = sized(800, 800, 8), sized(800, 800, 40)
         for asked in (near, far):
@@ -270,7 +270,7 @@ class TestModel:
         assert chosen_by_model(find(self.ASKED, GPU, in_memory([*store.records()], []))) == []
 
     def test_the_shipped_store_has_too_little_for_it_or_it_chooses_better(self) -> None:
-        """Whatever ships: where the model changes an answer its cross-check was passed."""
+        """Holds for any shipped store: the model changes an answer only if its cross-check passed."""
         with StoreReader.open(shipped_store()) as reader:
             stores = StoreChain((reader,))
             records, beaten = stores.answers("filter2d"), stores.family_times("filter2d")

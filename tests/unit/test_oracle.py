@@ -44,7 +44,7 @@ STRIP_BYTES = 1 << 20
 
 
 def float32(row: Sequence[float]) -> NDArray[np.float32]:
-    """An image, or a filter, of one row."""
+    """An image, or a filter, of one row, as float32."""
     return np.array([row], np.float32)
 
 

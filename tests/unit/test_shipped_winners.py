@@ -1,4 +1,4 @@
-"""The winners that ship: each is the exact answer for its problem, for the generator as it is today."""
+"""Shipped winners: each is the exact answer for its problem with today's generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stress data: magnitudes far apart, cancellation, tones, each within what its type and the promised bound can hold."""
+"""Stress data: magnitudes far apart, cancellation, tones, within range of their type and of the promised bound."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_terms_are_counted(problem: Problem) -> None:
 
 
 def test_separable_terms_may_not_cancel_under_a_tap() -> None:
-    """The difference of two Gaussians is small where they meet, and a bright pixel may lie there."""
+    """The difference of two Gaussians is small where they meet, and a bright pixel may be there."""
     away = np.hypot(*np.meshgrid(np.arange(-6, 7), np.arange(-6, 7)))
     wide, narrow = (np.exp(-(away**2) / (2 * sigma**2)) / sigma**2 for sigma in (3.0, 1.5))
     for weights, accuracy in itertools.product((narrow, narrow - wide), ("elementwise", "normwise")):

@@ -1,4 +1,4 @@
-"""Searches as Optuna studies beside a store: what Optuna reads back is what was tried."""
+"""Searches as Optuna studies beside a store: Optuna reads back exactly what was tried."""
 
 from __future__ import annotations
 

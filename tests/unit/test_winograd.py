@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering: the factors, and that pairs of outputs come out right."""
+"""Winograd's minimal filtering: the factors, and correct pairs of outputs."""
 
 from __future__ import annotations
 
