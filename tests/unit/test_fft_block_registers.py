@@ -69,7 +69,7 @@ def test_two_blocks_of_1024_threads_leave_too_few_whatever_the_radices(y_radices
     ],
 )
 def test_a_thread_has_16_beside_its_numbers_of_a_pass(values: dict[str, Any], is_accepted: bool) -> None:
-    """In a forward transform the last pass along x has the sets of frequencies."""
+    """Sets of frequencies of a forward transform belong to its last pass along x."""
     problem = Fft((64, 64), 4096, layout="frequency")
     assert accepted(problem, ONE_BLOCK | values) == [True, is_accepted]
 

@@ -280,7 +280,7 @@ class TestRandomOperands:
 
     @pytest.mark.parametrize("size", [(4,), (7,), (8,), (4, 8), (6, 9), (5, 4)])
     def test_of_half_spectra_have_what_a_real_signal_has(self, size: tuple[int, ...]) -> None:
-        """cuFFT does not ignore the rest. The way to the signal and back changes nothing then."""
+        """cuFFT does not ignore the rest, so a transform of the inputs to the signal and back changes nothing."""
         for layout, order in itertools.product(Layout, Order):
             if layout is Layout.TRANSPOSED and len(size) == 1:
                 continue

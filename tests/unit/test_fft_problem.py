@@ -29,8 +29,8 @@ EVERY_FIELD = Fft(
     start=(7, 0),
     tiling=Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 6)),
 )
-"""A problem in which no field is as usual, but for a border, which inverse transforms do not have, and a product, which
-complex ones do not have.
+"""A problem in which no field has its default, except the border, which inverse transforms lack, and the product, which
+complex transforms lack.
 """
 MULTIPLIED = Fft((6, 8), 12, Kind.C2R, layout=Layout.FREQUENCY, product=Product(3, 4, 2, "n", "c"))  # type: ignore[arg-type]
 BORDERED = Fft((12, 16), 3, valid=(5, 7), border="reflect:2+1x3", layout="frequency")  # type: ignore[arg-type]

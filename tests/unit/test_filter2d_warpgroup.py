@@ -397,8 +397,8 @@ class TestDefault:
     def test_fewer_warpgroups_walk_further_where_an_image_is_small(
         self, size: int, image: tuple[int, int], border: Border, walk: tuple[int, int, int]
     ) -> None:
-        """Rows ahead, warpgroups of a block, and rows of a strip, of which 120 s of searching found none that took less
-        than 0.95 times as long (H200).
+        """Expected rows ahead, warpgroups of a block and rows of a strip: 120 s of searching found no config that
+        took less than 0.95 times as long (H200).
         """
         config = WARPGROUP.default(Filter2d(image, (size, size), border=border), H200)
         assert (config.integer("ahead"), config.integer("block_groups"), config.integer("rows")) == walk

@@ -98,7 +98,7 @@ class FakeBench:
         self.evaluated: list[int] = []
         self.best: list[float | None] = []
         self.interrupted = threading.Event()
-        """Set where an interrupt strikes a candidate that runs."""
+        """Event set when an interrupt strikes a running candidate."""
         self.interrupts = 0
         self._running = threading.Event()
 

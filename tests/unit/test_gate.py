@@ -177,8 +177,8 @@ ASKING_FILES = (
     ROOT / "generator" / "registry.py",
     ROOT / "generator" / "conv2d" / "fourier" / "sharing.py",
 )
-"""Files that ask families: all but the families themselves, what these are made of, the gate, and the server of an
-earlier generator, whose fingerprint proves what it makes.
+"""Files that ask families: all but the families, their parts, the gate, and the server of an earlier generator, whose
+fingerprint proves what it generates.
 """
 
 

@@ -132,7 +132,7 @@ class TestKnownFirst:
         assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
 
     def test_learns_from_the_trials_that_ship(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """In a first search on a new GPU, of a problem that nobody tuned, a prior proposes before the defaults."""
+        """A prior proposes before the defaults in a first search on a new GPU, of a problem that nobody tuned."""
         monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
         h100 = dataclasses.replace(H200, name="NVIDIA H100", l2_bytes=50 * 2**20)
         problem = Filter2d(image=(600, 1100), filter=(5, 4), border="reflect")
@@ -148,8 +148,8 @@ class TestKnownFirst:
 
 
 def test_defaults_of_likely_families_come_before_others(path: Path) -> None:
-    """A search of 1.5 s ended with what a neighbour's winner had become, since the default of another family, of 70
-    times that time, came before that of the best one.
+    """A search of 1.5 s once ended with what a neighbour's winner had become: the default of another family,
+    70 times slower, came before the default of the best family.
     """
     layer = Conv2d((128, 256, 13, 13), (256, 256, 3, 3), padding=1, precision="f16", dtype="float16", layout="nhwc")  # type: ignore[arg-type]
     families = {family.name: family for family in families_for(layer, H200)}

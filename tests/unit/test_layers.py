@@ -190,7 +190,7 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    """Neither in a function: such a circle is two modules that cannot be understood apart. For types alone they may."""
+    """Imports inside functions count too: modules in a circle cannot be understood apart. Imports for types do not."""
     names = modules_by_name()
     graph = {
         name: {found for found, line in module.imports() if found in names and line not in module.lines_for_types}

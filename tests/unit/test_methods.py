@@ -173,8 +173,8 @@ def chosen_by_model(match: Match) -> list[str]:
 
 class TestModel:
     ASKED = sized(800, 800, 5)
-    """Between the taps that were measured. The nearest winner is of 6x6, on the one side of where both families are as
-    fast as each other, at 4.5 taps; by the made-up laws 5x5 is on that side too, if by 1.25 times alone.
+    """The taps asked for lie between measured ones. The nearest winner, of 6x6, lies on one side of 4.5 taps, where
+    both families are equally fast. By the made-up laws 5x5 lies on that side too, by a factor of only 1.25.
     """
 
     def test_it_chooses_another_family_and_says_so(self) -> None:
@@ -286,8 +286,8 @@ class TestModel:
 
 
 def test_left_out_problems_of_the_shipped_samples_show_how_well_it_chooses() -> None:
-    """What 400 trials found of each family for 53 filters (H200). The rules that answer today were made from these very
-    problems: the model, which knows none of them, must come close, and is not used where it is worse.
+    """Results of 400 trials of each family for 53 filters (H200). Today's rules were made from these very problems. The
+    model, which knows none of them, must come close, and is not used where it is worse.
     """
     fastest: dict[Problem, dict[str, tuple[float, Record]]] = defaultdict(dict)
     for sample in shipped_samples():

@@ -151,7 +151,7 @@ class TestFingerprint:
         assert len({each.fingerprint for each in CHANGED_CALLS.values()}) == len(CHANGED_CALLS)
 
     def test_tells_texts_apart_by_their_units(self) -> None:
-        """The same two texts, each under the other's name."""
+        """Both programs have the same two texts, each under the other's name."""
         swapped = (Unit("first", SECOND), Unit("second", FIRST))
         assert dataclasses.replace(SEVERAL, units=swapped).fingerprint != SEVERAL.fingerprint
 

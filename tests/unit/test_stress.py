@@ -80,8 +80,8 @@ def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
 
 @pytest.mark.parametrize("valid", [None, (19, 52)])
 def test_tiles_of_large_planes_have_one_energy(valid: tuple[int, int] | None) -> None:
-    """An impulse with the energy of a plane of 512x512 in one tile failed every kernel of that transform: it was 22
-    times the root mean square of all tiles.
+    """Stress data once put a whole plane's energy into one tile of a 512x512 plane. That failed every kernel of the
+    transform: it was 22 times the root mean square of all tiles.
     """
     tiling = Tiling((27, 10), (19, 52), (0, 0) if valid else (-1, -1), (512, 512), 4)
     problem = Fft((21, 54), batch=8 * 270, valid=valid, layout="frequency", tiling=tiling)

@@ -142,7 +142,7 @@ class TestEnd:
         assert timing.samples == BARE.min_samples
 
     def test_comes_as_soon_as_the_spread_is_small(self, device: ScriptedDevice) -> None:
-        """One outlier in n: p80 interpolates to 160, 140, 120, and to 100 at six samples."""
+        """The samples have one outlier in n, so p80 interpolates to 160, 140 and 120, and to 100 at six samples."""
         timing = measure(device.runtime, device.work([*WARM_UP, 100.0, 200.0, *[100.0] * 48]), WARM, BARE)
         assert (timing.samples, timing.median_ns) == (6, 100)
 
@@ -257,7 +257,7 @@ class TestGraph:
     def test_a_graph_uses_the_same_sets_again(
         self, device: ScriptedDevice, sets: int, used: tuple[int, ...], replayed: tuple[int, ...]
     ) -> None:
-        """Two runs to calibrate, and three that are captured."""
+        """The graph calibrates with two runs and captures three."""
         work = self.streamed(device.work(itertools.repeat(100.0)))
         with measured(device.runtime, work, Rotation(sets, cold=True), self.GRAPH) as found:
             assert (found.sets, found.replayed) == (used, replayed)
