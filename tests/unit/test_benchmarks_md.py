@@ -29,8 +29,9 @@ EXCEPTIONS = {
     ("image filters", "15x15 Gaussian, known"): _AGAIN,
     ("squares", "256x256 c2r"): "it was not measured again with its family's latest kernels, and has no shipped record",
 }
-"""Rows whose figures are not those of a shipped record, and why. Figures 7 and 8 have tables of ratios alone, of graphs
-of plans, which no record holds."""
+"""Rows whose figures are not those of a shipped record, and the reason. Figures 7 and 8 have tables of ratios alone,
+those of graphs of plans, which no record has.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

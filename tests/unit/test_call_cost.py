@@ -1,7 +1,7 @@
-"""What a call costs, in bytecodes and calls of C functions: counted, since times depend on the machine and its load.
+"""Cost of a call in bytecodes and calls of C functions; these are counted, since times depend on machine and load.
 
-The path is that of a GPU: PyTorch's tensors and compiled launches. Only the driver's function and the handle of the
-current stream are others, and the tensors are on the CPU.
+The path is a GPU's: PyTorch tensors and compiled launches. Only the driver function and the handle of the current
+stream are stand-ins, and the tensors are on the CPU.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ def geometries(problem: Cgemm) -> list[TensorGeometry]:
 
 
 def places(side: TensorSide) -> NDArray[np.intp]:
-    """The rows, or columns, of one product of the tensor cores after the other, as the kernel reads them: of a its
-    16 rows, of b the 8 columns of two products, one after the other."""
+    """Rows or columns of successive tensor-core products, as the kernel reads them: for a the 16 rows of a product, for
+    b the 8 columns of each of two products.
+    """
     number = np.arange(16)
     group, half = number % 8, number // 8
     inside = number if side.terms_inner else 2 * (group // 2 + group % 2 * 4) + half

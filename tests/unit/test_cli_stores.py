@@ -111,8 +111,8 @@ DAMAGE = [
 
 
 def each_with_one_of(commands: Iterable[str], values: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Commands, among which the values take turns: what opens a store is one function for all that read, and one for
-    those that write.
+    """Pairs each command with one of the values in turn. One function opens stores for all reading commands and one for
+    all writing commands, so not every pair is needed.
     """
     return [(command, values[turn % len(values)]) for turn, command in enumerate(commands)]
 

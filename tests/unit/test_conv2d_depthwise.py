@@ -261,7 +261,7 @@ class TestTile:
         assert wavefronts(tuple(8 * n for n in range(32)), 4) == 8
 
     def test_rows_of_a_28x28_plane_lie_in_different_banks(self) -> None:
-        """With 7 threads across and 4 down, 7 rows each, the pitch is 36; the next row of threads continues there."""
+        """Threads are 7 across and 4 down with 7 rows each: at a pitch of 36 the next row of threads continues."""
         tile = Tile.of(28, -3, 34, 10, Lanes.of(7, 4, 4, 7))
         assert (tile.vector, tile.read, tile.lead, tile.columns, tile.pitch) == (4, 4, 1, 36, 36)
 

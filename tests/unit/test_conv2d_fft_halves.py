@@ -131,7 +131,7 @@ class TestLayers:
         assert {each.name for each in parts.workspaces} == {"spectra_b", "second_power"}
 
     def test_a_large_image_is_scaled_by_a_sample(self) -> None:
-        """Samples are read in a gradient of weights; images that keep to themselves are looked through."""
+        """A gradient of weights takes scales from samples; images with a scale each are read in full."""
         counts = {}
         for pass_ in Pass:
             problem = Conv2d(**L5, pass_=pass_)

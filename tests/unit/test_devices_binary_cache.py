@@ -22,7 +22,7 @@ from warpsmith.generator.steps import Compilation
 
 @dataclasses.dataclass(frozen=True)
 class LoggingCompiler(Compiler):
-    """Notes each compilation in a file, so that other processes' count too."""
+    """A compiler that notes each compilation in a file, so that other processes' count too."""
 
     log: Path
     version: str = "1"

@@ -129,7 +129,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Notes:
 class TestConstants:
     @pytest.fixture
     def launch(self, driver: Notes) -> Callable[..., list[tuple[Any, ...]]]:
-        """Launches on a stream with a variable full of one byte; gives what the driver was asked since the last one."""
+        """Launches on a stream with a variable full of one byte; gives the driver calls since the last launch."""
         held = Constants("module")
 
         def launched(byte: int, stream: int) -> list[tuple[Any, ...]]:

@@ -70,7 +70,7 @@ def test_a_gpu_too_many_is_told_how_many_there_are(count: int, told: str, monkey
 
 
 class Missing(importlib.abc.MetaPathFinder):
-    """Fails the import of cuda-bindings."""
+    """An import hook that fails the import of cuda-bindings."""
 
     def __init__(self, error: ImportError) -> None:
         self._error = error

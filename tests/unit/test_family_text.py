@@ -153,8 +153,9 @@ class Rendering:
 
 
 class TestTemplates:
-    """A name that a template asks for and is not given is an error, never an empty string in a kernel, and no name
-    is given that none asks for."""
+    """A template fails on a name that it is not given, rather than write an empty string into a kernel, and no name is
+    given that no template uses.
+    """
 
     PROBLEMS = (
         Filter2d(image=(40, 40), filter=(3, 3), border=Border.CONSTANT, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1)),

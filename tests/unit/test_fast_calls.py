@@ -41,7 +41,7 @@ KNOWN = Filter2d(image=(4, 8), filter=(2, 3), weights=tuple(range(6)))
 COMPLEX = Fft(size=(8,), batch=4, kind="c2c")  # type: ignore[arg-type]
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
 OWN, OTHER = 0x70, 0x80
-"""Handles of the current stream and of another one."""
+"""Handles of PyTorch's current stream and of another one."""
 
 
 def program(problem: Problem, *more: Argument) -> Program:
@@ -69,7 +69,7 @@ class Noted:
 
 
 Read = Callable[[tuple[Any, ...], Any, object], tuple[Any, ...] | None]
-"""A call; what it returns and what it launches on: addresses, values, stream. None where it leaves it to care."""
+"""A call: its result and its launch (addresses, values, stream); None if it is left to `CheckedCalls`."""
 
 
 def read_by(access: ArrayAccess, made: Signature) -> Read:
@@ -231,7 +231,7 @@ class TestTorch:
 
     @pytest.mark.parametrize("offset", [-80, -64, 0, 112, 128])
     def test_leaves_what_shares_memory_to_checked_calls(self, fast: Callable[..., Read], offset: int) -> None:
-        """The result has 72 bytes, the image 128."""
+        """The image has 128 bytes and the result 72."""
         memory = torch.zeros(1000)
         image = memory[400:432].view(4, 8)
         start = 400 + offset // 4
@@ -293,7 +293,7 @@ class Memory(SimpleNamespace):
 
 
 class FakeArray:
-    """An array of CuPy's; its address is made up."""
+    """A CuPy array whose address is made up."""
 
     def __init__(self, shape: Any, dtype: Any, memptr: Memory | None = None, strides: Any = None) -> None:
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)

@@ -1,4 +1,4 @@
-"""Configs of `fft_block`: every place, pass and transform once, in memory that is there."""
+"""Configs of `fft_block`: every address, pass and transform once, in allocated memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLE = 6
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Fft(size, batch, **fields)
 
 
@@ -210,7 +210,7 @@ class TestPlanes:
     """Signals that are tiles of planes."""
 
     def test_are_read_and_written_one_by_one(self) -> None:
-        """A tile's rows do not lie together, nor do the signals of two blocks that would share a transform."""
+        """A tile's rows are not adjacent, nor are the signals of two blocks that would share a transform."""
         problem = fft((128, 128), 12, tiling=Tiling((2, 2), (100, 100), (0, 0), (228, 228)))
         values = {each.name: each.values for each in FAMILY.space(problem, H200).parameters}
         assert values["loads"] == ("plain",)

@@ -1,4 +1,4 @@
-"""Bulk copies of `fft_block`: where they lie in shared memory, and which configs have them."""
+"""Bulk copies of `fft_block`: their places in shared memory, and the configs that use them."""
 
 from __future__ import annotations
 

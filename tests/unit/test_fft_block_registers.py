@@ -15,7 +15,7 @@ from warpsmith.generator.space import Config
 
 FAMILY = FftBlock()
 WEIGHTS = Fft((64, 60), 4096, kind="c2r", valid=(3, 3), start=(63, 59), layout="frequency")
-"""The transform back of a layer's gradients of weights."""
+"""The inverse transform of a layer's gradients of weights."""
 WRONG: dict[str, Any] = {
     "ahead": 264,
     "blocks": 0,
@@ -69,7 +69,7 @@ def test_two_blocks_of_1024_threads_leave_too_few_whatever_the_radices(y_radices
     ],
 )
 def test_a_thread_has_16_beside_its_numbers_of_a_pass(values: dict[str, Any], is_accepted: bool) -> None:
-    """A forward transform's sets of frequencies are those of its last pass along x."""
+    """Sets of frequencies of a forward transform belong to its last pass along x."""
     problem = Fft((64, 64), 4096, layout="frequency")
     assert accepted(problem, ONE_BLOCK | values) == [True, is_accepted]
 
@@ -82,7 +82,7 @@ def test_a_single_block_may_have_too_few_too() -> None:
 
 @pytest.mark.parametrize("kind", ["r2c", "c2r"])
 def test_good_starts_have_all_that_they_need_and_no_more(kind: str) -> None:
-    """32 points of a column in a thread of three blocks: 80 registers, which compile without a spill."""
+    """A thread has 32 points of a column and three blocks share a multiprocessor: 80 registers, no spill."""
     starts = FAMILY.starts(Fft((32, 32), 4096, kind=kind, layout="frequency", valid=(16, 16)), H200)
     found = [each.values() for each in starts]
     assert (256, "32", 3) in [(each["threads"], each["y_radices"], each["min_blocks"]) for each in found]

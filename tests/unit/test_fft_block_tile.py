@@ -1,4 +1,4 @@
-"""Tiles in shared memory: who takes which element, where it lies, and whether the gaps between rows pay."""
+"""Tiles in shared memory: which thread takes which element, addresses, and whether gaps between rows pay off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.generator.fft.block.mirrored import Sets, set_address
 from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
 
 Index = Callable[[str, dict[str, int]], int]
-"""What an expression of CUDA comes to."""
+"""Value of a CUDA expression."""
 
 SHAPES = [
     TileShape(transforms, y_radices, x_radices, y_first=transforms > 1)
@@ -38,7 +38,7 @@ STAGED = [
         ),
     )
 ]
-"""Tiles with what is copied into them and from them: nothing, rows, columns, rows and then frequencies."""
+"""Tiles and what is copied into and out of them: nothing, rows, columns, rows and then frequencies."""
 
 
 def no_gaps(shape: TileShape) -> Gaps:

@@ -1,4 +1,4 @@
-"""Fourier transforms in the words of numpy.fft and torch.fft: the shape of an array, `s`, `axes` and `norm`."""
+"""Fourier transforms from the arguments of numpy.fft and torch.fft: the shape of an array, `s`, `axes` and `norm`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_is_the_problem(shape: tuple[int, ...], kind: str, words: dict[str, Any]
 
 @pytest.mark.parametrize(("shape", "kind", "words", "problem"), CASES)
 def test_results_have_numpys_shape(shape: tuple[int, ...], kind: str, words: dict[str, Any], problem: Fft) -> None:
-    """The batch, taken apart again, and then the axes."""
+    """The result has the batch axes first, separate again, and then the transformed axes."""
     name = {("r2c", False): "rfftn", ("c2r", True): "irfftn", ("c2c", False): "fftn", ("c2c", True): "ifftn"}[
         kind, problem.inverse is True
     ]

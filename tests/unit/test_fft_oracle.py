@@ -34,20 +34,20 @@ def turns(n: int, sign: int) -> NDArray[Any]:
 
 
 def along_each_axis(values: NDArray[Any], sign: int) -> NDArray[Any]:
-    """The sums over every axis but the first."""
+    """Sums over every axis but the first."""
     for axis in range(1, values.ndim):
         values = np.moveaxis(np.tensordot(values, turns(values.shape[axis], sign), (axis, 0)), -1, axis)
     return values
 
 
 def places(points: int) -> list[int]:
-    """Bit-reversed: the frequency that each place holds."""
+    """Frequency at each place in bit-reversed order."""
     width = points.bit_length() - 1
     return [int(format(i, "b").zfill(width)[::-1], 2) if width else 0 for i in range(points)]
 
 
 def to_memory(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
-    """A spectrum (batch, rows, columns) in natural order, as the problem wants it in memory."""
+    """Spectrum (batch, rows, columns) in natural order, laid out as the problem needs it in memory."""
     if problem.order is Order.REVERSED:
         for axis, points in enumerate(problem.size, start=1):
             if problem.is_real and axis == len(problem.size):
@@ -109,7 +109,7 @@ def sums(problem: Fft, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def drawn(problem: Fft, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A random input in natural order and layout, batch first, and the same as the problem takes it."""
+    """A random input in natural order and layout, batch first, and the same input in the problem's layout."""
     shape = problem.spectrum_size if problem.inverse else problem.signal_size
     generator = np.random.default_rng(seed)
     values = generator.standard_normal((problem.batch, *shape)).astype(np.float32)
@@ -216,7 +216,7 @@ class TestReference:
         check(Fft((8,), batch, layout=layout, norm=Norm.ORTHO, **direction))
 
     def test_by_hand(self) -> None:
-        """1, 2, 3, 4 and its spectrum 10, -2 + 2i, -2."""
+        """The signal 1, 2, 3, 4 has the spectrum 10, -2 + 2i, -2."""
         signal = np.array([[1, 2, 3, 4]], np.float32)
         spectrum = np.array([[10, -2 + 2j, -2]], np.complex64)
         forward = reference(Fft((4,)), {"signal": signal})
@@ -280,7 +280,7 @@ class TestRandomOperands:
 
     @pytest.mark.parametrize("size", [(4,), (7,), (8,), (4, 8), (6, 9), (5, 4)])
     def test_of_half_spectra_have_what_a_real_signal_has(self, size: tuple[int, ...]) -> None:
-        """cuFFT does not ignore the rest. The way to the signal and back changes nothing then."""
+        """cuFFT does not ignore the rest, so a transform of the inputs to the signal and back changes nothing."""
         for layout, order in itertools.product(Layout, Order):
             if layout is Layout.TRANSPOSED and len(size) == 1:
                 continue

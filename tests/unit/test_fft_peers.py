@@ -97,7 +97,7 @@ class Plan:
 
     size: tuple[int, ...]
     source: tuple[tuple[int, ...], int, int]
-    """Extents of the array in memory, and elements from one number to the next and from one transform to the next."""
+    """Extents of the array in memory, and strides in elements between numbers and between transforms."""
     target: tuple[tuple[int, ...], int, int]
     kind: str
     batch: int
@@ -134,7 +134,7 @@ class Asked:
     plans: list[Plan] = dataclasses.field(default_factory=list)
     scales: list[float] = dataclasses.field(default_factory=list)
     flat: int = 0
-    """Plans of one dimension."""
+    """One-dimensional plans."""
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ class TestCufft:
     @pytest.mark.parametrize("size", [(8,), (6, 8)])
     @every_direction
     def test_frequencies_lie_a_batch_apart(self, direction: str, size: tuple[int, ...], asked: Asked) -> None:
-        """cuFFT writes that layout, and reads it, by strides: nothing is moved besides."""
+        """cuFFT writes and reads that layout by strides, so nothing else moves data."""
         problem = Fft(size, 7, layout=Layout.FREQUENCY, **DIRECTIONS[direction])
         assert_right(problem, DeviceKind.CUDA)
         (plan,) = asked.plans
@@ -212,7 +212,7 @@ class TestCufft:
 
     @every_direction
     def test_pads_with_zeros_again_after_a_run(self, direction: str, asked: Asked) -> None:
-        """Whatever the library leaves in its buffers."""
+        """The library may leave anything in its buffers."""
         problem = Fft((6, 8), 3, valid=(4, 5), **DIRECTIONS[direction])
         assert_right(problem, DeviceKind.CUDA)
         assert asked.plans[0].batch == 3
@@ -234,7 +234,7 @@ class TestCufft:
     ids=["tiles", "product"],
 )
 def test_none_takes_tiles_of_planes_or_products(problem: Fft, kind: DeviceKind) -> None:
-    """Nor fails where it is warmed up for them, on one plane."""
+    """Warming up for them, on one plane, does not fail either."""
     assert not peers(problem, random_operands(problem, 0), kind)
     warm_up(problem, random_operands(problem, 0), kind)
 

@@ -1,4 +1,4 @@
-"""Fourier transforms as problems: canonical form, keys, shapes of their arrays, scales, and what is refused."""
+"""Fourier transforms as problems: canonical form, keys, shapes of their arrays, scales, and refusals."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ EVERY_FIELD = Fft(
     start=(7, 0),
     tiling=Tiling(count=(1, 1), step=(5, 7), origin=(0, 0), plane=(4, 6)),
 )
-"""A problem in which no field is as usual, but for a border, which inverse transforms do not have, and a product, which
-complex ones do not have.
+"""A problem in which no field has its default, except the border, which inverse transforms lack, and the product, which
+complex transforms lack.
 """
 MULTIPLIED = Fft((6, 8), 12, Kind.C2R, layout=Layout.FREQUENCY, product=Product(3, 4, 2, "n", "c"))  # type: ignore[arg-type]
 BORDERED = Fft((12, 16), 3, valid=(5, 7), border="reflect:2+1x3", layout="frequency")  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ DIRECTIONS: list[dict[str, Any]] = [{"kind": "r2c"}, {"kind": "c2r"}, {"kind": "
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller: sizes as numbers, kinds as strings."""
+    """A problem from a caller's arguments: sizes as numbers, kinds as strings."""
     return Fft(size, batch, **fields)
 
 
@@ -368,7 +368,7 @@ class TestProduct:
 
 
 def with_product(**fields: Any) -> Fft:
-    """MULTIPLIED with other fields of its product."""
+    """MULTIPLIED with other fields of its product changed."""
     assert MULTIPLIED.product is not None
     return dataclasses.replace(MULTIPLIED, product=dataclasses.replace(MULTIPLIED.product, **fields))
 

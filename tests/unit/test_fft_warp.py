@@ -1,4 +1,4 @@
-"""Configs of `fft_warp`: every element and frequency once, steps between lanes that make a transform, tidy text."""
+"""Configs of `fft_warp`: every element and frequency once, correct steps between lanes, tidy text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LANES = (2, 4, 8, 16, 32)
 
 
 def fft(size: Any, batch: int = 1, **fields: Any) -> Fft:
-    """A problem in the words of a caller."""
+    """A problem from a caller's arguments."""
     return Fft(size, batch, **fields)
 
 
@@ -78,7 +78,7 @@ def value(text: str, **names: int) -> int:
 
 
 def cells(g: FftWarpText) -> list[tuple[int, int]]:
-    """Lanes of a group, and registers."""
+    """Pairs (lane of a group, register)."""
     return list(itertools.product(range(g.lanes), range(g.choice.points)))
 
 
@@ -99,7 +99,7 @@ def mirror_lane(lane: int) -> int:
 
 
 def across_lanes(values: NDArray[Any]) -> NDArray[Any]:
-    """The steps between lanes, forward, of one number in each."""
+    """Forward steps between lanes on one number in each lane."""
     lanes = np.arange(len(values))
     for step in lane_steps(len(values)):
         is_upper = lanes & step.distance != 0
@@ -321,7 +321,7 @@ class TestMemory:
 
     @staticmethod
     def size(g: FftWarpText) -> int:
-        """Bytes of the elements that a place counts, of all transforms."""
+        """Bytes of the elements that an address counts, in all transforms."""
         side = g.output if g.problem.inverse else g.input
         own = 8 if side.kind == "complex" else 4
         return own * g.problem.batch
@@ -375,7 +375,7 @@ class TestMemory:
 
 
 def loaded(g: FftWarpText) -> Iterator[tuple[int, int, int]]:
-    """The transform of a pair, row and column of each load of a spectrum, as the template has them."""
+    """Transform of a pair, row and column of each spectrum load, as in the template."""
     start, points = g.spreads[0], g.choice.points
     for lane, j in cells(g):
         x, y = start.at(lane, j), 0 if g.is_flat else j
@@ -390,7 +390,7 @@ def loaded(g: FftWarpText) -> Iterator[tuple[int, int, int]]:
 
 
 def stored(g: FftWarpText) -> Iterator[tuple[int, int, int]]:
-    """The same of each store."""
+    """Transform of a pair, row and column of each spectrum store, as in the template."""
     end, points, columns = g.spreads[1], g.choice.points, g.columns
     if not g.problem.is_real:
         yield from ((0, 0 if g.is_flat else j, end.at(lane, j)) for lane, j in cells(g))

@@ -1,4 +1,4 @@
-"""Tiles in global memory: every result once, every chunk in its turn, every element of a line in a place of its own."""
+"""Tiles in global memory: every result once, every chunk in order, every element of a line at its own address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ every_line = pytest.mark.parametrize("radices", LINES, ids=str)
 
 @functools.cache
 def sample(problem: Filter2d) -> tuple[Config, ...]:
-    """The default, the starts and some drawn configs."""
+    """The default, the starts and some random configs."""
     space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
     drawn = filter(None, (space.drawn(rng) for _ in range(12)))
     return tuple(dict.fromkeys((FAMILY.default(problem, H200), *FAMILY.starts(problem, H200), *drawn)))
@@ -113,7 +113,7 @@ def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: F
 
 
 def test_two_buffers_take_turns() -> None:
-    """A chunk's results are stored, and the next one's pixels read into the other buffer, by the same launch."""
+    """One launch stores a chunk's results and reads the next chunk's pixels into the other buffer."""
     problem = PROBLEMS[0]
     config = Config.of({**FAMILY.default(problem, H200).values(), "buffers": 2, "pairs": 4, "blocks": 0})
     assert FAMILY.space(problem, H200).contains(config)
@@ -255,7 +255,7 @@ def test_no_workspace_of_a_large_bank_is_too_large() -> None:
 
 
 def test_answers_for_filters_that_tiles_in_shared_memory_are_too_small_for() -> None:
-    """65x65 taps on 9216x9216 took 631 us, where tiles in shared memory took 717; 31x31 took 804 and 427."""
+    """65x65 taps on 9216x9216 took 631 us here and 717 us with tiles in shared memory; 31x31 took 804 and 427."""
     assert FAMILY.is_likely(of((9216, 9216), (65, 65)), H200)
     assert FAMILY.is_likely(of((2048, 2048), (255, 255)), H200)
     assert not FAMILY.is_likely(of((9216, 9216), (31, 31)), H200)

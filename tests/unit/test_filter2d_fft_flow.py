@@ -54,7 +54,7 @@ def jobs(flow: Flow) -> list[Job]:
 
 
 def awaited(flow: Flow, job: Job) -> tuple[int, int] | None:
-    """The part and the chunk that must be done before: what it reads, or what lay in its place."""
+    """Part and chunk that must be done before: the job reads its results or overwrites its memory."""
     part, chunk, _ = job
     if part > 0:
         return part - 1, chunk

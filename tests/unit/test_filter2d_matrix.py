@@ -51,7 +51,7 @@ def interior_columns(g: Geometry) -> int:
 
 
 def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and element of each output of a frame: the arithmetic of locate() in filter2d_frame.cu.jinja."""
+    """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = problem.output_shape[0], problem.output_shape[1] * problem.channels
     n, interior = np.arange(g.frame_pixels), interior_columns(g)
     whole = (rows - g.interior_rows) * elements

@@ -1,4 +1,4 @@
-"""Overlap-save's arithmetic: every result once, every element of a tile in a place of its own, whatever the config."""
+"""Arithmetic of overlap-save: every result once, every element of a tile at its own address, for any config."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ every_device = pytest.mark.parametrize("device", [H200, HOST, T4], ids=lambda de
 
 @functools.cache
 def sample(problem: Filter2d) -> tuple[Config, ...]:
-    """The default, the starts and some drawn configs."""
+    """The default, the starts and some random configs."""
     space, rng = FAMILY.space(problem, H200), random.Random(problem.key())
     drawn = filter(None, (space.drawn(rng) for _ in range(12)))
     return tuple(dict.fromkeys((FAMILY.default(problem, H200), *FAMILY.starts(problem, H200), *drawn)))
@@ -165,7 +165,7 @@ def test_says_why_not(fields: dict[str, object], told: str | None) -> None:
 
 
 def test_the_spectrum_is_made_at_each_call() -> None:
-    """Weights come at run time, and another stream may have others."""
+    """Weights are given at run time, and another stream may have other weights."""
     problem = PROBLEMS[2]
     program = FAMILY.program(problem, FAMILY.default(problem, H200))
     spectrum, tiles = program.launches

@@ -112,7 +112,7 @@ def geometries(problem: Filter2d) -> list[Geometry]:
 
 
 def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and element of each output of a frame: the arithmetic of locate() in filter2d_frame.cu.jinja."""
+    """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = problem.output_shape[0], problem.output_shape[1] * problem.channels
     n, interior = np.arange(g.frame_pixels), g.last_column + COLUMNS - g.first_column
     whole = (rows - g.interior_rows) * elements
@@ -184,7 +184,7 @@ class TestGeometry:
             assert g.depth <= MAX_DEPTH
 
     def test_two_outputs_are_stored_at_once_where_every_row_is_aligned_for_that(self, problem: Filter2d) -> None:
-        """Unless the first window begins at an odd element, and nothing before it would be read in vain."""
+        """The exception: the first window begins at an odd element, and the element before it would be read in vain."""
         pitch, before = result_pitch(problem), problem.before[1] * problem.channels
         reach = SEGMENT + (problem.filter[1] - 1) * problem.channels
         for g in geometries(problem):
@@ -328,7 +328,7 @@ class TestDefault:
     def test_is_in_the_space_of_every_filter_that_is_solved(
         self, image: tuple[int, int], channels: int, dtype: DType
     ) -> None:
-        """2x2 to 17x17, and up to the largest ones."""
+        """Filters of 2x2 to 17x17, and up to the largest."""
         sizes = [*((r, s) for r in range(2, 18) for s in range(2, 18)), *((r, 9) for r in range(18, 33))]
         sizes += [(r, 25) for r in range(2, 33)]
         filters = (
@@ -358,7 +358,7 @@ class TestDefault:
     def test_walks_are_one_wave(
         self, size: int, weights: tuple[float, ...] | None, registers: int, resident: int
     ) -> None:
-        """Registers of a thread are what ptxas 13.0 counts, by eights, as multiprocessors give them out."""
+        """Registers of a thread as ptxas 13.0 counts them, in the steps of eight that multiprocessors allocate."""
         assert resident * 128 * registers <= H200.registers_per_multiprocessor
         held = resident * H200.multiprocessors
         for image, least in (((9216, 9216), 0.9), ((4320, 7680), 0.8), ((1080, 1920), 0.5)):
@@ -397,8 +397,8 @@ class TestDefault:
     def test_fewer_warpgroups_walk_further_where_an_image_is_small(
         self, size: int, image: tuple[int, int], border: Border, walk: tuple[int, int, int]
     ) -> None:
-        """Rows ahead, warpgroups of a block, and rows of a strip, of which 120 s of searching found none that took less
-        than 0.95 times as long (H200).
+        """Expected rows ahead, warpgroups of a block and rows of a strip: 120 s of searching found no config that
+        took less than 0.95 times as long (H200).
         """
         config = WARPGROUP.default(Filter2d(image, (size, size), border=border), H200)
         assert (config.integer("ahead"), config.integer("block_groups"), config.integer("rows")) == walk
@@ -424,7 +424,7 @@ class TestParts:
 
     @pytest.mark.parametrize("rows", [16, 17, 25, 31, 40, 63])
     def test_cover_every_row_of_the_filter_once(self, rows: int) -> None:
-        """A row that two parts have has weights in the first one alone: `fresh` in split() of the template."""
+        """A row shared by two parts has its weights in the first one only: `fresh` in split() of the template."""
         problem = self.problem(rows)
         assert max(parts_choices(problem, H200)) > 1
         for parts in parts_choices(problem, H200):

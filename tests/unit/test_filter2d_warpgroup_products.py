@@ -82,7 +82,7 @@ def multiply(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
 
 
 def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32], channels: int) -> NDArray[np.float64]:
-    """A warp's 128 products with each row of weights, as store() lays them out."""
+    """A warp's 128 products with each row of weights, in the order of store()."""
     high, low = factors(g, weights, channels)
     pixels = segments(g, row)
     upper, lower = with_tf32_rounding(pixels), pixels - to_tf32(pixels)

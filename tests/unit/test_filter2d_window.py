@@ -45,7 +45,7 @@ def sizes(problem: Filter2d) -> tuple[int, int]:
 
 
 def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and element of each output of a frame: the arithmetic of locate() in filter2d_frame.cu.jinja."""
+    """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = sizes(problem)
     n, interior = np.arange(g.frame_pixels), g.interior_threads * g.columns
     whole = (rows - g.interior_rows) * elements

@@ -1,4 +1,4 @@
-"""The bench on which finalists meet: made ready beside the search, and never in its way."""
+"""The bench of finalists: it is prepared beside the search and never delays it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLICY = TimingPolicy.for_kind(DeviceKind.CUDA)
 
 
 class FakeBench:
-    """Takes `opens_in` to open, unless it is interrupted meanwhile."""
+    """A bench that takes `opens_in` seconds to open, unless it is interrupted."""
 
     def __init__(self, *arguments: Any, lock_file: Path | None = None, **options: Any) -> None:
         self.arguments, self.lock_file, self.options = arguments, lock_file, options
@@ -70,7 +70,7 @@ class Shop:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeBench]:
-    """The benches that Finals makes."""
+    """Benches that Finals makes."""
     return made_with(monkeypatch, lambda _: None)
 
 

@@ -37,9 +37,9 @@ from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.workers.compile_job import Compiled
 
 PATIENCE_S = 20.0
-"""Far above what anything here waits for, on a loaded machine too."""
+"""Seconds, far more than anything here waits for, even on a loaded machine."""
 SOON_S = 0.3
-"""Long enough for other threads to do what they should not."""
+"""Seconds, long enough for other threads to do what they must not."""
 COPY = timing(1.0, samples=3)
 REFUSED = Failure(FailureKind.COMPILE, "this is no CUDA")
 
@@ -89,7 +89,7 @@ class FakePool:
 
 
 class FakeBench:
-    """Evaluates by `run`, which may wait, and notes what it was given."""
+    """A bench that evaluates by `run`, which may wait, and notes its programs."""
 
     def __init__(self, device: DeviceRef) -> None:
         self.device = device
@@ -98,7 +98,7 @@ class FakeBench:
         self.evaluated: list[int] = []
         self.best: list[float | None] = []
         self.interrupted = threading.Event()
-        """Set where an interrupt strikes a candidate that runs."""
+        """Event set when an interrupt strikes a running candidate."""
         self.interrupts = 0
         self._running = threading.Event()
 
@@ -196,7 +196,7 @@ def screen(
 
 
 class Workless:
-    """A family that knows nothing of its work."""
+    """A family that states no work."""
 
     def work(self, *_: Any) -> None:
         return None
@@ -235,7 +235,7 @@ class TestAsking:
                 assert wanted.count == 2 * AHEAD + done
 
     def test_where_the_gpu_takes_longer_a_few_wait_for_it_and_no_more(self) -> None:
-        """However many may be on their way; but while it is being opened compilers need not wait."""
+        """Holds however many may be on their way; while the GPU is opened, compilers need not wait."""
         shop, wanted, gates = Shop(processes=2), Asked(), Gates()
         shop.bench.run = gates.pass_through
         with flow(shop, wanted, total=10**6) as opened:
@@ -331,7 +331,7 @@ class TestTrials:
 
 
 class TestBatches:
-    """The host's way: compilers and candidates share the cores there."""
+    """Batches on the host, where compilers and candidates share the cores."""
 
     def test_nothing_runs_while_something_compiles_and_then_all_in_order(self) -> None:
         shop, told = Shop(host=True, processes=3, waits=True), []
@@ -370,7 +370,7 @@ class TestBatches:
 
 
 class TestTwins:
-    """Candidates that do the same."""
+    """Candidates with the same binary and launch."""
 
     @pytest.fixture
     def shop(self) -> Shop:
@@ -473,7 +473,7 @@ class TestScreened:
         assert outcome.kind is FailureKind.DROPPED
 
     def test_one_with_more_work_than_others_are_expected_to_take_waits_for_a_time(self) -> None:
-        """Candidate 1 is compiled first. The time of another one drops it."""
+        """Candidate 1 is compiled first and dropped because of another candidate's time."""
         shop, made = Shop(processes=3, waits=True), screen(family=Heavy, likely_ns=1000.0)
 
         def run(number: int) -> Measurement:

@@ -1,4 +1,4 @@
-"""Forked children of a process that has opened a GPU, with a driver that only counts who asks it."""
+"""Forked children of a process that opened a GPU; the driver only counts which process calls it."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_threads_open_a_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_streams_wait_for_each_other_in_the_device_s_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that made no CUDA call has no current context, and events need one."""
+    """A thread without CUDA calls has no current context, and events need one."""
     log: list[object] = []
 
     class Current:

@@ -1,4 +1,4 @@
-"""No config reaches a program that its family's space does not contain, and no family's fault ends a look-up."""
+"""No config outside its family's space reaches a program, and no family's fault ends a look-up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ILLEGAL, LEGAL = Config.of({"rows": 3}), Config.of({"rows": 4})
 
 
 class Fake(Family):
-    """A family that is likely to win, with a fault of one's choice."""
+    """A family that is likely to win and has a chosen fault."""
 
     name = "filter2d_fake"
 
@@ -170,20 +170,20 @@ def test_a_sweep_leaves_out_a_family_without_a_legal_default(fake: Fake) -> None
 
 
 METHODS = {"program": 2, "default": 2, "starts": 2, "space": 2, "why_not": 2, "is_legal": 3, "carried": 4}
-"""Arguments of a family's methods that say what is legal, or that make a config or a program."""
+"""Arguments of family methods that state legality, or that make a config or a program."""
 ASKING_FILES = (
     *(path for path in (ROOT / "src").rglob("*.py") if path.name != "program_server.py"),
     *(ROOT / "tuner").rglob("*.py"),
     ROOT / "generator" / "registry.py",
     ROOT / "generator" / "conv2d" / "fourier" / "sharing.py",
 )
-"""Files that ask families: all but the families themselves, what these are made of, the gate, and the server of an
-earlier generator, whose fingerprint proves what it makes.
+"""Files that ask families: all but the families, their parts, the gate, and the server of an earlier generator, whose
+fingerprint proves what it generates.
 """
 
 
 def asked_around_the_gate(text: str) -> list[int]:
-    """Lines on which a family's own method is called or handed on in place of the gate's."""
+    """Lines that call a family's own method, or pass it on, in place of the gate's."""
     lines = set[int]()
     tree = ast.parse(text)
     for node in ast.walk(tree):

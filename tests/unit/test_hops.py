@@ -1,4 +1,4 @@
-"""benchmarks/hops.py: what it counts, and that no quick flow visits more files or calls than its ceiling."""
+"""benchmarks/hops.py: what it counts, and ceilings of files and calls for every quick flow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def hops() -> ModuleType:
 
 
 def module(path: Path, text: str, **names: object) -> dict[str, object]:
-    """The names of a module that is run from a file's path."""
+    """Namespace of a module run from a file's path."""
     found = dict(names)
     exec(compile(text, str(path), "exec"), found)
     return found

@@ -1,4 +1,4 @@
-"""Canonical text: blind to prose and to names of the text's own, and to nothing else."""
+"""Canonical text ignores prose and the text's own names, and nothing else."""
 
 from __future__ import annotations
 
@@ -109,8 +109,9 @@ GOLDEN = all_reviewed(Path(__file__).parents[1] / "golden")
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_every_name_of_generated_text_is_declared_there_or_known(name: str) -> None:
-    """Fails where a template uses a name of CUDA that EXTERNAL lacks, or declares one in a way that is not recognised:
-    a stored time would then be lost with the name."""
+    """Fails if a template uses a CUDA name that EXTERNAL lacks, or declares one in an unrecognised way: stored times
+    would be lost with the name.
+    """
     text = GOLDEN[name]
     own = canonical(text).names.keys()
     assert {name for name in names_of(text) - own - EXTERNAL if not name.startswith("__")} == set()

@@ -1,4 +1,4 @@
-"""The canonical form of a text is a text of the same machine code: what it leaves out does not reach the compiler."""
+"""Canonical form and machine code: what it ignores does not reach the compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLES = (
     "conv2d/mma_dgrad_channels_last",
     "conv2d/im2col_wgrad",
 )
-"""Texts with shuffles, mma, bulk copies, wgmma and maps of images."""
+"""Texts with shuffles, mma, bulk copies, wgmma and tensor maps."""
 
 
 @pytest.mark.parametrize("name", SAMPLES)

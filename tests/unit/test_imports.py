@@ -17,7 +17,7 @@ print(json.dumps([seconds, sorted({{name.partition(".")[0] for name in sys.modul
 
 
 def fresh_import(module: str) -> tuple[float, set[str]]:
-    """Seconds that the import takes, and the top-level packages that are loaded after it."""
+    """Seconds of the import, and the top-level packages loaded afterwards."""
     command = [sys.executable, "-c", MEASURE.format(module=module)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, packages = json.loads(done.stdout)

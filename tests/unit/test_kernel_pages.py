@@ -1,4 +1,4 @@
-"""docs/design/kernels/: the figures of the configs that are drawn are those of the code's geometries."""
+"""Pages of docs/design/kernels/: their figures equal the geometries that the code computes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ GPU = dataclasses.replace(H200, name="Test GPU")
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
 PLAIN, WINDOW = Filter2dPlain(), Filter2dWindow()
 FAMILIES: dict[str, Family] = {PLAIN.name: PLAIN, WINDOW.name: WINDOW}
-"""Two, the simplest first: not the order of the registry."""
+"""Two families, the simplest first, unlike the registry's order."""
 
 
 def sized(rows: int) -> Filter2d:
@@ -80,7 +80,7 @@ def key(record: Record) -> Key:
 
 
 def choices(count: int) -> list[dict[str, Value]]:
-    """Changes of the default that are legal, each another config."""
+    """Legal changes of the default, each another config."""
     default = PLAIN.default(PROBLEM, GPU).values()
     others = [config.values() for config in PLAIN.space(PROBLEM, GPU).neighbours(Config.of(default))]
     return [{name: value for name, value in each.items() if default[name] != value} for each in others[:count]]
@@ -121,7 +121,7 @@ class TestKnownFirst:
         assert {name for name, _ in first_of(path, record, families=only)} == {PLAIN.name}
 
     def test_on_a_new_device_has_what_ships(self, tmp_path: Path) -> None:
-        """The winners of an H200 come with the package: on an H100 they are tried before anything else."""
+        """The winners of an H200 ship with the package; on an H100 they come before anything else."""
         h100 = dataclasses.replace(H200, name="NVIDIA H100", multiprocessors=132, l2_bytes=50 * 2**20)
         problem = Filter2d(image=(9216, 9216), filter=(15, 15))
         families = {family.name: family for family in families_for(problem, h100)}
@@ -132,7 +132,7 @@ class TestKnownFirst:
         assert (answer.family, answer.config) == first[0] != (next(iter(families)), default)
 
     def test_learns_from_the_trials_that_ship(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A first search on a new GPU, of a problem that nobody has tuned: a prior proposes before the defaults."""
+        """A prior proposes before the defaults in a first search on a new GPU, of a problem that nobody tuned."""
         monkeypatch.setattr("warpsmith.store.location.shipped_store", lambda: tmp_path / "nothing.db")
         h100 = dataclasses.replace(H200, name="NVIDIA H100", l2_bytes=50 * 2**20)
         problem = Filter2d(image=(600, 1100), filter=(5, 4), border="reflect")
@@ -148,8 +148,8 @@ class TestKnownFirst:
 
 
 def test_defaults_of_likely_families_come_before_others(path: Path) -> None:
-    """A search of 1.5 s ended with what a neighbour's winner had become, since the default of another family, of 70
-    times that time, came before that of the best one.
+    """A search of 1.5 s once ended with what a neighbour's winner had become: the default of another family,
+    70 times slower, came before the default of the best family.
     """
     layer = Conv2d((128, 256, 13, 13), (256, 256, 3, 3), padding=1, precision="f16", dtype="float16", layout="nhwc")  # type: ignore[arg-type]
     families = {family.name: family for family in families_for(layer, H200)}
@@ -164,7 +164,7 @@ def test_defaults_of_likely_families_come_before_others(path: Path) -> None:
 
 
 def test_a_search_of_pipelines_does_not_wait_for_a_prior(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pairs of 60 parameters took 13 s; but it proposes for layers that have no pipeline."""
+    """A prior of 60 parameters' pairs took 13 s to fit; layers without a pipeline still get its proposals."""
 
     class Asked(Exception):
         pass

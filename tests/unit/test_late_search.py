@@ -38,7 +38,7 @@ def family(name: str) -> FamilySearch:
 
 
 class Makers:
-    """Late searches that note when they are made; those named in `broken` cannot be made."""
+    """Late searches that note when they are made; those in `broken` cannot be made."""
 
     def __init__(self, names: str, broken: str = "") -> None:
         self.made: list[str] = []

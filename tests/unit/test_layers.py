@@ -1,4 +1,4 @@
-"""The architecture, read off the source: who may import whom, where third parties live, sizes, docstrings."""
+"""Architecture, read off the source: imports, places of third parties, sizes, docstrings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FLOORS = (
     {"run"},
     {"spaces", "export"},
 )
-"""The rooms of the tuner from the ground up: each imports from its own floor and from those below alone."""
+"""Folders of the tuner from the bottom layer up; each imports only from its own layer and those below."""
 
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 50
@@ -190,7 +190,7 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    """Neither in a function: such a circle is two modules that cannot be understood apart. For types alone they may."""
+    """Imports inside functions count too: modules in a circle cannot be understood apart. Imports for types do not."""
     names = modules_by_name()
     graph = {
         name: {found for found, line in module.imports() if found in names and line not in module.lines_for_types}
@@ -217,7 +217,7 @@ def test_no_room_of_the_tuner_imports_from_a_floor_above() -> None:
 
 
 LAYERS_PLANS, DOOR = "warpsmith.plans.conv2d", "warpsmith.plans.conv2d.training"
-"""The one package of plans that knows an operation, and the module of it that others import."""
+"""The only package of plans that knows an operation, and its module that others import."""
 
 
 def test_plans_know_no_operation_but_behind_one_door() -> None:

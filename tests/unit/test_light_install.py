@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def light(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs code, beside no store of the user's, in a process that cannot import what the extras bring."""
+    """Runs code in a process that cannot import what the extras bring, without the user's store."""
     return subprocess.run(
         [sys.executable, "-c", BLOCK + code, *arguments],
         cwd=folder,

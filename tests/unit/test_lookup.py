@@ -179,7 +179,7 @@ class TestNear:
         assert len({match.record.problem.key() for match in matches if match.record}) == 1
 
     def test_that_is_legal_as_it_is_comes_before_one_that_is_not(self, store: Store) -> None:
-        """Loads of four pixels are aligned in rows of 640 and not in rows of 642."""
+        """Loads of four pixels are aligned in rows of 640, but not in rows of 642."""
         nearest = stored(sized(480, 640), of=WINDOW, columns=4, load_vector=4, store_vector=2)
         farther = stored(sized(480, 1280), of=WINDOW, columns=4, load_vector=2, store_vector=2)
         match = found(store, nearest, farther, problem=sized(480, 642))
@@ -335,7 +335,7 @@ class TestDefault:
 
 
 class TestChain:
-    """The named store, then the user's own, then the shipped one."""
+    """The named store, then the user's own, then the shipped one, in that order."""
 
     @pytest.fixture(autouse=True)
     def shipped(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,4 +1,4 @@
-"""Layers that were not tuned: when the winner of another one answers, and when a default does."""
+"""Untuned layers: when the winner of another layer is used, and when a default is."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ HOST = DeviceRef(DeviceKind.HOST)
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that stands still until it is set."""
 
     now = 100.0
 
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def kept(memo: PlanMemo, store: str | None, problem: Problem = PROBLEM) -> Any:
-    """A plan that is none, put into the memo."""
+    """An object in place of a plan, put into the memo."""
     plan: Any = SimpleNamespace(problem=problem)
     memo.put((problem, "host", store, "auto", None), plan, HOST, Before.of(store))
     return plan

@@ -66,7 +66,7 @@ def store(tmp_path: Path, made_file: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def chain(store: Store) -> StoreChain[Store]:
-    """The window won, and plain was beaten."""
+    """A chain in which window won and plain was beaten."""
     store.put_winner(best(PROBLEM, WINDOW, 100.0))
     store.put_runners_up((best(PROBLEM, PLAIN, 300.0, rows=2),))
     return StoreChain((store,))
@@ -153,7 +153,7 @@ TAPS = (3, 4, 6, 9)
 
 
 def made_up(swapped: bool) -> StoreChain[WinnersInMemory]:
-    """Times of the window, which grow with the taps, and of plain, which do not; or the other way round."""
+    """Times of window that grow with the taps and of plain that do not, or the other way round if swapped."""
     won, beaten = [], []
     for size in SIZES:
         for taps in TAPS:
@@ -173,8 +173,8 @@ def chosen_by_model(match: Match) -> list[str]:
 
 class TestModel:
     ASKED = sized(800, 800, 5)
-    """Between the taps that were measured. The nearest winner is of 6x6, on the one side of where both families are as
-    fast as each other, at 4.5 taps; by the made-up laws 5x5 is on that side too, if by 1.25 times alone.
+    """The taps asked for lie between measured ones. The nearest winner, of 6x6, lies on one side of 4.5 taps, where
+    both families are equally fast. By the made-up laws 5x5 lies on that side too, by a factor of only 1.25.
     """
 
     def test_it_chooses_another_family_and_says_so(self) -> None:
@@ -210,7 +210,7 @@ class TestModel:
         assert chosen_by_model(match) == []
 
     def test_it_is_silent_farther_from_what_was_measured_than_it_was_checked(self) -> None:
-        """Straight lines far beyond their points: it had expected direct sums to win a large layer."""
+        """Straight lines far beyond their points had expected direct sums to win a large layer."""
         stores = made_up(swapped=True)
         near, far = sized(800, 800, 8), sized(800, 800, 40)
         for asked in (near, far):
@@ -270,7 +270,7 @@ class TestModel:
         assert chosen_by_model(find(self.ASKED, GPU, in_memory([*store.records()], []))) == []
 
     def test_the_shipped_store_has_too_little_for_it_or_it_chooses_better(self) -> None:
-        """Whatever ships: where the model changes an answer its cross-check was passed."""
+        """Holds for any shipped store: the model changes an answer only if its cross-check passed."""
         with StoreReader.open(shipped_store()) as reader:
             stores = StoreChain((reader,))
             records, beaten = stores.answers("filter2d"), stores.family_times("filter2d")
@@ -286,8 +286,8 @@ class TestModel:
 
 
 def test_left_out_problems_of_the_shipped_samples_show_how_well_it_chooses() -> None:
-    """What 400 trials found of each family for 53 filters (H200). The rules that answer today were made from these very
-    problems: the model, which knows none of them, must come close, and is not used where it is worse.
+    """Results of 400 trials of each family for 53 filters (H200). Today's rules were made from these very problems. The
+    model, which knows none of them, must come close, and is not used where it is worse.
     """
     fastest: dict[Problem, dict[str, tuple[float, Record]]] = defaultdict(dict)
     for sample in shipped_samples():

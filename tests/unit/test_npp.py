@@ -1,4 +1,4 @@
-"""NPP's filter without NPP: a library of the same interface, written here, that works on the host's memory."""
+"""NPP's filter without NPP: a library with the same interface, written here, on host memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ C_SIGNATURE = ctypes.CFUNCTYPE(
 
 
 class OnDevice(np.ndarray[Any, Any]):
-    """An array of the host that says it lies on a device, as CuPy's do."""
+    """A host array that claims to lie on a device, as CuPy's do."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -44,14 +44,14 @@ class OnDevice(np.ndarray[Any, Any]):
 
 
 def memory(address: int, dtype: type[Any], rows: int, pitch: int, columns: int) -> NDArray[Any]:
-    """The rows at an address, each without its gap."""
+    """Rows at an address, without the gaps between them."""
     nbytes = (rows - 1) * pitch + columns * np.dtype(dtype).itemsize
     flat = np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)
     return np.lib.stride_tricks.as_strided(flat.view(dtype), (rows, columns), (pitch, np.dtype(dtype).itemsize))
 
 
 def nppi_filter_border(dtype: type[Any], channels: int, seen: list[tuple[int, ...]]) -> Callable[..., int]:
-    """A convolution about an anchor over an image that is replicated beyond its edges, as NVIDIA describes it."""
+    """Convolution about an anchor with the image replicated at its edges, as NVIDIA describes it."""
 
     def function(
         source: int,
@@ -171,7 +171,7 @@ class TestFilter:
 
 
 def line_filter(down: bool, seen: list[tuple[int, ...]]) -> Callable[..., int]:
-    """The same along rows or down columns, of one channel of float32."""
+    """Convolution along rows or down columns, of one channel of float32."""
     whole = nppi_filter_border(np.float32, 1, seen)
 
     def function(*arguments: Any) -> int:

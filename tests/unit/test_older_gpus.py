@@ -1,4 +1,4 @@
-"""Compute capability 7.5 has no asynchronous copies, and converts float16 numbers one by one."""
+"""GPUs of compute capability 7.5: no asynchronous copies, and float16 numbers are converted one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operation has a room in each layer, and each layer's registry names the same operations."""
+"""Operations: each has a folder in each layer, and each layer's registry names the same ones."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ STRIP_BYTES = 1 << 20
 
 
 def float32(row: Sequence[float]) -> NDArray[np.float32]:
-    """An image, or a filter, of one row."""
+    """An image, or a filter, of one row, as float32."""
     return np.array([row], np.float32)
 
 
@@ -126,7 +126,7 @@ class TestReference:
         assert (result.expected.item(), result.scale.item()) == (0.0, 12.0)
 
     def test_products_are_exact_in_float64(self) -> None:
-        """Two float32 whose product has 48 bits, and a sum that float32 would lose."""
+        """The product of two float32 numbers has 48 bits, and a sum has bits that float32 would lose."""
         problem = Filter2d(image=(1, 2), filter=(1, 2))
         pixel, weight = 1 + 2.0**-23, 1 - 2.0**-24
         operands = {"image": float32([pixel, 1]), "weights": float32([weight, 2.0**-40])}

@@ -43,7 +43,7 @@ def by_scipy(problem: Filter2d, image: NDArray[Any], weights: NDArray[Any], cval
 
 
 def scipy_reads_outside(problem: Filter2d) -> bool:
-    """SciPy 1.17's `reflect` takes a pixel from before the image where a window reaches 2n, 4n, ... beyond n pixels."""
+    """SciPy 1.17's `reflect` reads a pixel before the image if a window reaches 2n, 4n, ... beyond n pixels."""
     return problem.border is Border.REFLECT and any(
         reach >= 4 * size for reach, size in zip(problem.filter, problem.image, strict=True) if size > 1
     )
@@ -152,7 +152,7 @@ class TestWindows:
         ],
     )
     def test_opencv_s_borders_are_what_its_documentation_draws(self, name: str, pixels: str) -> None:
-        """`cv::BorderTypes` draws six pixels beside `abcdefgh`; here they go on over several widths of the image."""
+        """`cv::BorderTypes` shows six pixels beside `abcdefgh`; here they continue over several widths of the image."""
         self._assert_row("abc", name, pixels)
 
     @pytest.mark.parametrize(

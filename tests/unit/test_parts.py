@@ -1,4 +1,4 @@
-"""Stages of pipelines: which are tuned before the whole, with how much of its budget, and what they tell it."""
+"""Stages of pipelines: stages tuned before the whole, their share of the budget, and what they pass on."""
 
 from __future__ import annotations
 

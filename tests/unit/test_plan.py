@@ -1,4 +1,4 @@
-"""Plans without a device: what is bound anew and what is not, what a texture asks of its memory, stale times."""
+"""Plans without a device: what is rebound, a texture's memory requirements, stale times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BINARIES = {"": binary(kind=BinaryKind.LIBRARY)}
 
 
 class Recorder(Module):
-    """Remembers what was bound and what was launched."""
+    """A launcher that notes what was bound and launched."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[Mapping[str, int], Mapping[str, bytes]]] = []

@@ -1,4 +1,4 @@
-"""Plots: well-formed, complete, the same each time, and refused in one line where Matplotlib is missing."""
+"""Plots: well-formed, complete, the same each time, and refused in one line without Matplotlib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a budget: every single change of the best is tried before the trials are used up."""
+"""The end of a budget: every single change of the best config is tried before the trials run out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = Space((Parameter("a", tuple(range(9)), ""), Parameter("b", tuple(range(8
 
 
 def time_ns(config: Config) -> float:
-    """A bowl about 5 in every parameter, with 4% of ruggedness on top."""
+    """Nanoseconds: a bowl around 5 in every parameter, with 4% ruggedness on top."""
     away = sum(abs(config.integer(name) - 5) for name in "abcdefgh")
     noise = int.from_bytes(hashlib.sha256(str(config).encode()).digest()[:4]) / 2**32
     return 1e5 * (1 + 0.05 * away) * (1 + 0.04 * noise)
@@ -92,7 +92,7 @@ def test_the_budget_of_several_families_ends_with_the_changes_of_the_best() -> N
 
 
 def test_changes_of_the_fastest_come_first_whichever_family_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two families near each other, with one trial each: the changes of both are due, those of the faster before."""
+    """Two families near each other with one trial each: the changes of both are due, the faster family's first."""
     monkeypatch.setattr(competition, "POLISH_AFTER", 0)
     stored = [("", DEFAULT)]
     search = Competition({"slow": family(stored=stored), "fast": family()}, 0, 20)
@@ -121,7 +121,7 @@ def test_a_change_that_is_faster_has_its_own_changes_tried_next(monkeypatch: pyt
 
 
 def test_a_resumed_search_ends_so_too() -> None:
-    """Killed after 220 of 300 trials, and begun again with the 80 that are left."""
+    """A search killed after 220 of 300 trials continues with the 80 left."""
     begun = trials(Competition({"a": family()}, 0, 300), {"a": time_ns}, 220, 30)
     resumed = Competition({"a": family(stored=begun)}, 0, 80)
     tried = begun + trials(resumed, {"a": time_ns}, 80, 30)

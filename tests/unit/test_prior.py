@@ -1,4 +1,4 @@
-"""The prior: what trials of other problems say, on times made up so that the answer is known."""
+"""The prior: what trials of other problems predict, on made-up times whose answer is known."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestEffects:
             assert effects.predicted(config) == pytest.approx(outcome, abs=0.03)
 
     def test_tell_what_two_values_cost_together(self) -> None:
-        """Neither alone says anything."""
+        """Neither value alone shows it."""
         configs = [Config.of({"a": a, "b": b}) for a in (1, 8) for b in ("x", "y")] * 100
         outcomes = [float((config.integer("a") == 8) == (config.text("b") == "y")) for config in configs]
         effects = Effects.fit(configs, outcomes, [1.0] * len(configs))

@@ -1,4 +1,4 @@
-"""benchmarks/prior_quality.py: what it writes it reads, and its ratios are those of the trials."""
+"""benchmarks/prior_quality.py: it reads back what it writes, and its ratios equal those of the trials."""
 
 from __future__ import annotations
 

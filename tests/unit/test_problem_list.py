@@ -1,4 +1,4 @@
-"""Many problems under one time limit: who gets how much of it, and what is made of bad lists."""
+"""Many problems under one time limit: shares of it, and refusal of bad lists."""
 
 from __future__ import annotations
 

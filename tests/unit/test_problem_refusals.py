@@ -1,4 +1,4 @@
-"""Arguments that make no problem: one line that says which, and why."""
+"""Invalid problem arguments: one line names the argument and the reason."""
 
 from __future__ import annotations
 

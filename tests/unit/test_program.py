@@ -1,4 +1,4 @@
-"""Programs: what makes two of them one, and the way through a manifest."""
+"""Programs: equality, and the round trip through a manifest."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class TestFingerprint:
         assert len({each.fingerprint for each in CHANGED_CALLS.values()}) == len(CHANGED_CALLS)
 
     def test_tells_texts_apart_by_their_units(self) -> None:
-        """The same two texts, each under the other's name."""
+        """Both programs have the same two texts, each under the other's name."""
         swapped = (Unit("first", SECOND), Unit("second", FIRST))
         assert dataclasses.replace(SEVERAL, units=swapped).fingerprint != SEVERAL.fingerprint
 
@@ -176,7 +176,7 @@ class TestFingerprint:
         assert len({each.fingerprint for each in orders}) == len(orders)
 
     def test_of_schema_5_is_still_known(self) -> None:
-        """Bundles and stores of that time have a hash of the text, the launches and the workspaces, in these words."""
+        """Bundles and stores of schema 5 hash the text, the launches and the workspaces in these words."""
         launches = [launch_spec(launch) for launch in PROGRAM.launches]
         text = json.dumps([PROGRAM.source, launches, [{"name": "scratch", "nbytes": 1024}]])
         stored = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -193,7 +193,7 @@ class TestFingerprint:
         assert {field.name for field in dataclasses.fields(Texture)} <= tried
 
     def test_says_nothing_of_constants_where_there_are_none(self) -> None:
-        """Stored times of launches from before there were any still hold."""
+        """Stored times of launches from before constants existed stay valid."""
         assert "constants" not in launch_spec(SPREAD)
 
     def test_is_of_what_runs_and_not_of_how_it_was_found(self) -> None:

@@ -21,7 +21,7 @@ SPACE = Space((Parameter("n", tuple(range(40)), "the number"),), ())
 
 
 class FakeCrew:
-    """Grants everything but what is `taken`."""
+    """A stand-in for the helper tuners that grants everything not in `taken`."""
 
     def __init__(self, *taken: int) -> None:
         self.taken = set(taken)

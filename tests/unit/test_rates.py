@@ -165,7 +165,7 @@ class TestTensorCores:
 
 
 def test_stored_specs_and_keys_are_those_of_before() -> None:
-    """Rates and limits follow from what a device always had: its JSON and its key have nothing new."""
+    """Rates and limits follow from fields that a device always had, so its JSON and key have no new ones."""
     presets = {name: device for name, device in PRESETS.items() if name != "gb10"}
     told = json.dumps([[name, device.spec(), device.key()] for name, device in (*presets.items(), ("host", HOST))])
     assert hashlib.sha256(told.encode()).hexdigest()[:16] == "c437156940d03f2d"

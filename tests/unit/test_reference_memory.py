@@ -1,4 +1,4 @@
-"""References on the host stay within the memory that they may take, at a limit that is scaled down."""
+"""Memory of host references: they stay within their limit, here scaled down."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warpsmith.tuner.operations.filter2d import fourier_oracle as filter_oracle
 from warpsmith.tuner.operations.registry import judge_of
 
 LIMIT = 64 << 20
-"""A sixty-fourth of the real one, 4 GiB."""
+"""Bytes, a sixty-fourth of the real limit of 4 GiB."""
 THREADS = 8
 
 

@@ -1,8 +1,8 @@
-"""The models on an H200, frozen: `reference_models.jsonl.gz` has what each family answered for 300 problems there.
+"""The models on an H200, frozen: `reference_models.jsonl.gz` has each family's answers for 300 problems there.
 
-The figures of the models were measured on an H200. Whatever makes them hold for other devices changes nothing there.
-`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/unit/test_reference_models.py` rewrites the answers, for whoever has measured
-better figures.
+The models' figures were measured on an H200. Extensions to other devices change nothing there.
+`WARPSMITH_UPDATE_GOLDEN=1 pytest tests/unit/test_reference_models.py` rewrites the answers after better figures
+are measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recordings and replays: nothing is lost on the way through a file, and what a replay counts is right."""
+"""Recordings and replays: no data are lost through a file, and a replay counts correctly."""
 
 from __future__ import annotations
 

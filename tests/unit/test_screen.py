@@ -30,7 +30,7 @@ CALL = LibraryCall(
     CufftTransform(TransformKind.C2C, (8,), 1, Direction.FORWARD, SIDE, SIDE), (Pointer("signal"), Pointer("spectrum"))
 )
 MILLISECOND = Work(multiply_adds=132 * 128 * 1_980_000, loaded_bytes=0)
-"""1,980,000 cycles on each of an H200's 132 multiprocessors, at 1980 MHz."""
+"""Work of one millisecond: 1,980,000 cycles on each of an H200's 132 multiprocessors, at 1980 MHz."""
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""The search on recorded spaces: near the best after a tenth of each, half the time.
+"""The search on recorded spaces: near the best after a tenth of each space, in half of the runs.
 
 `benchmarks/search_quality.py` says more, with more seeds.
 """

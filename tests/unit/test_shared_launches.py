@@ -1,4 +1,4 @@
-"""Programs that share memory: who may read what, on which stream, and what a failure leaves."""
+"""Programs that share memory: who may read what, on which stream, and the state after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuners at one store: what each hears of the others, and when it takes one for dead."""
+"""Tuners at one store: what each learns from others, and when it declares one dead."""
 
 from __future__ import annotations
 

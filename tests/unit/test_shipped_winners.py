@@ -1,4 +1,4 @@
-"""The winners that ship: each is the exact answer for its problem, for the generator as it is today."""
+"""Shipped winners: each is the exact answer for its problem with today's generator."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STALE = Path(__file__).parent / "stale_winners.txt"
 
 
 def test_every_shipped_winner_is_an_exact_answer() -> None:
-    """Fails where a template or family changed: tune again on the GPU, and ship what that gives.
+    """Fails if a template or family changed: tune again on the GPU, and ship the new winners.
 
-    The winners of STALE answer by their own config, under its text of today, and are checked at first use as every
-    answer that was not timed. One that was timed again leaves the list.
+    The winners of STALE answer by their own config, with today's text, and are checked at first use like every answer
+    without a time. A winner that is timed again leaves the list.
     """
     with Store.open(str(shipped_store()), write=False) as store:
         records = store.records()

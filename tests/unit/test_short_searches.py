@@ -1,4 +1,4 @@
-"""benchmarks/short_searches.py: its table says what the times in turns say."""
+"""benchmarks/short_searches.py: its table agrees with the times in turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search spaces: what they contain, why they refuse, and when two of them are the same."""
+"""Search spaces: contents, refusals with reasons, and equality."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_rule_over_an_unknown_parameter_is_refused_at_once(rule: Callable[...,
 
 
 def random_space(rng: random.Random) -> Space:
-    """Five parameters of three values, and rules that forbid pairs and triples of them at random."""
+    """A space of five parameters of three values, with random rules that forbid pairs and triples."""
     parameters = tuple(Parameter(name, (0, 1, 2), name) for name in "abcde")
     rules = []
     for number in range(rng.randint(1, 6)):

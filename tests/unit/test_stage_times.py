@@ -1,4 +1,4 @@
-"""Times of pipelines by what is known of their stages."""
+"""Times of pipelines, from what is known of their stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPACE = Space.joined(SPACES)
 
 
 def first_ns(config: Config) -> float:
-    """Five times as long through textures, whatever the rows."""
+    """Nanoseconds; five times as long through textures, whatever the rows."""
     return 2e4 * (5.0 if config.text("path") == "texture" else 1.0) * (1 + 0.05 * config.integer("rows"))
 
 

@@ -34,7 +34,7 @@ CLAIMS = [claim(number) for number in range(4)]
 
 @pytest.fixture
 def tuners(store: Store) -> tuple[str, str]:
-    """Two tuners at work."""
+    """Names of two tuners at work."""
     return store.register_tuner("host-a 17"), store.register_tuner("host-b 17")
 
 

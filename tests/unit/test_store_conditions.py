@@ -1,4 +1,4 @@
-"""Winners and trials under other conditions are others: kept apart, merged apart, and the usual winners answer."""
+"""Winners and trials under other conditions: kept and merged apart; the usual winners answer."""
 
 from __future__ import annotations
 

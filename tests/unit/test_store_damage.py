@@ -1,4 +1,4 @@
-"""Rows that cannot be read: one spoils neither its neighbours nor goes unnoticed."""
+"""Unreadable rows: one spoils no neighbour and is always reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several tuners at one store, each a process: everything is tried, nothing twice, also where one is killed."""
+"""Several tuner processes at one store: everything is tried, nothing twice, even if one is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that nobody named and that cannot be read: a look-up warns once, names the remedy, and goes on."""
+"""Unreadable stores that nobody named: a look-up warns once, names the remedy, and goes on."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class TestSameAsAFile:
             assert len(store.trials(PROBLEM, H200)) == 1
 
     def test_a_writer_sees_what_it_waited_for(self, location: str) -> None:
-        """The faster of two winners stays, though it was not there when the slower one came."""
+        """The faster winner stays, even if it was not there when the slower one arrived."""
         with Store.open(":memory:", write=True) as other:
             other.put_winner(record(PROBLEM, 6.0))
             slower = other.contents()
@@ -176,7 +176,7 @@ class TestOpening:
             assert "newer warpsmith" in refusal(database, write=write)
 
     def test_at_once_of_an_empty_database(self, database: str) -> None:
-        """Eight make the tables at the same time."""
+        """Eight processes make the tables at the same time."""
 
         def fill(number: int) -> None:
             with Store.open(database, write=True) as store:

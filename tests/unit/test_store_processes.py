@@ -1,4 +1,4 @@
-"""Several processes, killed processes, full disks: what was added stays."""
+"""Several processes, killed processes, full disks: added rows stay."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestWriting:
             assert store.check() == ()
 
     def test_a_file_that_may_not_grow_loses_only_the_new(self, file: Path) -> None:
-        """The kernel refuses to write: the nearest to a full disk that needs no disk of its own."""
+        """The kernel refuses to write, which is nearest to a full disk without needing one."""
         script = f"""
 import resource, signal
 from warpsmith.errors import StoreError

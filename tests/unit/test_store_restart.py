@@ -1,4 +1,4 @@
-"""A server that stops and comes back in mid-run: what was added stays, once, and nobody needs to start anew."""
+"""A server that restarts mid-run: added trials stay, once, and nobody must start anew."""
 
 from __future__ import annotations
 

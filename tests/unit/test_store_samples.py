@@ -1,4 +1,4 @@
-"""Samples: a few trials of every problem, as a prior is fitted to."""
+"""Samples: a few trials of every problem, to fit a prior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The migrations lead to the tables that the code uses."""
+"""Migrations: they lead to the tables that the code uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs that name no store: one line that says what is wrong, exit code 2, and never a password."""
+"""Invalid store URLs: one line names the fault, exit code 2, and never a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stress data: magnitudes far apart, cancellation, tones, each within what its type and the promised bound can hold."""
+"""Stress data: magnitudes far apart, cancellation, tones, within range of their type and of the promised bound."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_no_frequency_is_higher_than_float32_can_hold(problem: Fft) -> None:
 
 @pytest.mark.parametrize("valid", [None, (19, 52)])
 def test_tiles_of_large_planes_have_one_energy(valid: tuple[int, int] | None) -> None:
-    """An impulse with the energy of a plane of 512x512 in one tile failed every kernel of that transform: it was 22
-    times the root mean square of all tiles.
+    """Stress data once put a whole plane's energy into one tile of a 512x512 plane. That failed every kernel of the
+    transform: it was 22 times the root mean square of all tiles.
     """
     tiling = Tiling((27, 10), (19, 52), (0, 0) if valid else (-1, -1), (512, 512), 4)
     problem = Fft((21, 54), batch=8 * 270, valid=valid, layout="frequency", tiling=tiling)
@@ -99,7 +99,7 @@ def test_terms_are_counted(problem: Problem) -> None:
 
 
 def test_separable_terms_may_not_cancel_under_a_tap() -> None:
-    """The difference of two Gaussians is small where they meet, and a bright pixel may lie there."""
+    """The difference of two Gaussians is small where they meet, and a bright pixel may be there."""
     away = np.hypot(*np.meshgrid(np.arange(-6, 7), np.arange(-6, 7)))
     wide, narrow = (np.exp(-(away**2) / (2 * sigma**2)) / sigma**2 for sigma in (3.0, 1.5))
     for weights, accuracy in itertools.product((narrow, narrow - wide), ("elementwise", "normwise")):

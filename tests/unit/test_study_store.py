@@ -1,4 +1,4 @@
-"""Searches as Optuna studies beside a store: what Optuna reads back is what was tried."""
+"""Searches as Optuna studies beside a store: Optuna reads back exactly what was tried."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOON = datetime.datetime(2026, 5, 4, 12, 0, tzinfo=datetime.UTC)
 
 
 def finished() -> list[Finished]:
-    """Two measured, one wrong and one dropped, a second apart."""
+    """Two measured trials, a wrong one and a dropped one, a second apart."""
     timed = timing(1500.0, 1400.0, 1600.0, samples=30, policy="median")
     outcomes: list[Measurement | Failure] = [
         measurement(timed, max_error=1e-8, registers=32, spill_bytes=0, shared_bytes=0, clock_mhz=1980),
@@ -113,7 +113,7 @@ def test_optunas_own_way_writes_the_same(address: str, monkeypatch: pytest.Monke
 
 
 def test_optuna_goes_on_from_there(address: str) -> None:
-    """Its own sequences know of the rows."""
+    """Optuna's own sequences account for the rows."""
     StudyStore(address).add("a study", SPACE, finished())
     study = optuna.load_study(study_name="a study", storage=url_of(address))
     trial = study.ask(

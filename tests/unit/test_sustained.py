@@ -1,4 +1,4 @@
-"""Times after many seconds, on a clock that says what the test wants."""
+"""Times after many seconds, on a simulated clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The design space in regions: each is visited, evenly, the same way every time; and what a sweep makes of it."""
+"""The design space in regions: each is visited evenly, the same way every time; and what a sweep does with it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROBLEM = Filter2d(image=(4, 40), filter=(3, 3))
 
 
 class Toy(Family):
-    """Two paths of its own, tiles of 1 to 4 rows; path `b` takes only one row."""
+    """A family with two paths of its own and tiles of 1 to 4 rows; path `b` takes only one row."""
 
     name = "toy"
 

@@ -1,4 +1,4 @@
-"""The timing policy, on a clock that says what the test wants."""
+"""The timing policy, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BARE = TimingPolicy(
     final_factor=1,
     cold=False,
 )
-"""A sample is one run, and only the spread ends them before 50."""
+"""A policy of one run per sample that ends by the spread alone before 50 samples."""
 
 SMALLEST_SET = math.ceil(2 * H200.l2_bytes / (MAX_SETS - 1))
 """Bytes of the smallest buffer set with which the most rotated sets flush L2 twice."""
@@ -142,7 +142,7 @@ class TestEnd:
         assert timing.samples == BARE.min_samples
 
     def test_comes_as_soon_as_the_spread_is_small(self, device: ScriptedDevice) -> None:
-        """One outlier in n: p80 interpolates to 160, 140, 120, and to 100 at six samples."""
+        """The samples have one outlier in n, so p80 interpolates to 160, 140 and 120, and to 100 at six samples."""
         timing = measure(device.runtime, device.work([*WARM_UP, 100.0, 200.0, *[100.0] * 48]), WARM, BARE)
         assert (timing.samples, timing.median_ns) == (6, 100)
 
@@ -216,7 +216,7 @@ class TestGraph:
 
     @pytest.fixture(autouse=True)
     def graphs(self, device: ScriptedDevice) -> None:
-        """A graph that runs what was captured again, and takes 10 ns itself."""
+        """A graph that replays what was captured, and takes 10 ns itself."""
 
         class Captured(Graph):
             def __init__(self, work: Callable[[int], None], *, rehearse: bool = False) -> None:
@@ -257,7 +257,7 @@ class TestGraph:
     def test_a_graph_uses_the_same_sets_again(
         self, device: ScriptedDevice, sets: int, used: tuple[int, ...], replayed: tuple[int, ...]
     ) -> None:
-        """Two runs to calibrate, and three that are captured."""
+        """The graph calibrates with two runs and captures three."""
         work = self.streamed(device.work(itertools.repeat(100.0)))
         with measured(device.runtime, work, Rotation(sets, cold=True), self.GRAPH) as found:
             assert (found.sets, found.replayed) == (used, replayed)
@@ -420,7 +420,7 @@ class TestInTurns:
         assert max(between) <= -(-40 // turns)  # its turns are spread among the others
 
     def test_the_pace_is_that_of_the_fastest_of_ours(self, device: ScriptedDevice) -> None:
-        """A library that is faster makes none of ours hopeless; a slow one of ours is far behind another of ours."""
+        """A faster library makes none of ours hopeless, but a slow one of ours is far behind another of ours."""
         policy = dataclasses.replace(BARE, min_samples=40, far_budget_ns=0.0)
         contenders = {
             name: Entrant(device.work(itertools.repeat(ns)), sets_pace=name != "library")

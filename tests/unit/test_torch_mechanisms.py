@@ -1,6 +1,6 @@
-"""What worked with a model before `warpsmith.torch.patch` works after it: PyTorch's mechanisms, one after the other.
+"""PyTorch's mechanisms, one by one: what worked with a model before `warpsmith.torch.patch` works after it.
 
-Each computes the same, by warpsmith's plans where it says so, or that call is given to PyTorch.
+Each computes the same, by warpsmith's plans where the test says so; otherwise the call is given to PyTorch.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ NUMBERS: list[Any] = [
     *((2.0, 1), (True, 1), (np.int64(2), 1), (torch.tensor(2), 1), (2, 1, 1), (), "same", "none", None, (None, 1)),
     *(0, -1, (1, 0), range(1, 3), {1: 2, 2: 1}, INDEX(), (INDEX(), 1), 2**40, b"\x02", (np.array([2]), 1)),
 ]
-"""Whatever a caller may give as a number: what PyTorch accepts, and what it refuses."""
+"""Numbers that a caller may give: those that PyTorch accepts, and those that it refuses."""
 SIZES = [*NUMBERS, 8, -2, 1, np.int64(8), torch.tensor(8), (8, 4), (-1, 4), [np.int64(8), -1], (8, -2)]
 AXES = [*NUMBERS, 3, -1, -2, 4, -4, (-2, -1), (1, 2), (2, 1), (1, 1), (-1, 2), (0, 1, 2), (0, 5), (np.int64(1), 2)]
 NORMS = [None, "ortho", "forward", "backward", "", "Ortho", 1, True, b"ortho"]

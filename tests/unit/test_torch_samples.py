@@ -1,6 +1,6 @@
-"""PyTorch's own samples of its operators, for every name that `warpsmith.torch` has: results, errors and derivatives.
+"""PyTorch's own samples of its operators, for every name of `warpsmith.torch`: results, errors and derivatives.
 
-A tenth of them, always the same, is a test of every run; `pytest -m samples tests/unit/test_torch_samples.py` does all.
+A run tests a fixed tenth of them; `pytest -m samples tests/unit/test_torch_samples.py` tests all.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _samples(info: Any, dtype: Any) -> list[Any]:
 
 
 def laid_out(layout: str, x: Any) -> Any:
-    """The same values: with gaps, in the other memory format, or with a lazy conjugate or negative bit."""
+    """Equal values: with gaps, in the other memory format, or with a lazy conjugate or negative bit."""
     if layout == "noncontiguous" and x.dim():
         return torch.stack((x, x), -1)[..., 1]
     if layout == "channels_last" and x.dim() == 4:

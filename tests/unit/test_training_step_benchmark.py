@@ -1,4 +1,4 @@
-"""benchmarks/training_step.py: which layers it takes, and what it does not let through."""
+"""benchmarks/training_step.py: layers it takes, and layers it refuses."""
 
 from __future__ import annotations
 

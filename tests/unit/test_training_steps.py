@@ -69,7 +69,7 @@ def kernels(layer: Conv2d, family: Pipeline = FFT) -> dict[Pass, Kernel]:
 
 class TestSpectra:
     def test_are_one_transform_of_each_operand(self) -> None:
-        """A filter's plane begins at one point in all passes."""
+        """A filter's plane begins at the same point in all passes."""
         found = spectra(L3)
         assert found.w.start == tuple(-pads[0] % points for pads, points in zip(L3.padding, found.w.size, strict=True))
         assert found.x.start is found.dy.start is None
@@ -117,7 +117,7 @@ class TestSpectra:
         )
 
     def test_leave_room_for_a_result(self) -> None:
-        """The spectra of y, dx and dw are as many as those of dy, x and w; those of y have dy's place."""
+        """The spectra of y, dx and dw need as much room as those of dy, x and w; y takes dy's place."""
         layer = Conv2d((4, 8, 9, 9), (16, 8, 3, 3))
         found = spectra(layer)
         frequencies = found.x.size[0] * (found.x.size[1] // 2 + 1)
@@ -162,7 +162,7 @@ class TestPrograms:
         assert kept == {(f"spectra_{name}", getattr(found, name).output.nbytes) for name in ("x", "w", "dy")}
 
     def test_transform_dy_in_one_way_whichever_gradient_comes_first(self) -> None:
-        """The bits of a result do not depend on the order."""
+        """The bits of a result do not depend on the order of passes."""
         made = kernels(L3)
         wgrad = made[Pass.WGRAD]
         other = next(iter(FFT.space(wgrad.problem, GPU).neighbours(wgrad.config)))
@@ -196,7 +196,7 @@ class TestPrograms:
 
 
 def stored(layer: Conv2d, *found: tuple[Family, Times], device: Device = GPU) -> list[Record]:
-    """The best of each family for the passes that it has a time for, in ns."""
+    """Records of the best of each family, for the passes with a time in ns."""
     problems = passes_of(layer)
     return [
         winner(problems[pass_], timing(ns), device, family=family)
@@ -233,7 +233,7 @@ class TestKernels:
         assert names(found_kernels(thin, chain()))[Pass.FPROP] == FFT.name
 
     def test_are_the_fastest_of_each_pass_on_one_basis(self) -> None:
-        """Winners of other families have runners-up beside them, and products may differ from pass to pass."""
+        """Winners of other families have runners-up, and products may differ from pass to pass."""
         won = stored(L3, (DIRECT, {Pass.FPROP: 10.0}), (CUBLAS, {Pass.DGRAD: 20.0}), (FFT, {Pass.WGRAD: 30.0}))
         beaten = stored(L3, (FFT, {Pass.FPROP: 40.0, Pass.DGRAD: 41.0}), (TENSOR, {Pass.FPROP: 35.0}))
         found = found_kernels(L3, chain(won, beaten))

@@ -35,7 +35,7 @@ def is_prime(n: int) -> bool:
 
 
 def dft(values: NDArray[Any], sign: int = -1) -> NDArray[Any]:
-    """The sums as they are defined."""
+    """Sums by definition."""
     index = np.arange(len(values))
     turns = np.exp(sign * 2j * np.pi * (np.outer(index, index) % len(values)) / len(values))
     return np.asarray(turns @ values)
@@ -188,7 +188,7 @@ class TestAxis:
     def test_of_an_index_with_its_digits_turned_round_the_spectrum_lies_in_order(
         self, radices: tuple[int, ...]
     ) -> None:
-        """Decimation in time. Of radices 2 that is the bit-reversed order."""
+        """Decimation in time; with radices 2 the order is bit-reversed."""
         axis = gapped(radices, tuple(range(len(radices))), gap=0)
         n = axis.points
         assert [axis.frequency_place.at(k) for k in range(n)] == list(range(n))
@@ -203,7 +203,7 @@ class TestAxis:
     def test_of_an_index_in_order_the_spectrum_lies_with_its_digits_turned_round(
         self, radices: tuple[int, ...]
     ) -> None:
-        """Decimation in frequency."""
+        """Decimation in frequency, with the spectrum in digit-reversed order."""
         axis = gapped(radices, tuple(reversed(range(len(radices)))), gap=0)
         assert [axis.index_place.at(j) for j in range(axis.points)] == list(range(axis.points))
         backwards = gapped(radices[::-1], tuple(range(len(radices))), gap=0)

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each message that it lists still stands in the file that it names."""
+"""Messages in docs/troubleshooting.md: each still stands in the file it names."""
 
 from __future__ import annotations
 

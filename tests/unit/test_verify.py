@@ -1,4 +1,4 @@
-"""Verification: a right result passes, one wrong element among many does not."""
+"""Verification: a right result passes, and one wrong element among many does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of float16, bfloat16 and uint8: a result is right where some number within the bound rounds to it."""
+"""Verification of float16, bfloat16 and uint8: a result is right if some number within the bound rounds to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many rows reach PostgreSQL in one message, so that a client that is stopped cannot leave the server half of them."""
+"""Batches to PostgreSQL: many rows go in one message, so a stopped client cannot leave half of them on the server."""
 
 from __future__ import annotations
 

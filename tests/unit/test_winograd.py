@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering: the factors, and that pairs of outputs come out right."""
+"""Winograd's minimal filtering: the factors, and correct pairs of outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUMS = {
 
 
 def by_pairs(row: list[int], pixels: list[int]) -> tuple[Fraction, Fraction]:
-    """Two adjacent outputs of a row of taps, by the products."""
+    """Two adjacent outputs of a row of taps, by Winograd's products."""
     sums, given = [Fraction(0)] * 4, [Fraction(factor) for factor in factors([float(tap) for tap in row])]
     for group in groups(len(row)):
         for index, (target, form) in enumerate(SUMS[group.taps]):

@@ -1,4 +1,4 @@
-"""Worker processes: they answer, fail, crash and hang, and the tuner goes on."""
+"""Worker processes: they reply, fail, crash and hang, and the tuner goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from warpsmith.errors import BadArgument, LaunchError, OutOfMemory
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
 
 DEADLINE_S = 60.0
-"""Far above what any job here takes, on a loaded machine too."""
+"""Seconds, far more than any job here takes, even on a loaded machine."""
 
 SETTLE_S = 10.0
 """Seconds that the kernel may take to end a process after SIGKILL."""
@@ -438,7 +438,7 @@ class TestThreads:
         assert call(worker, jobs, abs, -1) == 1
 
     def test_a_job_right_after_an_interrupt_finds_a_new_process(self, worker: Worker, jobs: ModuleType) -> None:
-        """The old one takes a while to end: it must not be given the job."""
+        """The old worker takes a while to end and must not get the job."""
         pid = call(worker, jobs, os.getpid)
         worker.interrupt()
         assert call(worker, jobs, os.getpid) != pid
@@ -507,7 +507,7 @@ class TestEnds:
         assert subprocess.run(command, stdin=subprocess.DEVNULL, timeout=DEADLINE_S, check=False).returncode == status
 
     def test_a_forked_child_starts_workers_of_its_own(self, worker: Worker, jobs: ModuleType, folder: Path) -> None:
-        """The thread that starts them in the parent does not live in the child."""
+        """The thread that starts workers in the parent does not exist in the child."""
         assert call(worker, jobs, os.getpid) != os.getpid()
         child = os.fork()
         if child == 0:

@@ -1,4 +1,4 @@
-"""Processes that a run and those of its stages use in turn: lent, not ended, and the same for all."""
+"""Processes that a run and the runs of its stages share: lent, not ended, and the same for all."""
 
 from __future__ import annotations
 
