@@ -190,7 +190,7 @@ class TestPlans:
     def test_writes_to_out(self, host: HostRuntime, quick: HostCompiler) -> None:
         plan, out = plan_of(host, quick, program()), tuple(np.full(SIZE, np.nan, np.float32) for _ in range(2))
         given = self.SIGNAL[:SIZE], np.ones(1, np.float32)
-        for _ in range(2):  # a call of this kind came before
+        for _ in range(2):  # the second call is of a known kind
             made = plan(*given, out=out)
             assert all(one is other for one, other in zip(made, out, strict=True))
         assert np.array_equal(out[1][1:], self.SIGNAL[1:SIZE] + self.SIGNAL[: SIZE - 1])
