@@ -144,7 +144,7 @@ def _line(rng: random.Random) -> str | None:
 
 
 def _drawn_line(rng: random.Random) -> list[str]:
-    """The words of a command line, most of which fit."""
+    """Words of a command line. Most of them are valid."""
     path, command = rng.choice(_commands())
     words = list(path)
     for parameter in command.params:

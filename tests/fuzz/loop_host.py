@@ -45,13 +45,13 @@ def cases(seed: int, count: int) -> Iterator[Candidate]:
 
 
 def is_quick(case: Candidate) -> bool:
-    """Whether the host device takes a fraction of a second, or about one, for the candidate."""
+    """True if the host device runs the candidate in about a second or less."""
     products = (each for each in case.program.launches if each.entry.endswith(EMULATED))
     return all(math.prod(each.grid) <= MOST_EMULATED for each in products)
 
 
 def check(case: Candidate) -> str | None:
-    """What is wrong with the result, in one line."""
+    """The error of the result, in one line; None if it is right."""
     problem, judge = case.question.problem, judge_of(case.question.problem)
     seed = zlib.crc32(str(case).encode())
     operands = random_operands(problem, seed)

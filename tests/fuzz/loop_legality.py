@@ -21,7 +21,7 @@ DRAWS = 2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Case:
-    """A family asked for its answers to a question."""
+    """A family whose default, starts and configs are checked for one question."""
 
     question: Question
     home: Question

@@ -1,7 +1,8 @@
-"""What stored results are found by: the key of every problem, and the fingerprints of its space and its program.
+"""Identities by which stored results are found: the key of every problem, and the fingerprints of its space and
+program.
 
-A refactoring changes none of them. `WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the file; a line that
-differs then is a stored winner that has become stale, or one that is no longer found.
+A refactoring changes none of them. `WARPSMITH_UPDATE_GOLDEN=1 pytest tests/golden` rewrites the file. A line that then
+differs is a stored winner that has become stale or is no longer found.
 """
 
 from __future__ import annotations

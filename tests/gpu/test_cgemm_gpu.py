@@ -136,7 +136,7 @@ def test_a_plan_is_right_and_has_the_same_bits_each_time(name: str, accuracy: st
 
 
 def test_operands_of_more_than_2_to_31_elements_are_reached() -> None:
-    """The last product of a batch is right. The result alone has so many elements, so that 17 GB suffice."""
+    """The last product of a batch is right. Only the result exceeds 2^31 elements, so 17 GB suffice."""
     torch = pytest.importorskip("torch")
     problem = Cgemm(2**15 + 3, 256, 256, 2)
     if torch.cuda.mem_get_info()[0] < 2 * problem.bytes:

@@ -63,7 +63,7 @@ SPREAD = (
     fft((16, 32), 333, kind="c2r", layout="transposed", order="reversed"),
     fft((64, 64), 67, kind="c2r", valid=(57, 57)),
     fft((5, 64), 129, layout="transposed"),
-    fft((64, 64), 2200, valid=(9, 9), layout="frequency"),  # so many that tiles fetch each other's data
+    fft((64, 64), 2200, valid=(9, 9), layout="frequency"),  # so many that tiles prefetch each other's data
     fft((64, 64), 2200, kind="c2r", valid=(56, 56), layout="frequency"),
     fft((32, 32), 5000, layout="frequency", start=(31, 31), valid=(3, 3)),
     fft((36, 40), 255, valid=(27, 30), border="reflect:3+2x4", layout="frequency"),

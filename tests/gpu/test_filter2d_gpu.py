@@ -72,7 +72,9 @@ TRANSFORMED = (
         nonfinite="any",
     ),
 )
-"""Filters for families with transforms: random configs of others unroll so many taps that a compiler takes minutes."""
+"""Filters for families with transforms. Random configs of other families unroll so many taps that compiling takes
+minutes.
+"""
 LONG = 15_000
 """Most unrolled multiply-adds (`Family.unrolled`) of random configs, which take a compiler 5 s alone. A config of
 47,000, five filters of 23x17 in constant memory, takes 15 s alone, and more than 240 s beside 20 tests that compile.
@@ -123,8 +125,8 @@ def test_the_winner_is_verified_and_stands_beside_the_peers(store: str) -> None:
 
 
 def some_configs(family: Family, problem: Filter2d, device: Device, count: int) -> list[Config]:
-    """The default config and up to `count` random ones of LONG at most, the same in every run; ways to read the image
-    take turns.
+    """The default config and up to `count` random ones of at most LONG multiply-adds, the same in every run. The ways
+    to read the image take turns.
     """
     space, rng = family.space(problem, device), random.Random(problem.key())
     path = next(each for each in space.parameters if each.name == "path")

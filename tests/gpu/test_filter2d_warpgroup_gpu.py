@@ -1,4 +1,4 @@
-"""float32 filters by products of tf32 numbers keep within their error bound, whatever the pixels."""
+"""float32 filters computed by tf32 products keep within their error bound for any pixels."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def filtered_alike(
 @pytest.mark.parametrize("size", [2, 3, 7, 9, 15, 17, 25, 31])
 @pytest.mark.parametrize("kind", ["normal", "positive", "orders of magnitude", "near a power of two"])
 def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str) -> None:
-    """Also where all terms are positive, so that rounding towards zero adds up; where one term is most of the sum; and
-    where the parts that are left out are as large as they can be.
+    """Covers all-positive terms, whose truncation errors add up, sums with one dominant term, and dropped parts that
+    are as large as possible.
     """
     problem = Filter2d(image=(300, 1100), filter=(size, size), border=Border.CONSTANT, nonfinite=NonFinite.ANY)
     if FAMILY.why_not(problem, runtime.device):

@@ -1,4 +1,4 @@
-"""The other libraries on a GPU: timed as ours are, in graphs and on rotating buffers, and right in each of the sets."""
+"""Other libraries on a GPU: timed like our kernels, in graphs and on rotating buffers, and right in each buffer set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of the CUDA quick start that need a GPU run there, after those that do not."""
+"""The blocks of the CUDA quick start that need a GPU run there, after the blocks that need none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short searches on a GPU: what is known competes, and nothing that is slower takes its place."""
+"""Short searches on a GPU: known winners compete, and no slower candidate replaces them."""
 
 from __future__ import annotations
 

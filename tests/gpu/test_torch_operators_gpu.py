@@ -252,7 +252,7 @@ def test_a_filter_with_weights_of_the_host_is_captured() -> None:
 @pytest.mark.parametrize("name", ["rfft", "irfft", "fft", "ifft", "rfft2", "irfft2", "fft2", "ifft2"])
 def test_transforms(name: str, fallback: str) -> None:
     x = torch.randn(6, 24, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    if not name.startswith("rfft"):  # a Hermitian spectrum, of which libraries think alike
+    if not name.startswith("rfft"):  # a Hermitian spectrum, on which libraries agree
         x = torch.fft.rfft2(x) if "2" in name else torch.fft.rfft(x)
     exact = x.requires_grad_()
     x = x.detach().to(torch.complex64 if x.is_complex() else torch.float32).cuda().requires_grad_()
@@ -266,7 +266,9 @@ def test_transforms(name: str, fallback: str) -> None:
 @pytest.mark.parametrize("autocast", [None, *HALVES[1:]], ids=str)
 @every_layout
 def test_the_digits_have_the_same_loss_curve(layout: str, autocast: Any) -> None:
-    """bfloat16 moves the loss of later epochs by some hundredths from float32's, and that of the second by 0.0036."""
+    """bfloat16 changes the loss of later epochs by some hundredths from that of float32, and that of the second by
+    0.0036.
+    """
     options = {"autocast": autocast, "memory_format": LAYOUTS[layout]}
     ours, theirs = (losses("cuda", 4, patched=patched, fallback="default", **options) for patched in (True, False))
     assert theirs[3] < 0.3 * theirs[0]  # it learns

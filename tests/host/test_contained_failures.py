@@ -358,7 +358,7 @@ def test_a_worker_that_dies_of_every_candidate_of_a_family_leaves_the_others(tmp
 def test_a_worker_that_cannot_be_opened_again_leaves_what_was_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The search ends at the third candidate without a worker, and the best result so far wins."""
+    """The search ends after the third candidate whose worker cannot be opened, and the best result so far wins."""
     evaluate, runs = Bench.evaluate, []
 
     def evaluated(self: Bench, *given: Any, **options: Any) -> Any:

@@ -60,7 +60,9 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, name: str) -> None:
-    """Two passes with the default config and two with a random one. Element types take turns."""
+    """Two passes of each shape. Two shapes run the default config and the next two a random one. Element types take
+    turns.
+    """
     turn = list(SHAPES).index(name)
     for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
         problem = layer(name, list(KINDS)[turn % len(KINDS)], pass_)

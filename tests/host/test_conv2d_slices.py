@@ -83,7 +83,7 @@ def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -
     "kind", ["one large number", "a large channel with small weights", "log-normal", "a NaN", "zeros"]
 )
 def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, kind: str) -> None:
-    """If one number is 10,000 times as large, three digits leave one for the others, which the bound does not allow."""
+    """If one number is 10,000 times as large, its three digits leave one for the others, and the bound forbids that."""
     given = {name: values.copy() for name, values in random_operands(LAYER, 3).items()}
     x = given["x"]
     if kind == "one large number":

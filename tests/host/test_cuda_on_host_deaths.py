@@ -1,5 +1,4 @@
-"""Kernels that cannot go on: errors for deadlocks and traps, and the end of the process for findings of the sanitizers.
-"""
+"""Kernels that cannot go on: errors for deadlocks and traps, and the end of the process on a sanitizer finding."""
 
 from __future__ import annotations
 

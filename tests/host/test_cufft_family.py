@@ -292,8 +292,8 @@ class TestSearch:
         assert plan.match.program.family == "fft_cufft"
 
     def test_a_trial_of_a_library_is_not_one_without(self) -> None:
-        """A trial of a library program never counts as one of a program without, or vice versa. Only an edited store
-        has such a trial.
+        """A trial counts only if its compiler identity names the program's library and its version. Other trials can
+        come from an edited store.
         """
         opened = Evaluator.open(
             self.PROBLEM, ON_HOST, (CUFFT,), CompilerChoice.AUTO, 0, Deadlines(), sanitize=False, policy=TWO_SAMPLES

@@ -1,5 +1,4 @@
-"""Float64 references made by kernels: they equal NumPy's, a wrong one is found, and results are verified against them.
-"""
+"""Float64 references made by kernels: they equal NumPy's, wrong ones are found, and results are verified by them."""
 
 from __future__ import annotations
 

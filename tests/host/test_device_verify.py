@@ -162,8 +162,7 @@ def test_what_is_not_finite_and_sums_without_terms(bench: Callable[..., Bench], 
 def test_every_16_bits_at_both_ends_of_what_rounds_to_them(
     bench: Callable[..., Bench], dtype: DType, power: int, beyond: float, sign: int
 ) -> None:
-    """All 16-bit patterns: ties, subnormals, the largest number, overflow, infinities. NumPy's rounding gives the ends.
-    """
+    """All 16-bit patterns: ties, subnormals, the largest, overflow, infinities. NumPy's rounding gives the ends."""
     kind = numpy_dtype(dtype)
     halves = np.arange(65536, dtype=np.uint16).view(kind)
     with np.errstate(all="ignore"):

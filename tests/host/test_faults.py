@@ -458,7 +458,7 @@ class TestStores:
             opened.add_trials(OTHER, HOST.device(), filling)
         most = store.stat().st_size + 4 * 4096
         prelude = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, -1))"
-        # Errors that take a page each.
+        # Compile errors that take one page of the store's file each.
         faults = {number: f"\n#error {'long ' * 700}{number}\n" for number in range(3, 12)}
         told = start(range(12), faults=faults, prelude=prelude).complaint()
         assert re.fullmatch(rf"the disk of {store} (is|failed or is) full.*: .*what it held before is kept", told)

@@ -257,10 +257,10 @@ def check_probes(bench: Bench, case: Case) -> None:
 class TestSizes:
     @every_direction
     def test_of_every_size_the_default_is_what_numpy_computes(self, direction: str, quickest: HostCompiler) -> None:
-        # A complex transform has the passes of a real one of twice its size, and its inverse has the same text except for
+        # A complex transform has the passes of a real one of twice its size, and its inverse has the same text up to
         # signs. Therefore each size is in one of the two.
         sizes = {"c2c": SIZES[::2], "inverse": SIZES[1::2]}.get(direction, SIZES)
-        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each size stays in at least one direction
+        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each size stays at least once
         check_all(defaults(fft(n, 9, **DIRECTIONS[direction]) for n in sizes), check_probes, quickest)
 
     @every_direction

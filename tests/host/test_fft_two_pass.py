@@ -81,8 +81,7 @@ def with_its_first_pass_elsewhere(program: Program) -> Program:
 def test_what_nobody_has_written_between_the_passes_is_found(
     host: Runtime, quick: HostCompiler, planted: Any, kind: FailureKind
 ) -> None:
-    """The fault is found although an earlier candidate left the right numbers there, as a freed allocation may contain.
-    """
+    """The fault is found although an earlier candidate left the right numbers there."""
     problem = PROBLEMS[0]
     program = FAMILY.program(problem, FAMILY.default(problem, DEVICE))
     bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)

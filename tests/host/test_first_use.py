@@ -1,5 +1,4 @@
-"""Untuned default plans are checked once: right ones pass, wrong ones are poisoned, and the next candidate takes over.
-"""
+"""Untuned default plans are checked once: right ones pass, wrong ones are poisoned, and the next one takes over."""
 
 from __future__ import annotations
 

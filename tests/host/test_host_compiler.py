@@ -1,4 +1,4 @@
-"""The host compiler: what it says when it cannot work, and what its identity covers."""
+"""The host compiler: its errors, and what its identity covers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_command_line_that_names_nothing(monkeypatch, told):
 
 
 def test_cxx_may_be_a_command_line(make_program, monkeypatch, tmp_path):
-    """A program that runs a compiler, as ccache does, with words of its own and in a folder with a blank."""
+    """CXX may be a command with arguments, in a folder with a blank, as with ccache."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     launcher = script(folder / "launcher", 'test "$1" = run || exit 3; shift; exec "$@"')
@@ -96,7 +96,7 @@ def test_cxx_may_be_a_command_line(make_program, monkeypatch, tmp_path):
 
 
 def test_output_that_is_no_text(make_program, monkeypatch, tmp_path):
-    """Compilers tell lines of sources and names of files byte by byte."""
+    """Compilers print source lines and file names byte by byte, so their output may be no valid text."""
     noise = r"printf '\377\376 noise\n' >&2; printf '\377\n'"
     monkeypatch.setenv("CXX", script(tmp_path / "noisy", f'{noise}; exec g++ "$@"'))
     assert HostCompiler().compile(make_program(GOOD, "p").compilation()).image
@@ -121,7 +121,7 @@ def test_something_that_is_no_compiler(make_program, tmp_path):
 
 
 def test_hanging_compiler_is_killed_with_its_children(make_program, tmp_path):
-    # It answers the probe, then starts a child that would outlive it, as g++ starts cc1plus.
+    # It answers the probe, then starts a child that outlives it, as g++ starts cc1plus.
     real = find_compiler()
     text = f'case "$*" in *-dM*) exec {real} "$@";; esac\nsleep 60 & echo $! > {tmp_path}/child\nwait'
     compiler = HostCompiler(script(tmp_path / "c++", text), timeout_s=2.0)
@@ -141,17 +141,17 @@ def _is_alive(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    return state != "Z"  # a zombie has ended, and waits for whoever adopted it
+    return state != "Z"  # a zombie has ended, and waits for its adoptive parent
 
 
 def test_identity_covers_what_decides_the_binary(tmp_path):
     plain = HostCompiler()
     assert plain.identity == HostCompiler().identity
     assert plain.identity != HostCompiler(sanitize=True).identity
-    # Another CPU under the same home folder: the same options, other macros.
+    # Another CPU with the same home folder: the same options, other macros.
     other = script(tmp_path / "c++", f'{find_compiler()} -U__SSE2__ -D__OTHER_CPU__=1 "$@"')
     assert HostCompiler(other).identity != plain.identity
-    # The same compiler, whatever its path is.
+    # The same compiler under another path.
     same = script(tmp_path / "same-c++", f'{find_compiler()} "$@"')
     assert HostCompiler(same).identity == plain.identity
 

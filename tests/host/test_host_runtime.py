@@ -1,4 +1,4 @@
-"""The host runtime: memory, launches that are refused, the machine as a device."""
+"""The host runtime: memory, refused launches, and the machine as a device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ extern "C" __global__ void kernel(float* x, int n) {
 """
 LIBRARIES = 300
 GUARDED = 2 * 1024 * 4
-"""Areas of memory of the stacks of four OS threads with their guard pages; each takes its own when it first runs."""
+"""Most new memory areas: stacks of four OS threads with guard pages. Each thread maps its stacks when it first runs."""
 SOURCE = 'extern "C" __global__ void kernel(float* x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }'
 
 
@@ -248,7 +248,7 @@ def test_a_process_holds_many_libraries(host):
 
 
 def kept_by_process() -> tuple[int, int, int]:
-    """Areas of memory, open files and threads of this process."""
+    """Numbers of memory areas, open files and threads of this process."""
     own = Path("/proc/self")
     mappings = len((own / "maps").read_text().splitlines())
     return mappings, len(list((own / "fd").iterdir())), len(list((own / "task").iterdir()))

@@ -40,7 +40,7 @@ PlanOf = Callable[..., Plan]
 
 @pytest.fixture
 def plan_of(host: HostRuntime, compile_once: Any) -> PlanOf:
-    """A plan of one of the choices, on the session's runtime or another one."""
+    """Makes a plan of one of the choices, on the session's runtime or on another one."""
 
     def make(choice: str, runtime: HostRuntime = host) -> Plan:
         family, wanted = CHOICES[choice]
@@ -56,7 +56,7 @@ def plan_of(host: HostRuntime, compile_once: Any) -> PlanOf:
 
 @pytest.fixture
 def eager_switches() -> Iterator[None]:
-    """Threads take turns after every few bytecodes."""
+    """Makes threads switch after every few bytecodes."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -64,7 +64,7 @@ def eager_switches() -> Iterator[None]:
 
 
 def check(plan: Plan, rng: np.random.Generator) -> None:
-    """One call, against SciPy."""
+    """Calls the plan once and compares the result with SciPy's."""
     image = rng.standard_normal(PROBLEM.image, dtype=np.float32)
     weights = rng.standard_normal(PROBLEM.filter, dtype=np.float32)
     np.testing.assert_allclose(plan(image, weights), expected(image, weights), atol=2e-5)
@@ -84,7 +84,7 @@ def test_every_thread_gets_its_own_result(plan_of: PlanOf, choice: str) -> None:
         rng = np.random.default_rng(seed)
         try:
             for _ in range(CALLS):
-                barrier.wait(PATIENCE_S)  # all call at once, each time
+                barrier.wait(PATIENCE_S)  # all threads call at once, each time
                 check(plan, rng)
         except BaseException as error:
             failed.append(error)
@@ -100,7 +100,7 @@ def test_every_thread_gets_its_own_result(plan_of: PlanOf, choice: str) -> None:
 
 
 def in_a_fork(work: Callable[[], None]) -> str:
-    """What `work` writes to standard error, or raises, in a forked child; fails where the child does not end."""
+    """Runs `work` in a forked child and returns "done" or its exception. Fails if the child does not end."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -154,7 +154,7 @@ def test_a_lock_that_another_thread_holds_is_open_in_a_forked_child(plan_of: Pla
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forks_while_threads_launch(plan_of: PlanOf) -> None:
-    """Among what a child must not wait for is the list of stacks for fibers, which has a lock of its own."""
+    """A child must not wait for any lock held at the fork, such as the lock of the list of fiber stacks."""
     plan, over = plan_of("fibers"), threading.Event()
 
     def work(seed: int) -> None:
@@ -175,7 +175,7 @@ def test_forks_while_threads_launch(plan_of: PlanOf) -> None:
 
 
 def test_a_fork_after_a_module_was_closed(plan_of: PlanOf) -> None:
-    """What a library asked to be called at a fork is forgotten when the library goes."""
+    """Closing a library also removes the functions that it registered to run at a fork."""
     plan = plan_of("fibers")
     check(plan, np.random.default_rng(0))
     plan.loaded.executable.close()
@@ -183,7 +183,7 @@ def test_a_fork_after_a_module_was_closed(plan_of: PlanOf) -> None:
 
 
 class LikeAGpu(HostRuntime):
-    """A device that works in the process that opened it alone."""
+    """A device that works only in the process that opened it, as a GPU does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Stored winners timed again on the CPU: what ties, what moved, what is not right any more, what tells nothing."""
+"""Stored winners timed again on the CPU: times that tie or moved, results that are wrong now, and unclear cases."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ PROBLEM = Filter2d(image=(24, 64), filter=(3, 3))
 IN_TURNS = "median, 7 runs a sample, eager, in turns, warm caches"
 ALONE = "median, 7 runs a sample, eager, warm caches"
 SHORT, LONG = 1.0, 1e10
-"""ns: what no kernel takes."""
+"""Nanoseconds that no kernel takes."""
 
 
 def stored(median_ns: float, policy: str = IN_TURNS, spread_ns: float = 0.0) -> Record:
-    """A winner of this machine with that time."""
+    """A winner of this machine with the given time."""
     device = HOST.device()
     family = family_named("filter2d_plain")
     assert family is not None
@@ -60,7 +60,7 @@ def look(record: Record) -> Rechecked:
 
 class TestVerdict:
     def test_a_time_that_grew(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "tied", lambda _: [0])  # a busy machine's times spread more than they last
+        monkeypatch.setattr(module, "tied", lambda _: [0])  # busy machines spread times
         found = look(stored(SHORT))
         assert found.checked.verdict is Verdict.SLOWER
         assert found.timing is not None

@@ -1,4 +1,4 @@
-"""`warpsmith.plan` asked again: the same plan, until there is a better one."""
+"""Repeated calls of `warpsmith.plan` return the same plan until there is a better one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems with several results, and with state that one call leaves for the next: verified, and called by plans."""
+"""Problems with several results, and with state that one call leaves for the next: verification and calls of plans."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZE = 64
 
 @dataclasses.dataclass(frozen=True)
 class Differences(Problem):
-    """Differences and sums of neighbours in a signal that comes in pieces: the last element waits for the next one."""
+    """Differences and sums of neighbours in a signal that comes in pieces. The last element waits for more."""
 
     operation: ClassVar[str] = "differences"
 
@@ -190,7 +190,7 @@ class TestPlans:
     def test_writes_to_out(self, host: HostRuntime, quick: HostCompiler) -> None:
         plan, out = plan_of(host, quick, program()), tuple(np.full(SIZE, np.nan, np.float32) for _ in range(2))
         given = self.SIGNAL[:SIZE], np.ones(1, np.float32)
-        for _ in range(2):  # the second call is of a kind that was seen
+        for _ in range(2):  # the second call is of a known kind
             made = plan(*given, out=out)
             assert all(one is other for one, other in zip(made, out, strict=True))
         assert np.array_equal(out[1][1:], self.SIGNAL[1:SIZE] + self.SIGNAL[: SIZE - 1])

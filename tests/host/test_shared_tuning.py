@@ -1,4 +1,4 @@
-"""Whole tuning runs that share one PostgreSQL: nothing is tried twice, and nobody is missed for long."""
+"""Whole tuning runs that share one PostgreSQL server: they try nothing twice, and soon replace a lost tuner."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(24, 32), filter=(3, 3))
 PATIENCE_S = 120.0
 TAKES_A_WHILE = "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) usleep(10000);"
-"""About a third of a second, with the thirty runs of a verification and its timing; asleep, so that other tests
-have the cores meanwhile.
+"""A kernel of about a third of a second in the thirty runs of a verification and its timing. It sleeps, so that other
+tests have the cores meanwhile.
 """
 
-# Counts what a tuner runs, keeps why it lost the server, and may hurry with the dead.
+# Logs the candidates that a tuner runs and the reason why it lost the server. May shorten the wait for dead tuners.
 NOTES = """
 import os, pathlib, sys
 from warpsmith.store import database
@@ -54,8 +54,9 @@ database.ServerLost = ServerLost
 
 @pytest.fixture
 def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callable[..., Any]:
-    """Starts tuners at the server: `start("name", range(5))`; what each of them tries is noted under its name. In a
-    `hurry` they give each other 6 s of silence, instead of 20.
+    """Starts tuners at the server: `start("name", range(5))`. Each logs the candidates that it tries under its name.
+
+    With `hurry`, they wait 6 s for a silent tuner instead of 20 s.
     """
 
     def call(name: str, numbers: range, *, hurry: bool = False, **others: Any) -> Any:
@@ -67,7 +68,7 @@ def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callabl
 
 @pytest.fixture
 def noted(tmp_path: Any) -> Callable[[str, str], list[str]]:
-    """What stands after a word in each line of a tuner's notes that begins with it."""
+    """Returns the rest of each line of a tuner's notes that begins with a given word."""
 
     def call(name: str, word: str) -> list[str]:
         notes = tmp_path / name
@@ -79,12 +80,12 @@ def noted(tmp_path: Any) -> Callable[[str, str], list[str]]:
 
 @pytest.fixture
 def tried_by(noted: Callable[[str, str], list[str]]) -> Callable[[str], list[int]]:
-    """The numbers that a tuner has tried."""
+    """Returns the numbers that a tuner has tried."""
     return lambda name: [int(number) for number in noted(name, "tried")]
 
 
 def stored(location: str) -> dict[int, Trial]:
-    """The trials by number, of a store that is there; asserts that each is stored once."""
+    """Trials of an existing store by number. Fails if one is stored twice."""
     with Store.open(location, write=False) as store:
         trials = store.trials(PROBLEM, HOST.device())
         assert store.check() == ()
@@ -94,7 +95,7 @@ def stored(location: str) -> dict[int, Trial]:
 
 
 def claimed(server: Any, location: str) -> int:
-    """Claims in the store."""
+    """Number of claims in the store."""
     return int(server.execute("SELECT count(*) FROM warpsmith_claims", location.rpartition("/")[2])[0][0])
 
 
@@ -108,7 +109,7 @@ def await_that(condition: Callable[[], object], *tuners: Any) -> None:
 
 
 def check_winner(location: str, told: Iterable[Any]) -> None:
-    """The stored winner is right, and one that a tuner told of."""
+    """Checks that the stored winner is right and in one of the reports."""
     with Store.open(location, write=False) as store:
         record = store.winner(PROBLEM.key(), HOST.device().key())
     assert record is not None
@@ -151,7 +152,7 @@ def test_what_a_killed_one_had_claimed_is_taken_over(
     heir = start("heir", numbers, faults=faults, hurry=True).report()
     found = stored(database)
     assert set(found) == set(numbers)
-    # The victim's last trials may have been on their way to the store when it was killed.
+    # The victim's last trials may not have reached the store when it was killed.
     assert set(numbers) - set(tried_by("victim")) <= set(tried_by("heir"))
     assert heir["reused"] > 0
     assert claimed(postgresql, database) == 0
@@ -182,16 +183,16 @@ def test_a_server_that_stops_and_comes_back_is_waited_for(
     postgresql: Any,
 ) -> None:
     numbers = range(16)
-    # Longer than the server takes to stop, 0.1 s: else both tuners may by then have tried all that they had claimed.
+    # Longer than the 0.1 s that the server takes to stop. Otherwise both tuners may have tried all they had claimed.
     faults = dict.fromkeys(numbers, TAKES_A_WHILE * 4)
     names = ("one", "two")
     running = [start(name, numbers, faults=faults) for name in names]
     await_that(lambda: all(map(tried_by, names)), *running)
     postgresql.stop()
     before = sum(map(len, map(tried_by, names)))
-    # What was claimed before is tried meanwhile.
+    # Meanwhile, the tuners try what they claimed before.
     await_that(lambda: sum(map(len, map(tried_by, names))) > before, *running)
-    # The first may be told of a connection that broke in mid-transaction, in other words.
+    # The first may see a connection that broke in mid-transaction, which has another message.
     await_that(lambda: all("no server answers" in " ".join(noted(name, "lost")) for name in names), *running)
     postgresql.start()
     told = [each.report() for each in running]
@@ -232,6 +233,6 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
             trials = store.trials(problem, HOST.device())
             assert len({(trial.family, trial.config) for trial in trials}) == len(trials) > 0
             assert store.winner(problem.key(), HOST.device().key()) is not None
-            # Each knows what the other did too, up to its own last turn.
+            # Each also knows the other's trials up to its own last turn.
             assert max(each[number]["trials"] for each in told) == len(trials)
             assert len(store.runs(problem, HOST.device())) == sum(each[number]["turns"] for each in told)

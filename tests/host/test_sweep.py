@@ -30,7 +30,7 @@ from warpsmith.tuner.spaces.sweep import sweep
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(4, 40), filter=(3, 3))
-"""Two rows of outputs, so that few tiles are worth trying."""
+"""A problem with two rows of outputs, so that few tiles are worth trying."""
 SWEEP = ("bench", "filter2d", "--image", "4x40", "--filter", "3x3", "--device", "host", "--sweep")
 FILES = {"sweep.json", "sweep.md", "sweep.svg", "sweep.png"}
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Families offer tiles of 1 or 2 rows, on every path: the compiler takes half a second a config."""
+    """Limits families to tiles of 1 or 2 rows, with every path, because compiling takes half a second per config."""
 
     def narrow(space: Callable[..., Space]) -> Callable[..., Space]:
         def narrowed(*arguments: object) -> Space:
@@ -65,7 +65,7 @@ def written(folder: Path) -> set[str]:
 
 
 def lines_in(file: Path) -> set[str]:
-    """The identifiers of the lines that a plot draws."""
+    """Identifiers of the lines that a plot draws."""
     return {name for each in ElementTree.parse(file).iter() if (name := each.get("id", "")).startswith("line-")}
 
 

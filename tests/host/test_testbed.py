@@ -1,4 +1,4 @@
-"""The testbed on the CPU: operands with gaps, and results that look right where nothing was written."""
+"""The testbed on the CPU: operands with gaps, and results that look right although nothing was written."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def program(of: Filter2d, store: str = ROW) -> Program:
 
 
 def evaluated(host: HostRuntime, of: Filter2d, candidate: Program) -> Measurement | Failure:
-    """The outcome, which must be the same whether results are verified on the host or on the device."""
+    """Outcome of a candidate. It must be the same for verification on the host and on the device."""
     on_host, on_device = (evaluated_with(host, of, candidate, compiler) for compiler in (None, host_compiler()))
     if isinstance(on_host, Measurement) and isinstance(on_device, Measurement):
         assert on_host.max_error == on_device.max_error
@@ -218,7 +218,7 @@ def test_what_follows_the_last_row_is_a_guard(host: HostRuntime) -> None:
 
 @pytest.mark.parametrize(("store", "weight"), [(NEVER_THE_LARGEST, 300.0), (NEVER_THE_SMALLEST, -1.0)])
 def test_an_integer_that_was_never_written_is_wrong(host: HostRuntime, store: str, weight: float) -> None:
-    """Each looks right where the output was filled with just that byte."""
+    """Each fault would look right if the output were filled with that byte."""
     of = problem(DType.UINT8, weights=(weight,))
     outcome = evaluated(host, of, program(of, store))
     assert isinstance(outcome, Failure)
@@ -247,7 +247,7 @@ def test_textures_and_constants_are_evaluated_like_any_other_argument(host: Host
 def test_elements_go_through_a_buffer_with_gaps(
     host: HostRuntime, dtype: DType, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large operands image by image."""
+    """Large operands are copied image by image."""
     monkeypatch.setattr(buffers, "_AT_ONCE", at_once)
     of = Filter2d(image=(5, 7), filter=(1, 1), planes=2, channels=3, dtype=dtype, pitch=112)
     operand = of.operands[0]

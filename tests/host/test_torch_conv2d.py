@@ -43,7 +43,7 @@ def operands(layer: dict[str, Any], dtype: Any = torch.float32) -> tuple[Any, An
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
-    """The problems of plans that have computed a pass."""
+    """List that receives the problems of plans that compute a pass."""
     return plans_called(monkeypatch)
 
 
@@ -239,7 +239,7 @@ def test_a_layer_that_is_left_to_pytorch_is_told_of_once_with_its_remedy(own_fol
     command = text.partition("; to tune it: ")[2]
     name, verb, *options = shlex.split(command)
     assert (name, verb) == ("warpsmith", "tune")
-    assert run(["query", *options]) == 3  # nothing is stored; a bad option were 2
+    assert run(["query", *options]) == 3  # nothing is stored; a bad option would give 2
     assert ws.Conv2d(x.shape, w.shape, 2, (1, 0), groups=2, bias=True).key() in text  # type: ignore[arg-type]
 
 
@@ -308,7 +308,7 @@ def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Conv2d]
     assert passes(used) == [ws.Pass.FPROP] * 2
     assert [ws.query(each, "host").kind for each in (layer, smaller)] == [MatchKind.EXACT, MatchKind.NEAR]
     wt.forget()
-    with pytest.warns(wt.LeftToTorch, match="pass=dgrad"):  # the passes of which nothing is stored
+    with pytest.warns(wt.LeftToTorch, match="pass=dgrad"):  # the passes without a stored winner
         wt.conv2d(x, w, b, padding=1).sum().backward()
     check([x.grad], [torch.autograd.grad(functional.conv2d(x.double(), w.double(), padding=1).sum(), x)[0]])
     own = str(tmp_path / "own.db")

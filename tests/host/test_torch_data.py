@@ -1,4 +1,4 @@
-"""`warpsmith.torch`'s convolutions of every element type and layout on CPU tensors, under autocast, and by patch."""
+"""`warpsmith.torch`'s convolutions of every element type and layout on CPU tensors, also under autocast and `patch`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def operands(layer: dict[str, Any], dtype: Any, layout: str = "nchw") -> tuple[A
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
-    """The problems of plans that have computed a pass."""
+    """List that receives the problems of plans that compute a pass."""
     return plans_called(monkeypatch)
 
 
@@ -78,7 +78,7 @@ def test_results_and_gradients_are_pytorch_s(name: str, layout: str, dtype: Any,
     assert lie_alike(results, gradients(lambda *each: of_torch(*each, **options), *given))
     with pytest.warns(wt.LeftToTorch):
         theirs = gradients(lambda *each: wt.conv2d(*each, **options), *given)
-    check(theirs, references, 4 * ROUNDING[dtype])  # PyTorch's on the CPU may round what lies between
+    check(theirs, references, 4 * ROUNDING[dtype])  # PyTorch on the CPU may round intermediate results
     assert lie_alike(theirs, results)
 
 
@@ -93,7 +93,7 @@ def test_gradients_of_gradients(layout: str, dtype: Any, called: list[ws.Conv2d]
 
     given = operands(LAYERS["groups, stride"], dtype, layout)
     results = second(lambda *each, **options: wt.conv2d(*each, **options, fallback="default"), *given)
-    # Of what is rounded, squares are made and added up.
+    # The rounded results are squared and summed.
     check(results, second(functional.conv2d, *exact(*given)), 8 * ROUNDING[dtype])
     assert len(called) > 3
     assert all(each.is_contiguous(memory_format=LAYOUTS[layout]) for each in results)
@@ -120,7 +120,7 @@ def test_one_operand_in_channels_last_makes_all_so(last: str, called: list[ws.Co
 @pytest.mark.parametrize("size", [(2, 1, 6, 6), (2, 4, 1, 1), (2, 1, 1, 1), (1, 4, 6, 5)])
 @pytest.mark.parametrize("layouts", [("nchw", "nhwc"), ("nhwc", "nchw"), ("nhwc", "nhwc"), ("nchw", "nchw")])
 def test_shapes_that_lie_in_both_layouts(size: tuple[int, ...], layouts: tuple[str, str]) -> None:
-    """PyTorch's rule reads strides, also those of axes of one element."""
+    """PyTorch's rule reads strides, also those of dimensions of one element."""
     x, w = seeded(*size), seeded(3, size[1], 1, 1)
     x, w = (each.to(memory_format=LAYOUTS[layout]) for each, layout in zip((x, w), layouts, strict=True))
     y, theirs = wt.conv2d(x, w, fallback="default"), functional.conv2d(x, w)
@@ -229,7 +229,7 @@ def test_commands_tell_dtype_layout_and_precision(own_folders: Any) -> None:  # 
     layer = ws.Conv2d((2, 3, 8, 8), (4, 3, 3, 3), dtype="bfloat16", layout="nhwc", precision="bf16")  # type: ignore[arg-type]
     command = tune_command(layer, "host")
     assert command.endswith("--precision bf16 --dtype bfloat16 --layout nhwc --device host")
-    assert run(["query", *shlex.split(command)[2:]]) == 3  # nothing is stored; a bad option were 2
+    assert run(["query", *shlex.split(command)[2:]]) == 3  # nothing is stored; a bad option would give 2
     odd = ws.Conv2d((2, 3, 8, 8), (4, 3, 3, 3), padding=((1, 0), (2, 2)), dtype="float16")  # type: ignore[arg-type]
     namespace = type("warpsmith", (), {"tune": lambda *given: given, "Conv2d": ws.Conv2d})
     assert eval(tune_command(odd, "host"), {"warpsmith": namespace}) == (odd, "host")

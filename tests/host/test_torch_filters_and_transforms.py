@@ -1,4 +1,4 @@
-"""`warpsmith.torch.filter2d` and the transforms on CPU tensors: SciPy's and PyTorch's results, and their gradients."""
+"""`warpsmith.torch.filter2d` and the transforms on CPU tensors: results of SciPy and PyTorch, and gradients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def close(result: Any, reference: Any, bound: float = 2e-6) -> bool:
 
 
 def rule(image: Any, weights: Any, **options: Any) -> Any:
-    """The operator with PyTorch's computations, in the dtype of its operands."""
+    """The operator computed by PyTorch, in the dtype of its operands."""
     bank = weights if weights.dim() == 3 else weights[None]
     anchor = options.get("anchor")
     words = options.get("border", "valid"), options.get("cval", 0.0), options.get("convolve", False)
@@ -51,7 +51,7 @@ def rule(image: Any, weights: Any, **options: Any) -> Any:
 
 
 def derivatives(function: Callable[..., Any], *given: Any) -> list[Any]:
-    """The result, its gradients, and gradients of these."""
+    """The result, its gradients, and gradients of the gradients."""
     y = function(*given)
     dy = torch.linspace(-1, 1, y.numel(), dtype=y.real.dtype).view_as(y)
     if y.is_complex():

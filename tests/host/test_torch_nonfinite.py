@@ -1,4 +1,4 @@
-"""`nonfinite` and `accuracy` of `warpsmith.torch`'s convolutions by plans on the CPU: where a NaN shows."""
+"""`nonfinite` and `accuracy` of `warpsmith.torch`'s convolutions by plans on the CPU: which results show a NaN."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def spoilt(shape: tuple[int, ...], value: float) -> Any:
-    """Normal deviates with one other number in image 1."""
+    """Normal deviates, except one element `value` in image 1."""
     x = seeded(*shape)
     x[1, 0, 2, 3] = value
     return x
 
 
 def broken(function: Any, *given: Any) -> list[Any]:
-    """Masks of what is not finite in the result and its gradients; the gradient of the result is normal deviates."""
+    """Masks of non-finite elements in the result and its gradients. The gradient of the result is normal deviates."""
     leaves = [each.clone().requires_grad_() for each in given]
     y = function(*leaves)
     found = torch.autograd.grad(y, leaves, seeded(*y.shape))
@@ -68,7 +68,7 @@ def test_a_window_shows_what_pytorch_s_sums_show(value: float, called: list[ws.C
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Callable[[ws.Conv2d, str], str]:
-    """Makes a store of one winner, of that family, for a problem."""
+    """Makes a store with one winner: the given family for the given problem."""
 
     def made(problem: ws.Conv2d, family: str) -> str:
         path = str(tmp_path / f"{family}.db")

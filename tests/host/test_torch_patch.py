@@ -1,4 +1,4 @@
-"""`warpsmith.torch.patch`: a model's layers in place, the report, and the way back."""
+"""`warpsmith.torch.patch`: it replaces a model's layers in place, reports, and restores them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 
 class Own(nn.Conv2d):  # type: ignore[misc]
-    """A class of somebody else's."""
+    """A class of a user."""
 
 
 class Net(nn.Module):  # type: ignore[misc]
-    """A layer of each kind."""
+    """A network with a layer of each kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def test_a_patched_model_is_the_same_model(model: Any, x: Any) -> None:
         results = gradients(model, x)
         largest = max(float(each.abs().max()) for each in expected[1:])
         for result, reference in zip(results, expected, strict=True):
-            # What the batch norm makes of the bias before it is rounding alone.
+            # The batch norm removes the bias before it, so only rounding is left.
             assert (result - reference).abs().max() <= 1e-5 * max(float(reference.abs().max()), 1e-2 * largest)
         compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
         assert (compiled(x) - expected[0]).abs().max() <= 1e-5 * expected[0].abs().max()

@@ -1,4 +1,4 @@
-"""Plans on CPU tensors of PyTorch: results are tensors, and are what PyTorch's own operators would compute."""
+"""Plans on CPU tensors of PyTorch: results are tensors and equal those of PyTorch's own operators."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refusal(call: Any, *given: Any, **options: Any) -> str:
 
 
 def negated(x: Any) -> Any:
-    """A tensor of the same values whose memory holds them with the other sign."""
+    """Tensor of the same values with PyTorch's negative bit: its memory holds them with the opposite sign."""
     view = torch.complex(torch.zeros_like(x), -x).conj().imag
     assert view.is_neg()
     assert torch.equal(view, x)
@@ -86,7 +86,7 @@ def test_a_conjugated_tensor_is_taken_for_its_values(transform: Any, spectrum: A
     view = spectrum.conj()
     assert view.is_conj()
     assert torch.allclose(transform(view), torch.fft.fft(view), atol=1e-5)
-    assert torch.equal(view.resolve_conj(), spectrum.conj().resolve_conj())  # what was given is as it was
+    assert torch.equal(view.resolve_conj(), spectrum.conj().resolve_conj())  # the arguments are unchanged
     assert torch.allclose(transform(view.conj()), torch.fft.fft(spectrum), atol=1e-5)
 
 
@@ -201,6 +201,6 @@ def test_a_call_on_given_memory_uses_that_and_is_fast(
     expected = plan(x, w)
     memory = np.full(plan.workspace_bytes + 256, 0x55, np.uint8)
     aligned = Allocation(-(-memory.ctypes.data // 256) * 256, plan.workspace_bytes)
-    monkeypatch.setattr(plan, "_call_checked", None)  # only the first call of a kind has to be looked at
+    monkeypatch.setattr(plan, "_call_checked", None)  # only the first call of a kind is checked
     assert torch.equal(plan.call_on(aligned, x, w), expected)
     assert (memory != 0x55).any()

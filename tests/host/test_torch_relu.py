@@ -1,4 +1,4 @@
-"""`warpsmith.torch.conv2d` with a ReLU: fused where a plan of it answers, and else PyTorch's results."""
+"""`warpsmith.torch.conv2d` with a ReLU: fused if a plan computes it, otherwise PyTorch's results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[ws.Conv2d]:
-    """The problems of plans that have computed a pass."""
+    """List that receives the problems of plans that compute a pass."""
     return plans_called(monkeypatch)
 
 

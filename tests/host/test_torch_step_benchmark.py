@@ -1,4 +1,4 @@
-"""benchmarks/torch_step.py: a run of each network, which layers it tunes, and what it takes for an error."""
+"""benchmarks/torch_step.py: a run of each network, the layers that it tunes, and the inputs that it rejects."""
 
 from __future__ import annotations
 

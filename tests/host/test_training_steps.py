@@ -1,4 +1,4 @@
-"""Training steps on the CPU: the same bits as three plans, torch's gradients, and what they refuse."""
+"""Training steps on the CPU: the same bits as three plans, torch's gradients, and the arguments that they refuse."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def shared_step(
     families: Families = ALL_ONE,
     workspace: int | None = None,
 ) -> SharedStep:
-    """`workspace` is the limit that is told of afterwards, when the programs are made."""
+    """`workspace` is a limit in bytes that applies only after the programs are made."""
     problems, found = passes_of(layer), matches(layer, families)
     kernels = {pass_: Kernel(problems[pass_], families[pass_], found[pass_].program.config) for pass_ in Pass}
     spectra = spectra_of_layer(layer)
@@ -109,14 +109,14 @@ def given(layer: Conv2d, some: Arrays) -> tuple[Floats, ...]:
 
 
 def expected(made: Mapping[Pass, Plan], layer: Conv2d, some: Arrays) -> tuple[Floats, Floats, Floats]:
-    """y, dx and dw by three plans."""
+    """y, dx and dw computed by three plans."""
     y = made[Pass.FPROP](*given(layer, some))
     return y, made[Pass.DGRAD](some["dy"], some["w"]), made[Pass.WGRAD](some["x"], some["dy"])
 
 
 @pytest.fixture(scope="module")
 def cached(quick: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
-    """Steps and plans have most of their texts in common."""
+    """Compiler that caches binaries, because steps and plans share most of their texts."""
     return CachedCompiler(quick, tmp_path_factory.mktemp("compiled") / "binaries")
 
 
@@ -152,7 +152,7 @@ def test_results_have_the_bits_of_three_plans(
 
 
 def test_is_torch_s_gradient(make: Callable[[str, Conv2d], TrainingStep]) -> None:
-    """1e-6 in the Euclidean norm, by float64."""
+    """The Euclidean norm of the error is within 1e-6 of float64."""
     torch = pytest.importorskip("torch")
     some = {name: torch.from_numpy(each) for name, each in arrays(PADDED, 3).items()}
     step = make("shared", PADDED)
@@ -174,7 +174,7 @@ class TestArrays:
     def test_that_change_between_the_passes_change_nothing(
         self, way: str, make: Callable[[str, Conv2d], TrainingStep], host: HostRuntime, cached: CachedCompiler
     ) -> None:
-        """dy among them: the second gradient is that of the first one's."""
+        """The second gradient is that of the dy given to the first, even if dy has changed since."""
         step, some = make(way, PLAIN), arrays(PLAIN, 4)
         _, dx, dw = expected(plans(host, cached, PLAIN), PLAIN, some)
         step.fprop(some["x"], some["w"])
@@ -185,7 +185,7 @@ class TestArrays:
         assert np.array_equal(step.dgrad(), dx)
 
     def test_that_are_given_are_always_read(self, way: str, make: Callable[[str, Conv2d], TrainingStep]) -> None:
-        """The same array object with other numbers in it is another dy."""
+        """The same array object with other numbers in it counts as another dy."""
         step, some = make(way, PLAIN), arrays(PLAIN, 4)
         step.fprop(some["x"], some["w"])
         assert step.dgrad(some["dy"]).any()
@@ -205,7 +205,7 @@ class TestArrays:
 
 
 def test_a_tensor_that_changed_is_refused_where_it_is_read_again(make: Callable[[str, Conv2d], TrainingStep]) -> None:
-    """A step without spectra keeps no copies of tensors, since those have versions."""
+    """A step without spectra keeps no copies of tensors, because the version of a tensor shows a change."""
     torch = pytest.importorskip("torch")
     some = {name: torch.from_numpy(each) for name, each in arrays(PLAIN, 4).items()}
     usual, shared = make("usual", PLAIN), make("shared", PLAIN)
@@ -242,7 +242,7 @@ class TestOrder:
         self, way: str, make: Callable[[str, Conv2d], TrainingStep]
     ) -> None:
         step, some = make(way, PLAIN), arrays(PLAIN)
-        for _ in range(2):  # the dy of the step before is none of this one's
+        for _ in range(2):  # the dy of the step before does not count for this one
             step.fprop(some["x"], some["w"])
             for pass_, gradient in ((Pass.DGRAD, step.dgrad), (Pass.WGRAD, step.wgrad)):
                 with pytest.raises(BadArgument, match=f"{pass_}: give dy"):
@@ -279,7 +279,7 @@ def test_two_steps_have_nothing_in_common(way: str, make: Callable[[str, Conv2d]
 
 
 class Counting(HostRuntime):
-    """A device that counts the memory that is taken."""
+    """A device that counts the memory that it allocates."""
 
     def __init__(self) -> None:
         super().__init__(workers=2)
@@ -311,7 +311,7 @@ class TestMemory:
         runtime.close()
 
     def test_is_never_above_the_layer_s_limit(self, host: HostRuntime, cached: CachedCompiler) -> None:
-        """What libraries ask for on the device counts too, which is known when they are loaded."""
+        """Library workspaces count too. Their sizes on the device are known once the libraries are loaded."""
         least = spectra_of_layer(PLAIN).least_bytes
         fitting = dataclasses.replace(PLAIN, workspace=least)
         assert shared_step(host, cached, fitting).workspace_bytes == least
@@ -394,7 +394,7 @@ class TestChoice:
 
 @pytest.fixture
 def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_into_one_folder: None) -> Iterator[None]:  # noqa: ARG001
-    """Steps are checked, in a process that knows nothing yet."""
+    """Enables checks of steps, in a process without known verdicts."""
     monkeypatch.setenv("WARPSMITH_VERIFY", "first")
     monkeypatch.setattr(verdicts, "_path", lambda: tmp_path / "verified")
     verdicts.VERDICTS.forget()
@@ -405,7 +405,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compile_into_one_fo
 
 
 def with_a_mistake(program: Program) -> Program:
-    """The program with one row in six of what it transforms back half as large again."""
+    """Copy of the program whose inverse transform multiplies one row in six by 1.5."""
     stored = "store_signal(target, t, j, x, v[j]);"
     changed = [
         dataclasses.replace(
@@ -419,7 +419,7 @@ def with_a_mistake(program: Program) -> Program:
 
 @pytest.fixture
 def mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradients of weights of steps that keep spectra are wrong."""
+    """Makes the weight gradients wrong in steps that keep spectra."""
     right = SharedKernels.programs
 
     def wrong(self: SharedKernels, *rest: Any) -> SharedPrograms:
@@ -431,7 +431,7 @@ def mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The checks of steps from now on."""
+    """List that receives each check of a step from now on."""
     found: list[Any] = []
     check = first_use._check
     monkeypatch.setattr(first_use, "_check", lambda *given: found.append(given) or check(*given))

@@ -1,4 +1,4 @@
-"""Two families tuned on the CPU: each keeps its fastest, is found by its name, and stands in the table of `query`."""
+"""Two families tuned on the CPU: each stores its fastest config, is found by name, and is in the table of `query`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.session import tune
 
-pytestmark = pytest.mark.usefixtures("compile_as_asked")  # which family is faster than another depends on it
+pytestmark = pytest.mark.usefixtures("compile_as_asked")  # the faster family depends on it
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
@@ -41,14 +41,16 @@ def tuned(store: Path, **options: Any) -> TuneReport:
 
 
 def stored(store: Path) -> dict[str, Record]:
-    """The fastest of each family, the winner's first."""
+    """Fastest record of each family, the winner first."""
     with Store.open(str(store), write=False) as opened:
         subject = PROBLEM.key(), HOST.device().key()
         return {each.trial.family: each for each in (*opened.winners(*subject), *opened.runners_up(*subject))}
 
 
 def may_stay(winner: Record, other: Record) -> bool:
-    """Whether `other`, timed in the same turns, is not faster by KEPT and by what their spreads leave unknown."""
+    """True if `other`, timed in the same turns, is not faster than `winner` by KEPT plus the uncertainty of their
+    spreads.
+    """
     slower = dataclasses.replace(other.timing, median_ns=other.timing.median_ns * (1 + KEPT))
     return 0 in tied((winner.timing, slower))
 
@@ -164,7 +166,7 @@ class TestOneMethod:
             assert may_stay(winner, report.record)
 
     def test_a_faster_winner_of_another_family_stays(self, tmp_path: Path) -> None:
-        """Whichever that is: the stored winner's config is one that is fast here."""
+        """Any other family may win here, because each stored config is fast on this machine."""
         path = tmp_path / "store.db"
         slow = "filter2d_plain"
         for name in ABLE:
@@ -184,7 +186,7 @@ class TestOneMethod:
             trials = opened.trials(PROBLEM, HOST.device())
         assert sum(each.family == "filter2d_plain" for each in trials) == 3
         report = tuned(path, trials=3, method="filter2d_plain")
-        assert (report.tried, report.reused) in {(0, 3), (1, 3)}  # one of another family may answer by now
+        assert (report.tried, report.reused) in {(0, 3), (1, 3)}  # another family may be the default by now
         standings = {each.family for each in report.standings}
         assert standings == {"filter2d_plain"}
 

@@ -1,4 +1,4 @@
-"""Whole tuning runs on the CPU: winners, resume after a kill, interruption, and kernels planted to fail."""
+"""Whole tuning runs on the CPU: winners, resume after a kill, interruption, and kernels with planted faults."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_dropped_trial_counts_in_the_next_search(store: Path) -> None:
 
 
 def test_what_is_known_is_tried_first_however_short_the_time(store: Path) -> None:
-    """The winner of another size, and the default of a family: no limit ends a search before both have a time."""
+    """The winner of another size and the default of a family get a time before any limit ends the search."""
     plain = Filter2dPlain()
     other = ws.Filter2d(image=(48, 80), filter=(3, 3))
     config = Config.of(plain.default(other, HOST.device()).values() | {"block_columns": 64, "rows": 2})
@@ -155,7 +155,7 @@ def test_the_winner_is_never_slower_than_the_answer_before(store: Path, seed: in
 
 
 def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
-    """One a family, with every trial: `optuna-dashboard` on the store shows them."""
+    """Each family has one study with every trial, which `optuna-dashboard` on the store shows."""
     faulty = planted("none", "wrong", "does-not-compile")
     _, trials = run(store, TuneOptions(trials=6, deadlines=QUICK), (faulty, Filter2dPlain()))
     found = {}
@@ -169,7 +169,7 @@ def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
     }
     with Store.open(str(store), write=True) as opened:
         assert opened.check() == ()
-    # What is tried later is added.
+    # Later trials are added.
     _, more = run(store, TuneOptions(trials=8, deadlines=QUICK), (faulty, Filter2dPlain()))
     summaries = optuna.get_all_study_summaries(storage=f"sqlite:///{store}")
     assert sum(study.n_trials for study in summaries) == len(more) == 8
@@ -177,7 +177,7 @@ def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
 
 def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any) -> None:
     faulty = planted(*planted.faults)
-    # Alone first: beside another family it leaves before all of its faults are met.
+    # The family runs alone first. Beside another one, it leaves before all of its faults have run.
     run(store, TuneOptions(trials=len(planted.faults), deadlines=QUICK), (faulty,))
     report, trials = run(store, TuneOptions(trials=16, deadlines=QUICK), (faulty, Filter2dPlain()))
     outcomes = {trial.config.text("fault"): trial.outcome for trial in trials if trial.family == "planted"}
@@ -187,7 +187,7 @@ def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any)
         "never-ends": FailureKind.TIMEOUT,
         "wrong": FailureKind.WRONG,
         "does-not-compile": FailureKind.COMPILE,
-        "reads-outside": FailureKind.WRONG,  # the canary that it reads is not a number
+        "reads-outside": FailureKind.WRONG,  # the canary that it reads is NaN
         "crashes": FailureKind.CRASH,
     }
     assert isinstance(outcomes["none"], Measurement)
@@ -233,7 +233,7 @@ def test_time_limit_ends_the_search(store: Path) -> None:
 def test_the_last_part_of_a_time_limit_goes_to_single_changes(
     store: Path, share: float, polished: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole of it, or none, so that it does not matter how fast this machine is; and of the trials none."""
+    """The share is the whole time or none, so this machine's speed does not matter. The share of trials is none."""
     monkeypatch.setattr(search_loop, "POLISH_SHARE", share)
     monkeypatch.setattr(competition, "POLISH_SHARE", -1.0)
     monkeypatch.setattr(competition, "POLISH_AFTER", 1)
@@ -262,7 +262,7 @@ def test_finalists_meet_in_a_process_of_their_own_where_a_device_has_turns(
     (finals,) = seen
     assert finals._open.seed == 6
     assert finals._open.lock_file == lock_file
-    assert not finals._worker.alive  # it was closed
+    assert not finals._worker.alive  # closed
 
 
 class InterruptedAfter(SilentProgress):
@@ -308,7 +308,7 @@ def wait_for_trials(process: subprocess.Popen[bytes], store: Path, count: int) -
 
 
 def descendants(pid: int) -> set[int]:
-    """Processes started by `pid`, and by those, while it lives."""
+    """Processes that `pid` started and their descendants, while `pid` lives."""
     found: set[int] = set()
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

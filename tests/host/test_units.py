@@ -41,9 +41,9 @@ from warpsmith.tuner.run.session import tune
 
 SETS = 3
 HALF = 256
-"""Bytes of each of the two halves of the workspace: 216 are used."""
+"""Bytes of each half of the workspace; 216 of them are used."""
 
-# Both units have a struct, a function, a variable and a kernel of the same names, and none of them is the same.
+# Both units have a struct, a function, a variable and a kernel of the same names but with different contents.
 PRODUCTS = """
 struct Weights { float taps[2]; };
 __device__ int runs;
@@ -101,7 +101,7 @@ extern "C" __global__ void kernel(float* image, float* result, Kept* kept, const
 
 
 def keeping(lifetime: Lifetime) -> Program:
-    """Takes the weights out of a workspace that its first run alone fills."""
+    """Program that reads the weights from a workspace that only its first run fills."""
     arguments = (Pointer("image"), Pointer("result"), Pointer("kept"), ByValue("weights"))
     launch = Launch("kernel", (1, 1, 1), (1, 1, 1), arguments)
     kept = (Workspace("kept", 12, lifetime),)
@@ -110,18 +110,18 @@ def keeping(lifetime: Lifetime) -> Program:
 
 @pytest.fixture
 def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rotation through SETS sets, as on a GPU."""
+    """Rotates buffers through SETS sets, as on a GPU."""
     monkeypatch.setattr(TimingPolicy, "rotation", lambda *_: Rotation(SETS, cold=True))
 
 
 @pytest.fixture
 def unstressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One draw of inputs alone, so that what lies in a workspace from the run before is right."""
+    """Uses a single draw of inputs, so that old workspace contents from the run before are right."""
     monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 0)
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:
-    """How a candidate fails, before which and after which a right one does not."""
+    """Failure of a candidate. Fails unless a right candidate passes before it and after it."""
     with opened(host, compiler) as testbed:
         assert isinstance(outcome(testbed, program()), Measurement)
         found = outcome(testbed, candidate)
@@ -140,7 +140,7 @@ class TestVerified:
 
     @pytest.mark.parametrize("store", ["if (x != 4) " + STORE, "if (!first) " + STORE, ""])
     def test_a_read_of_what_was_never_written(self, host: HostRuntime, compiler: Compiler | None, store: str) -> None:
-        """A right candidate has run before, in memory that this one is given again."""
+        """A right candidate ran before in the memory that this one gets again."""
         found = failing(host, compiler, program(store))
         assert found.kind is FailureKind.WRONG
         assert "elements are wrong" in found.message
@@ -246,7 +246,7 @@ class TestPlans:
         assert wrong == []
 
     def test_keep_what_is_kept(self) -> None:
-        """A second call with other weights on the same arrays is a bound program of its own."""
+        """A second call with other weights on the same arrays makes a separate bound program."""
         runtime = HostRuntime()
         plan = plan_of(keeping(Lifetime.KEPT), runtime)
         image, out = np.ones((ROWS, COLUMNS), np.float32), np.empty((ROWS, WIDTH), np.float32)
@@ -294,7 +294,7 @@ def test_bound_programs_have_kept_workspaces_of_their_own(host: HostRuntime) -> 
 
 
 class TwoUnits(Family):
-    """The program above as a family of one config that is right, and others."""
+    """The two-unit program above as a family of one right config and several wrong ones."""
 
     name = "two_units"
     stores = (STORE, "if (x != 4) " + STORE, STORE + " if (i == 0) right[64] = 1.0f;")

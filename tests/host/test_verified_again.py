@@ -1,5 +1,6 @@
-"""Programs that are right at first: each fault that only further runs, other sets of buffers or other data show is
-found."""
+"""Programs that are right at first. Verification finds faults that only further runs, other buffer sets or other data
+show.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def program(store: str = RIGHT, state: str = "") -> Program:
 
 
 class Replay(Graph):
-    """A graph on the host: the work itself, done again on the one set of buffers."""
+    """A graph on the host: it repeats the work on the one set of buffers."""
 
     def __init__(self, work: Callable[[int], None]) -> None:
         self._work = work
@@ -58,17 +59,17 @@ class Replay(Graph):
         self._work(1)
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Releases nothing."""
 
 
 @pytest.fixture
 def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rotation through SETS sets, as on a GPU."""
+    """Rotates buffers through SETS sets, as on a GPU."""
     monkeypatch.setattr(TimingPolicy, "rotation", lambda *_: Rotation(SETS, cold=True))
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:
-    """How a candidate fails; after it a right one does not."""
+    """Failure of a candidate. Fails unless a right candidate passes after it."""
     with opened(host, compiler) as testbed:
         found = outcome(testbed, candidate)
         assert isinstance(outcome(testbed, program()), Measurement)
@@ -87,7 +88,7 @@ def test_a_right_one_is_measured(host: HostRuntime, compiler: Compiler | None) -
 
 @on_both
 def test_adding_to_what_lies_in_the_result(host: HostRuntime, compiler: Compiler | None) -> None:
-    """Right in a first run that finds a NaN."""
+    """The first run is right, because it finds a NaN in the result."""
     found = failing(host, compiler, program("*out = *out == *out ? *out + value : value;"))
     assert found.kind is FailureKind.WRONG
     assert found.message.startswith("after 6 timed runs, in buffer set 0: 54 of 54 elements are wrong")
@@ -96,7 +97,7 @@ def test_adding_to_what_lies_in_the_result(host: HostRuntime, compiler: Compiler
 @on_both
 @pytest.mark.usefixtures("rotating")
 def test_a_counter_that_runs_out(host: HostRuntime, compiler: Compiler | None) -> None:
-    """Only the last run is wrong: the eighth, after one on each kind of data and two to warm up."""
+    """Only the eighth and last run is wrong. Before it come one run on each kind of data and two warm-up runs."""
     store = "const int number = atomicAdd(&runs, 1); *out = number >= 54 * 7 ? value + 1 : value;"
     found = failing(host, compiler, program(store, COUNTER))
     assert found.kind is FailureKind.WRONG
@@ -106,11 +107,11 @@ def test_a_counter_that_runs_out(host: HostRuntime, compiler: Compiler | None) -
 @on_both
 @pytest.mark.usefixtures("rotating")
 def test_a_run_that_writes_nothing(host: HostRuntime, compiler: Compiler | None) -> None:
-    """What an earlier candidate left there would look right."""
+    """The results of an earlier candidate would look right in the same memory."""
     store = "const int number = atomicAdd(&runs, 1); if (number < 54 * 4 || number >= 54 * 5) *out = value;"
     with opened(host, compiler) as testbed:
         assert isinstance(outcome(testbed, program()), Measurement)
-        policy = dataclasses.replace(QUICK, min_samples=3, max_samples=3)  # five runs, one a set
+        policy = dataclasses.replace(QUICK, min_samples=3, max_samples=3)  # five runs, one per set
         found = outcome(testbed, program(store, COUNTER), policy)
     assert isinstance(found, Failure)
     assert found.message.startswith("after 5 timed runs, in buffer set 2: 54 of 54 elements are wrong")
@@ -123,7 +124,7 @@ def test_one_that_is_right_on_the_first_set_alone(host: HostRuntime, compiler: C
     state = "__device__ float* first;"
     store = "if (first == nullptr) first = result; *out = result == first || x != 3 ? value : 0.0f;"
     with opened(host, compiler) as testbed:
-        testbed._stress = None  # whose results lie elsewhere too
+        testbed._stress = None  # stress results lie in other buffers too
         found = outcome(testbed, program(store, state))
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.WRONG
@@ -170,7 +171,7 @@ def test_one_that_writes_beside_a_later_result(host: HostRuntime, compiler: Comp
 
 @on_both
 def test_one_that_is_right_for_deviates_alone(host: HostRuntime, compiler: Compiler | None) -> None:
-    """Deviates never reach 100; pixels of stress data do."""
+    """Normal deviates never reach 100, but pixels of stress data do."""
     found = failing(host, compiler, program("*out = fabsf(left) > 100.0f ? 0.0f : value;"))
     assert found.kind is FailureKind.WRONG
     assert found.message.startswith("on stress data: ")
@@ -178,7 +179,9 @@ def test_one_that_is_right_for_deviates_alone(host: HostRuntime, compiler: Compi
 
 @pytest.mark.parametrize("size", [(3, 3), (4, 7)], ids=str)
 def test_sums_of_pixels_are_wrong_where_errors_are_small_elementwise(host: HostRuntime, size: tuple[int, int]) -> None:
-    """Winograd's pairs, which a problem has to admit: normal deviates alone do not tell them apart."""
+    """A problem must allow Winograd's pairs of outputs. Normal deviates alone do not show their larger elementwise
+    error.
+    """
     elementwise = Filter2d((40, 170), size)
     normwise = dataclasses.replace(elementwise, accuracy=Accuracy.NORMWISE)
     family = Filter2dWindow()
@@ -201,7 +204,7 @@ def test_sums_of_pixels_are_wrong_where_errors_are_small_elementwise(host: HostR
 @pytest.mark.parametrize("taps", [5, 9, 15, 31])
 @pytest.mark.parametrize("family", [Filter2dPlain(), Filter2dWindow()], ids=lambda family: family.name)
 def test_right_kernels_of_large_filters_pass(host: HostRuntime, family: Family, taps: int) -> None:
-    """Sums of equal signs round the same way: without room for that nothing larger than 11x11 would be right."""
+    """Sums of equal signs round the same way. Without room for that, no filter larger than 11x11 would pass."""
     problem = Filter2d(image=(300, 400), filter=(taps, taps), border="nearest")
     candidate = family.program(problem, family.default(problem, host.device))
     with opened(host, None, problem) as testbed:
@@ -212,7 +215,7 @@ def test_right_kernels_of_large_filters_pass(host: HostRuntime, family: Family, 
 def test_a_replay_that_goes_wrong(
     host: HostRuntime, compiler: Compiler | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ninth run, after the eight that there are without a graph."""
+    """Only the ninth run, the first graph replay, is wrong. The eight runs before it use no graph."""
     monkeypatch.setattr(host, "captured", Replay)
     policy = dataclasses.replace(QUICK, launching=Launching.GRAPH)
     with opened(host, compiler) as testbed:

@@ -1,4 +1,4 @@
-"""`pycuda.driver`: a GPU whose memory is the machine's own, and which does at once what it is asked."""
+"""Fake `pycuda.driver`: its GPU uses the machine's own memory and does everything synchronously."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 HANDLE = 0xC0
 STACK: list[int] = []
-"""The contexts that are current, the last one on top."""
+"""Current contexts, the last one on top."""
 ALLOCATED: dict[int, Any] = {}
 RETAINED: list[int] = []
 MEMORY_BYTES = 1 << 30
@@ -76,7 +76,7 @@ class Device:
 
 
 class DeviceAllocation:
-    """Memory, freed with the last reference to it."""
+    """Device memory, freed with the last reference to it."""
 
     def __init__(self, nbytes: int) -> None:
         self._memory = ctypes.create_string_buffer(nbytes)
@@ -95,7 +95,7 @@ class DeviceAllocation:
 
 
 def mem_alloc(nbytes: int) -> DeviceAllocation:
-    """Takes memory."""
+    """Allocates `nbytes` bytes of device memory."""
     _check_current()
     if nbytes > MEMORY_BYTES:
         raise MemoryError("cuMemAlloc failed: out of memory")
@@ -121,13 +121,13 @@ def memcpy_dtod_async(target: int, source: int, nbytes: int) -> None:
 
 
 def memset_d8_async(address: int, byte: int, nbytes: int) -> None:
-    """Fills."""
+    """Fills `nbytes` bytes with `byte`."""
     _check_current()
     ctypes.memset(address, byte, nbytes)
 
 
 class Event:
-    """A moment."""
+    """An event of a stream."""
 
     def __init__(self) -> None:
         _check_current()

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class GPUArray:
-    """An array over memory that someone else allocated."""
+    """Array over memory that its creator does not own."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, gpudata: Any, strides: tuple[int, ...]) -> None:
         self.shape = shape
