@@ -333,6 +333,6 @@ def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def python_files() -> Iterator[Path]:
-    """All files of the project but its tests."""
-    for folder in ("generator", "tuner", "src/warpsmith", "benchmarks"):
+    """All files of the project, tests and benchmarks too."""
+    for folder in ("generator", "tuner", "src/warpsmith", "benchmarks", "tests"):
         yield from sorted((ROOT / folder).rglob("*.py"))
