@@ -101,8 +101,9 @@ class TestUnderTheSanitizers:
     def test_a_read_beyond_an_operand_would_be_found(self, tmp_path: Path) -> None:
         (case,) = defaults([Cgemm(1, 33, 2, 8)], ONLY)
         source = case.program.source
-        assert source.count("min(part * kOwn + i, kRows - 1)") == 1
-        faulty = rewritten(case.program, source.replace("min(part * kOwn + i, kRows - 1)", "part * kOwn + i"))
+        clamped = "min(part * kThreadVectors + i, kTallRows - 1)"
+        assert source.count(clamped) == 1
+        faulty = rewritten(case.program, source.replace(clamped, "part * kThreadVectors + i"))
         with pytest.raises(AssertionError, match="AddressSanitizer"):
             sanitized.check([(case.problem, faulty)], tmp_path)
 

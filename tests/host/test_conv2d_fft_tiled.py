@@ -101,7 +101,7 @@ def test_a_tile_that_begins_elsewhere_is_found(host: Runtime, quickest: HostComp
     problem = Conv2d(**LAYER)
     program = default(problem)
     (first,) = (unit for unit in program.units if unit.name == "first")
-    moved = dataclasses.replace(first, source=first.source.replace("corner.column + x", "corner.column + x + 1"))
+    moved = dataclasses.replace(first, source=first.source.replace("origin.column + x", "origin.column + x + 1"))
     assert moved != first
     units = tuple(moved if unit is first else unit for unit in program.units)
     outcome = evaluated(host, quickest, problem, dataclasses.replace(program, units=units))

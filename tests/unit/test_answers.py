@@ -232,7 +232,7 @@ class TestPlans:
             ordinal=0,
             check_process=lambda: None,
             load=lambda _: module,
-            prepared=lambda *_: None,
+            compiled_launches=lambda *_: None,
             soft_facts=lambda _: {"driver": "1.0", "toolkit": "nvrtc 13.0"},
         )
         ref = DeviceRef(DeviceKind.CUDA)

@@ -48,4 +48,4 @@ class TestCublas:
         config = Config.of({"function": "cgemm", "calls": calls})
         program = Gate(Cgemm(5, 7, 9, 11), H200).program_if_legal(CUBLAS, config)
         assert program is not None
-        assert program.fingerprint == fingerprint
+        assert program.has_fingerprint(fingerprint)
