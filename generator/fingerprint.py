@@ -6,11 +6,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from warpsmith.generator.identity import canonical
 from warpsmith.generator.program_spec import step_spec, workspace_spec
-from warpsmith.generator.steps import Argument, InMemory, Launch, LibraryCall, Pointer, Step, Unit, Workspace
+from warpsmith.generator.steps import Argument, InMemory, Launch, LibraryCall, Step, Unit, Workspace
+
+AnyArgument = TypeVar("AnyArgument", bound=Argument)
 
 DIGITS = 20
 """Hexadecimal digits of a fingerprint."""
@@ -42,8 +44,7 @@ def fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspaces: Sequen
                     ),
                 )
             case LibraryCall():
-                pointers = (Pointer(buffers.get(each.buffer, each.buffer), each.offset) for each in step.arguments)
-                return dataclasses.replace(step, arguments=tuple(pointers))
+                return dataclasses.replace(step, arguments=tuple(_renamed(each, buffers) for each in step.arguments))
 
     kept = [dataclasses.replace(each, name=buffers[each.name]) for each in workspaces]
     return _hash([each.text for each in texts.values()], [renamed(step) for step in steps], kept, DIGITS)
@@ -56,7 +57,7 @@ def verbatim_fingerprint(units: Sequence[Unit], steps: Sequence[Step], workspace
     return _hash(texts, steps, workspaces, VERBATIM_DIGITS)
 
 
-def _renamed(argument: Argument, buffers: Mapping[str, str]) -> Argument:
+def _renamed(argument: AnyArgument, buffers: Mapping[str, str]) -> AnyArgument:
     if isinstance(argument, InMemory) and argument.buffer in buffers:
         return dataclasses.replace(argument, buffer=buffers[argument.buffer])
     return argument

@@ -96,11 +96,6 @@ def canonical(source: str) -> CanonicalText:
     return CanonicalText(" ".join([names.get(token, token) for token in tokens]), names)
 
 
-def names_of(source: str) -> frozenset[str]:
-    """Every name in a text, outside its comments, its strings and functions that it does not call."""
-    return frozenset(filter(_is_name, _without_unused_functions(_tokens(source))))
-
-
 def _tokens(source: str) -> list[str]:
     """The tokens of the preprocessor; a newline stands before and after each directive, and nowhere else."""
     text = _PROSE.sub(lambda found: found[0] if found[0][0] in "\"'" else " ", source.replace("\\\n", ""))

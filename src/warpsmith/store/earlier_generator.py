@@ -32,19 +32,16 @@ class StoredProgram(NamedTuple):
 
 
 class EarlierGenerator:
-    """An earlier version of the generator, in a process of its own: the two versions have modules of the same names.
-
-    Args:
-        folder: what the version's package `warpsmith` lies in; None for the version that wrote schema 5.
+    """The generator that wrote schema 5, in a process of its own: the two versions have modules of the same names.
 
     Raises:
         OSError: the archive cannot be unpacked, or the process cannot be started.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self) -> None:
         self._unpacked = contextlib.ExitStack()
         try:
-            self._process = self._started(folder or self._unpack())
+            self._process = self._started(self._unpack())
         except BaseException:
             self._unpacked.close()
             raise

@@ -14,31 +14,27 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, TableClause, Text, bindparam, column, delete, func, insert, select, table, update
+from sqlalchemy import Connection, Table, Text, bindparam, func, select, update
 
 from warpsmith.generator.fingerprint import VERBATIM_DIGITS
 from warpsmith.store import optuna_tables
 from warpsmith.store.earlier_generator import EarlierGenerator, StoredProgram
-from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import RUNNER_UP_IDENTITY, WINNER_IDENTITY
 from warpsmith.store.rows import Contents, Row, Unreadable, from_json, to_json
-from warpsmith.store.statements import found
+from warpsmith.store.schema import POISON_IDENTITY, poisoned, problems, runners_up, trials, winners
+from warpsmith.store.statements import delete_all, found, replace_all
 
 MOST_PROCESSES = 8
 """Earlier generators that work side by side; each takes 60 MB."""
 PROGRAMS_PER_PROCESS = 100
 """Programs for which another process is worth its start: 0.5 s, against 20 ms for each program."""
 
-_PROGRAM = ("problem_key", "family", "config", "fingerprint", "spec")
-_IDENTITIES = {
-    WINNERS_TABLE: ("problem_key", "device_key", "conditions"),
-    RUNNERS_UP_TABLE: ("problem_key", "device_key", "conditions", "family"),
-    "warpsmith_trials": ("id",),
+_RECORDED: Mapping[Table, tuple[str, ...]] = {
+    winners: WINNER_IDENTITY,
+    runners_up: RUNNER_UP_IDENTITY,
+    trials: ("id",),
 }
 """The tables whose rows name a program, in columns and in their JSON; what tells two of their rows apart."""
-_POISONED = table(
-    POISONED_TABLE,
-    *map(column, ("device_key", "fingerprint", "family", "config", "starts", "failure_kind", "message", "created_at")),
-)
 
 Renewed = Mapping[str, str]
 """Fingerprints of schema 6 by those of schema 5."""
@@ -63,16 +59,16 @@ def rekey(connection: Connection) -> Rekeyed:
 
     Raises OSError where the earlier generator cannot be started; nothing is changed then.
     """
-    problems = found(connection, select(table(PROBLEMS_TABLE, column("key"), column("operation"), column("spec"))))
-    tables = {_table(name): _of_schema_5(connection, _table(name)) for name in _IDENTITIES}
-    outlaws = _of_schema_5(connection, _POISONED)
+    listed = found(connection, select(problems))
+    tables = {each: _of_schema_5(connection, each) for each in _RECORDED}
+    outlaws = _of_schema_5(connection, poisoned)
     programs = itertools.chain.from_iterable(tables.values())
-    renewed = _renewed(_named(problems, programs), _suspects(problems, outlaws))
+    renewed = _renewed(_named(listed, programs), _suspects(listed, outlaws))
     for each, rows in tables.items():
         _replace(connection, each, rows, renewed)
     _replace_poisoned(connection, outlaws, renewed)
     optuna_tables.replace_fingerprints(connection, renewed)
-    won = [row["fingerprint"] for each, rows in tables.items() if each.name == WINNERS_TABLE for row in rows]
+    won = [row["fingerprint"] for row in tables[winners]]
     return Rekeyed(len(won), sum(each in renewed for each in won))
 
 
@@ -100,17 +96,13 @@ def _is_of_schema_5(fingerprint: object) -> bool:
     return isinstance(fingerprint, str) and len(fingerprint) == VERBATIM_DIGITS
 
 
-def _table(name: str) -> TableClause:
-    return table(name, *map(column, dict.fromkeys((*_IDENTITIES[name], *_PROGRAM))))
-
-
-def _of_schema_5(connection: Connection, of: TableClause) -> tuple[Row, ...]:
+def _of_schema_5(connection: Connection, of: Table) -> tuple[Row, ...]:
     return found(connection, select(of).where(func.length(of.c.fingerprint) == VERBATIM_DIGITS))
 
 
-def _named(problems: Iterable[Row], programs: Iterable[Row]) -> list[_Named]:
+def _named(listed: Iterable[Row], programs: Iterable[Row]) -> list[_Named]:
     """The programs of rows, each fingerprint once. Rows that cannot be read are left out."""
-    specs = {row["key"]: row for row in problems}
+    specs = {row["key"]: row for row in listed}
     named: dict[str, _Named] = {}
     for row in programs:
         problem = specs.get(row["problem_key"])
@@ -121,9 +113,9 @@ def _named(problems: Iterable[Row], programs: Iterable[Row]) -> list[_Named]:
     return list(named.values())
 
 
-def _suspects(problems: Collection[Row], outlaws: Iterable[Row]) -> list[_Named]:
+def _suspects(listed: Collection[Row], outlaws: Iterable[Row]) -> list[_Named]:
     """What poisoned programs may be: their rows name no problem, so that each problem of the store is tried."""
-    pairs = itertools.product(outlaws, problems)
+    pairs = itertools.product(outlaws, listed)
     programs = ((row["fingerprint"], _stored_program(problem, row)) for row, problem in pairs)
     return [_Named(fingerprint, program) for fingerprint, program in programs if program is not None]
 
@@ -176,8 +168,8 @@ def _with_fingerprint(row: Row, renewed: Renewed) -> Row:
     return changed
 
 
-def _replace(connection: Connection, of: TableClause, rows: Sequence[Row], renewed: Renewed) -> None:
-    identity = _IDENTITIES[of.name]
+def _replace(connection: Connection, of: Table, rows: Sequence[Row], renewed: Renewed) -> None:
+    identity = _RECORDED[of]
     changed = [
         {
             "new_fingerprint": new["fingerprint"],
@@ -195,11 +187,8 @@ def _replace(connection: Connection, of: TableClause, rows: Sequence[Row], renew
 
 def _replace_poisoned(connection: Connection, outlaws: Sequence[Row], renewed: Renewed) -> None:
     moved = [row for row in outlaws if row["fingerprint"] in renewed]
-    if moved:
-        same = (_POISONED.c[name] == bindparam(f"its_{name}") for name in ("device_key", "fingerprint"))
-        gone = [{f"its_{name}": row[name] for name in ("device_key", "fingerprint")} for row in moved]
-        connection.execute(delete(_POISONED).where(*same), gone)
-        connection.execute(insert(_POISONED), _merged(_with_fingerprint(row, renewed) for row in moved))
+    delete_all(connection, poisoned, moved, POISON_IDENTITY)
+    replace_all(connection, poisoned, _merged(_with_fingerprint(row, renewed) for row in moved), POISON_IDENTITY)
 
 
 def _merged(outlaws: Iterable[Row]) -> list[dict[str, Any]]:
