@@ -14,7 +14,7 @@ NATIVE_CALLS = Extension(
     "warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], extra_compile_args=["-g0"]
 )
 (native_calls,) = cythonize([NATIVE_CALLS], build_dir="build/cython")
-# Without a C compiler, each call is bound in Python. Where it is given to Extension, cythonize drops the word.
+# Each call is bound in Python where a C compiler is missing. cythonize drops the word where Extension gets it.
 native_calls.optional = True
 
 setup(

@@ -75,7 +75,7 @@ ARCHITECTURES: Mapping[Capability, Architecture] = {
     (8, 7): Architecture(Limits.of(164, 1536, 16), 128, 36.6, 64),
     # Ada and GeForce Blackwell: large and slow L2, an estimate. The 4090 has 384 bits for 72 MiB, the L40S for 96.
     (8, 9): Architecture(Limits.of(100, 1536, 24), 128, 20.0, 16 / 3),
-    # As many slices as 8.0 for 132 SMs; the H100 has 5120 bits for 50 MiB, the H200 6144 for 60.
+    # Slices as on 8.0, for 132 SMs; the H100 has 5120 bits for 50 MiB, the H200 6144 for 60.
     (9, 0): Architecture(Limits.of(228, 2048, 32), 128, 5120 / 132, 102.4),
     # L2 rate of 10.0 to 11.0: an estimate, that of 9.0. 8192 bits for 126 MiB; Thor has 256 for 32.
     (10, 0): Architecture(Limits.of(228, 2048, 32), 128, 5120 / 132, 8192 / 126),

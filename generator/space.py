@@ -179,7 +179,7 @@ class Space:
         return Space(tuple(narrowed), self.constraints)
 
     def due(self) -> list[list[Constraint]]:
-        """For each parameter in order, the rules that can be checked then: it is the last one that they read."""
+        """The rules that can be checked once a parameter is set, for each in order: it is the last that they read."""
         return self._due_in([parameter.name for parameter in self.parameters])
 
     def configs(self) -> Iterator[Config]:

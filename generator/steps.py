@@ -158,7 +158,7 @@ class Lifetime(enum.StrEnum):
     CALL = "call"
     """Until the program's last step: contents are undefined at each start, and calls may not share the workspace."""
     KEPT = "kept"
-    """For all calls of one bound program, undefined at the first one: spectra of weights, or the state of a signal."""
+    """Contents last for all calls of one bound program, undefined at the first: weights' spectra, a signal's state."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

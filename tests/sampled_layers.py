@@ -27,7 +27,7 @@ class Beside(enum.Enum):
     LITTLE_LARGER = 100.0
     """Within the headroom."""
     FAR_LARGER = 1e6
-    """Beyond the headroom: the whole operand is split again."""
+    """Data beyond the headroom: the whole operand is split again."""
     ALL_OF_IT = 0.0
     """The sample is all zeros. The other numbers are as usual."""
 

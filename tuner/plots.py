@@ -153,7 +153,7 @@ def _label_a_few_times(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axes.get_ylim()
-    # Within about a decade, 1, 2 and 5 alone may leave a single label.
+    # Labels at 1, 2 and 5 alone may be a single one within about a decade.
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())

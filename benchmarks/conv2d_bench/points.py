@@ -22,7 +22,7 @@ from warpsmith.generator.presets import H200
 
 T = TypeVar("T")
 
-# By its times, L2 has 64 filters in the paper's table 5 and 128 in table 4. The latter is L2b here.
+# The paper's times mean 64 filters for L2 in its table 5 and 128 in table 4. The latter is L2b here.
 LAYERS = {
     "L1": (128, 3, 128, 128, 96, 11, 11, 1, 0, 1, 1),
     "L2": (128, 64, 64, 64, 64, 9, 9, 1, 0, 1, 1),

@@ -119,7 +119,7 @@ class Filter2dPlain(Family):
 
     def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
         filter2d = require_filter2d(problem)
-        # With two outputs across, the loop over the filter's rows stays a loop for that many reads with a border.
+        # The loop over the filter's rows, with two outputs across, stays a loop for that many reads with a border.
         is_long = filter2d.border is not Border.VALID and LONG_READS < prod(filter2d.filter) <= MAX_READS
         return Config.of(
             {
@@ -167,7 +167,7 @@ class Filter2dPlain(Family):
         is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (filter2d.weights or ())
         if not is_whole or filter2d.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
             return None  # some taps or pixels are never read, or not through global loads
-        # At best a thread reads a pixel once for all of its outputs.
+        # A thread reads a pixel at best once for all of its outputs.
         rows, columns = geometry.rows + filter2d.filter[0] - 1, geometry.columns + filter2d.filter[1] - 1
         if not geometry.unroll_rows:
             rows = geometry.rows * filter2d.filter[0]

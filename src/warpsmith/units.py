@@ -26,6 +26,6 @@ def format_duration(seconds: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """At least three significant digits, and never an exponent."""
+    """A number with at least three significant digits, and never an exponent."""
     decimals = 3 if value < 1 else 2 if value < 10 else 1
     return f"{value:.{decimals}f}"

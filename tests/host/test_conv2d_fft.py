@@ -257,7 +257,7 @@ class TestLikely:
         assert not FAMILY.is_likely(problem, DEVICE)
         assert TENSOR.is_likely(problem, H200) is likely
         assert WARPGROUP.is_likely(problem, H200) is likely
-        # With 384 channels, split fp16 products are expected to be faster still.
+        # Split fp16 products of 384 channels are expected to be faster still.
         assert (answering(problem, H200)[0].name in ("conv2d_fft_halves", "conv2d_fft_warpgroup")) is likely
         others = dataclasses.replace(H200, compute_capability=(8, 0))  # without wgmma products
         assert (answering(problem, others)[0].name == "conv2d_fft_tensor") is likely

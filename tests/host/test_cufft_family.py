@@ -205,7 +205,7 @@ class TestFamily:
         assert told in (CUFFT.why_not(problem, H200) or "")
 
     def test_runs_on_gpus_only(self) -> None:
-        """On the host NumPy stands in for cuFFT. It would win every search there, which would mean nothing."""
+        """NumPy stands in for cuFFT on the host. It would win every search there, which would mean nothing."""
         assert CUFFT.why_not(Fft(16, 8), HOST) == "calls cuFFT, which runs on GPUs only"
 
     @pytest.mark.parametrize("problem", [Fft(16, 8), Fft(250, 9), Fft((32, 32), 7, kind="c2r"), Fft(512, 1)])

@@ -168,7 +168,7 @@ class TestRefusals:
             assert family.why_not(Fft(8), H200) == "solves cgemm only"
 
     def test_cublas_on_the_host(self) -> None:
-        """On the host NumPy would take its place, win every search, and show nothing."""
+        """NumPy would take its place on the host, win every search, and show nothing."""
         assert CUBLAS.why_not(PROBLEMS[0], HOST) == "calls cuBLAS, which runs on GPUs only"
 
     @every_problem

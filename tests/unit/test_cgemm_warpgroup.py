@@ -92,7 +92,7 @@ class TestRefusals:
 class TestShares:
     @pytest.mark.parametrize("blocks", [1, 2, 132, 396])
     def test_are_of_one_tile_or_more_and_of_less_than_two_beside_whole_ones(self, blocks: int) -> None:
-        """At most two partial tiles make up one tile."""
+        """Two partial tiles at most make up one tile."""
         for tiles in range(blocks + 1, 5 * blocks):
             shares = WarpgroupShares(tiles, blocks)
             assert blocks <= shares.dealt < 2 * blocks
@@ -100,7 +100,7 @@ class TestShares:
             assert shares.counters == 1 + blocks
 
     def test_are_chosen_where_rounds_of_blocks_leave_most_of_the_last_one_empty(self) -> None:
-        """For 132 blocks, 273 tiles are 2.07 rounds and 792 are six; 128 do not fill one."""
+        """273 tiles are 2.07 rounds of 132 blocks, and 792 are six; 128 do not fill one."""
         for batch, dealt in ((91, True), (264, False), (43, False)):
             config = WARPGROUP.default(Cgemm(batch, 128, 384, 384, "n", "n", accuracy="normwise"), H200)
             assert bool(config.integer("dealt_to")) == dealt, config

@@ -313,7 +313,7 @@ def test_solves_no_other_operation() -> None:
 
 @pytest.mark.parametrize("pass_", Pass)
 def test_defaults_spill_no_registers(pass_: Pass) -> None:
-    """For stride 1, dgrad is fprop with the filter rotated and takes the same registers; one layer is enough."""
+    """Dgrad of stride 1 is fprop with the filter rotated and takes the same registers; one layer is enough."""
     problems = [Conv2d(**layer, pass_=pass_) for layer in LAYERS]
     for number, problem in enumerate(problems):
         if pass_ is Pass.DGRAD and number > 0 and problem.stride == (1, 1):

@@ -131,7 +131,7 @@ class TestChoice:
     @pytest.mark.parametrize("pass_", Pass)
     def test_answers_large_layers_where_warpgroups_do_not_multiply(self, pass_: Pass) -> None:
         problem = Conv2d((32, 256, 14, 14), (1024, 256, 1, 1), pass_=pass_)
-        # By their rates direct sums are expected to be 1.2 times as fast at the weight gradient on an RTX 4090.
+        # Direct sums are expected by the rates to be 1.2 times as fast at the weight gradient on an RTX 4090.
         for device in (A100,) if pass_ is Pass.WGRAD else (A100, RTX_4090):
             assert answering(problem, device)[0].name == FAMILY.name
 

@@ -137,7 +137,7 @@ class TestReference:
 
     @every_pass
     def test_of_many_channels_and_images_too(self, pass_: Pass) -> None:
-        """At these sizes matrix products are cut into pieces and images are spread over threads."""
+        """Matrix products of these sizes are cut into pieces and images are spread over threads."""
         problem = Conv2d((9, 96, 30, 31), (72, 96, 3, 3), padding=1, pass_=pass_)  # type: ignore[arg-type]
         operands = drawn(problem)
         expected, _ = reference(problem, operands)

@@ -215,7 +215,7 @@ class TestMaximum:
         assert found.shares <= MOST_SHARES
 
     def test_an_image_is_sampled_where_that_reads_less(self) -> None:
-        """For large batches of small images, a quarter of all vectors would be read."""
+        """A quarter of all vectors would be read of large batches of small images."""
         large, many = ((16, 64, 96, 96), (4096, 64, 4, 4))
         found = [Maximum.of("", Operand("x", Role.INPUT, each, DType.FLOAT32), each[0]) for each in (large, many)]
         assert [each.is_sampled for each in found] == [True, False]

@@ -135,6 +135,6 @@ ASKED: dict[str, tuple[Any, ...]] = {
 @pytest.mark.skipif(cuda_device_count() > 0, reason="would be carried out here; the GPU tests call all of them")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_real_functions_take_such_arguments(name: str) -> None:
-    """Without a driver a call fails only after its arguments were accepted; wrong ones raise TypeError before."""
+    """A call without a driver fails only after its arguments were accepted; wrong ones raise TypeError before."""
     with pytest.raises(RuntimeError):
         getattr(REAL, name)(*ASKED[name])

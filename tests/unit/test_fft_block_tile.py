@@ -116,7 +116,7 @@ def accesses(tile: Tile, touches: tuple[Touch, ...]) -> int:
 
 class TestGaps:
     def test_cost_no_more_accesses_than_they_save(self) -> None:
-        """For a large stage the fit tries only some warps, so up to 1% more accesses are allowed."""
+        """The fit of a large stage tries only some warps, so up to 1% more accesses are allowed."""
         for shape, touches in STAGED:
             dense, fitted = Tile.with_gaps(shape, no_gaps(shape)), fitted_tile(shape, touches)
             assert accesses(fitted, touches) <= 1.01 * accesses(dense, touches), (shape, touches)

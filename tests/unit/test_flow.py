@@ -621,7 +621,7 @@ class TestLeaving:
         assert shop.bench.interrupted.is_set()
 
     def test_ctrl_c_while_it_waits_for_what_runs_ends_that(self) -> None:
-        """After the interrupt no thread still uses the bench."""
+        """No thread still uses the bench after the interrupt."""
         shop, before = Shop(), threading.active_count()
         shop.bench.run = shop.bench.until_interrupted
 

@@ -77,7 +77,7 @@ class Open(Job[Opened]):
             lock=DeviceLock(self.lock_file),
             finals=self.finals,
             judge=self.judge,
-            # On the host there is no copy to save, and the compiler takes a second.
+            # The host has no copy to save, and its compiler takes a second.
             verifies_there=self.device.kind is DeviceKind.CUDA,
         )
         state.laid_out = testbed

@@ -38,7 +38,7 @@ class ConfigCounts:
         names = [parameter.name for parameter in space.parameters]
         self._due = space.due()
         self._live: list[list[str]] = []
-        """For each depth, the chosen parameters that a remaining rule reads."""
+        """The chosen parameters that a remaining rule reads, for each depth."""
         for depth in range(len(names)):
             read = {name for rules in self._due[depth:] for rule in rules for name in rule.parameters}
             self._live.append([name for name in names[:depth] if name in read])

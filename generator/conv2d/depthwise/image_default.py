@@ -24,7 +24,7 @@ BEST = 6
 
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
+    """The legal config expected to be fastest for each thread shape, sorted by expected time."""
     space = image_space(problem, device)
     best: dict[tuple[Value, ...], tuple[float, Config]] = {}
     for values in _threads(problem, space):

@@ -56,7 +56,7 @@ def weight_ns(problem: Conv2d, g: WeightGeometry, device: Device) -> float:
 
 @lru_cache(maxsize=256)
 def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
+    """The legal config expected to be fastest for each thread shape, sorted by expected time."""
     space = weight_space(problem, device)
     best: dict[tuple[Value, ...], tuple[float, Config]] = {}
     for thread in _threads(problem, space):

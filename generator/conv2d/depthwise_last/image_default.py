@@ -28,7 +28,7 @@ SMALLEST = dict.fromkeys(NAMES, 1) | {"strips": 64}
 
 @lru_cache(maxsize=256)
 def ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
+    """The legal config expected to be fastest for each thread shape, sorted by expected time."""
     best: dict[tuple[int, ...], tuple[float, Config]] = {}
     for config in _legal(problem, device):
         geometry = ImageGeometry.of(problem, config)

@@ -19,7 +19,7 @@ from warpsmith.generator.space import Config
 
 @lru_cache(maxsize=256)
 def weight_ranked(problem: Conv2d, device: Device) -> tuple[Config, ...]:
-    """For each thread shape the legal config expected to be fastest, sorted by expected time."""
+    """The legal config expected to be fastest for each thread shape, sorted by expected time."""
     best: dict[tuple[int, ...], tuple[float, Config]] = {}
     for geometry, config in _legal(problem, device):
         shape = (geometry.vector, geometry.columns, geometry.rows, geometry.tap_rows)

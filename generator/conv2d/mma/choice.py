@@ -123,7 +123,7 @@ def _block_ns(blocks: int, steps: float, step_ns: float, warps: int, together: i
 
 
 def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
-    """For each tile, depth and reach, the legal config with the most stages."""
+    """The legal config with the most stages for each tile, depth and reach."""
     space = image_space(problem, device)
     for tile in _tiles():
         for channels in CHANNELS:
@@ -134,7 +134,7 @@ def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
 
 
 def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
-    """For each tile, taps and terms, the legal config with the most stages and its best split-K factor."""
+    """The legal config with the most stages for each tile, taps and terms, with its best split-K factor."""
     space = weight_space(problem, device)
     for tile in _tiles():
         for taps in TAPS:

@@ -154,7 +154,7 @@ def _image_candidates(
     choices: Sequence[Mapping[str, Value]],
     stages: Sequence[tuple[int, int]],
 ) -> Iterator[Config]:
-    """For each tile, depth and choice, the config with the most stages that is legal."""
+    """The legal config with the most stages for each tile, depth and choice."""
     summed, results = summed_and_results(folded(problem))
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]

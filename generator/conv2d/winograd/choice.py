@@ -59,7 +59,7 @@ def expected_ns(problem: Conv2d, config: Config, device: Device) -> float:
 
 
 def _candidates(problem: Conv2d, device: Device) -> Iterator[Config]:
-    """For each tile size and likely number of parts, the products that are expected to take least time."""
+    """The products expected to take least time for each tile size and likely number of parts."""
     for least in least_of(problem):
         for parts in _likely_parts(problem, least):
             chosen: dict[str, Value] = {"tile": least["tile"], "parts": parts, **TRANSFORMS}

@@ -168,7 +168,7 @@ def _why_not_layer(layer: Conv2d) -> str | None:
 
 
 def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
-    """For each part of the batch: the launches of the image transform, the products and the output transform."""
+    """Launches of the image transform, the products and the output transform of each part of the batch."""
     pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
     powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
     factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)

@@ -24,7 +24,7 @@ with: see the family's text.
 
 
 def least_of(problem: Conv2d) -> tuple[dict[str, Value], ...]:
-    """For each tile size that is exact enough, the config with the least workspace."""
+    """The config with the least workspace for each tile size that is exact enough."""
     parts = parts_of(problem)[-1]
     own: dict[str, Value] = {"parts": parts, "block_tiles": BLOCK_TILES[0], "threads": THREADS[0]}
     multiply = least_image(problem).values()

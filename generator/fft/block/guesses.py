@@ -170,7 +170,7 @@ def packings_of_planes(problem: Fft) -> tuple[Packing, ...]:
 
 
 def guesses(problem: Fft, device: Device) -> tuple[Guess, ...]:
-    """At most MOST guesses, likeliest first."""
+    """The likeliest guesses, at most MOST, likeliest first."""
     return tuple(itertools.islice(_guesses(problem, device), MOST))
 
 
@@ -219,7 +219,7 @@ def guesses_by_sets(problem: Fft) -> Iterator[Guess]:
     for x_radices, elements, y_radices in itertools.product(plans[:1], sizes, y_plans):
         tile = max(1, elements // points) * points
         is_wide = max(*x_radices, *y_radices) > RADIX_OF_SETS
-        # With these bounds, compilers give a thread the registers to load the numbers of several steps at once.
+        # Compilers with these bounds give a thread the registers to load the numbers of several steps at once.
         rows = _rows_of_tile(problem, tile // points)
         of_large = 1 if is_wide and has_room else 2
         for min_blocks in (min(of_large if tile > LARGE else 4, OF_A_MULTIPROCESSOR // tile), 0):
@@ -264,7 +264,7 @@ def _square_guesses(problem: Fft, device: Device) -> Iterator[Guess]:
 
 
 def even_plans(points: int, most: int) -> tuple[tuple[int, ...], ...]:
-    """At most `most` factorizations with the fewest passes, the most even ones first."""
+    """Factorizations with the fewest passes, at most `most`, the most even ones first."""
     found = factorizations(points)
     found = tuple(radices for radices in found if max(radices, default=1) <= LARGEST_RADIX) or found
     return tuple(radices for radices in found if len(radices) == len(found[0]))[:most]

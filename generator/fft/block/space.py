@@ -73,7 +73,7 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
     told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
     ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
-    # For one block, compilers give a thread all registers there are, so all its loads can be in flight.
+    # Compilers give a thread of a single block all registers there are, so all its loads can be in flight.
     is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))

@@ -226,7 +226,7 @@ class Stages:
         """Stage that writes half spectra of real signals; each element needs a frequency and its mirror image."""
         shape, packing = self.tile.shape, self.choice.packing
         pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
-        # Under packed columns the last frequency comes from the first one again.
+        # The last frequency of packed columns comes from the first one again.
         wraps = packing is Packing.HALF
         column = "wrapped_x" if wraps else "x"
         lines = (f"const int wrapped_x = x == {shape.x} ? 0 : x;",) if wraps else ()

@@ -65,7 +65,7 @@ def nanoseconds(problem: Filter2d, y: Axis, x: Axis, device: Device, turns: floa
     arithmetic = (instructions(y, x) * (1.5 + valid / 2) + TWIDDLE) * _OVERHEAD / rates.multiply_adds_per_ns
     transfers = ((_TRANSFERS - 2 + 2 * valid) * turns + _BESIDE) * COMPLEX_BYTES / rates.shared_bytes_per_ns
     longer, shorter = max(arithmetic, transfers), min(arithmetic, transfers)
-    # With few blocks the last round is long. Only one block's part of the shorter time is not hidden.
+    # The last round of few blocks is long. Only one block's part of the shorter time is not hidden.
     waves = max(pairs / (device.multiprocessors * blocks), 1.0)
     rounds = (ceil(waves) + waves) / 2
     alone = _SINGLE if blocks == 1 else 1.0

@@ -37,7 +37,7 @@ class ArgumentSource:
     offset: int = 0
     """Bytes from that address on."""
     map: bytes = b""
-    """For MAP: the tensor map as the driver encoded it for an arbitrary address."""
+    """The tensor map of a MAP, as the driver encoded it for an arbitrary address."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Workspaces:
         self._allocations: dict[int, Allocation] = {}
         """All allocations that must be freed, by address."""
         self._free = weakref.finalize(self, _free_all, runtime, self._allocations)
-        # At the end of the process the runtime frees everything itself.
+        # The runtime frees everything itself at the end of the process.
         self._free.atexit = False
 
     @contextlib.contextmanager

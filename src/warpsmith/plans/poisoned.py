@@ -51,7 +51,7 @@ def refuse(program: Program, problem: Problem, device: Device, message: str, sto
     told = f"{program.family} {program.config.key()} gave wrong results for {problem.key()}: {message}"
     WRONG_HERE.add(device, program.fingerprint, told)
     warnings.warn(f"{told}; another program takes its place", WrongProgram, stacklevel=2)
-    # Without the extra `tune`, no store can be written.
+    # No store can be written without the extra `tune`.
     with contextlib.suppress(ImportError, StoreError, OSError):
         from warpsmith.store.poison import Started
         from warpsmith.store.store import Store

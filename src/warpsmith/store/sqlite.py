@@ -45,7 +45,7 @@ class Access(enum.StrEnum):
 
     READ = "mode=ro"
     IMMUTABLE = "mode=ro&immutable=1"
-    """For a file that nobody writes: SQLite takes no lock and looks for no journal."""
+    """Access to a file that nobody writes: SQLite takes no lock and looks for no journal."""
     RECOVER = "mode=rw"
     """Lets SQLite roll back an unfinished transaction of a killed writer."""
     WRITE = "mode=rwc"

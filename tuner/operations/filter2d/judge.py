@@ -49,7 +49,7 @@ class Filter2dJudge(Judge[Filter2d]):
         return samples(problem, operands, indices)
 
     def smaller(self, problem: Filter2d) -> Filter2d:
-        # For a filter of 255x255, four times its size would take 4e10 multiply-adds for each algorithm that cuDNN
+        # A filter of 255x255 at four times its size would take 4e10 multiply-adds for each algorithm that cuDNN
         # tries.
         sizes = zip(problem.image, problem.filter, strict=True)
         rows, columns = (min(size, 4 * taps, taps + _BEYOND) for size, taps in sizes)

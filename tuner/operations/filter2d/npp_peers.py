@@ -64,7 +64,7 @@ def separable_npp_peer(problem: Filter2d, term: Term, operands: Operands, arrays
     row = npp.Line(to_device(np.array(term.row[::-1], np.float32)), s, s - 1 - left)
     column = npp.Line(to_device(np.array(term.column[::-1], np.float32)), r, r - 1 - above)
     sources, targets = _images(problem, operands, to_device, sets)
-    # With border `valid` the intermediate image has the result's columns and every row, which the column filter reads.
+    # The intermediate image of border `valid` has the result's columns and every row, which the column filter reads.
     rows, columns = problem.image[0], problem.output_shape[1]
     shape = (rows, columns, problem.channels)
     between = [_image(to_device(np.zeros(shape, np.float32)), (rows, columns), problem) for _ in range(sets)]

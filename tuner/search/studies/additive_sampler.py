@@ -27,7 +27,7 @@ RANDOM_EVERY = 16
 
 def is_left_to_chance(order: RandomOrder, neighbours: Neighbours) -> bool:
     """True if a random config is as good as any proposal: too little is known, or too few configs are left."""
-    # Before the first success there are only failures, which cannot be ranked.
+    # There are only failures before the first success, which cannot be ranked.
     starting = len(order.tried) < STARTUP or neighbours.best_ns is None
     return starting or (order.remaining is not None and order.remaining <= SMALL)
 

@@ -50,7 +50,7 @@ class DeviceArray:
             self.address = int(call(cu.cuMemAlloc(nbytes), doing))
         self._context = context
         self._nbytes = nbytes
-        # At the end of the process the driver frees it.
+        # The driver frees it at the end of the process.
         weakref.finalize(self, _free, context, self.address).atexit = False
 
     @property

@@ -40,7 +40,7 @@ class PyCudaContext(PrimaryContext):
         import pycuda.gpuarray  # half a second of imports, which only callers without arrays of their own need
 
         with self.active(f"allocate an array of shape {shape}"):
-            # By default a GPUArray allocates only the size of its elements.
+            # A GPUArray allocates by default only the size of its elements.
             return pycuda.gpuarray.GPUArray(shape, dtype, gpudata=cuda.mem_alloc(nbytes), strides=strides)
 
     def _retain(self, ordinal: int, doing: str) -> int:

@@ -105,5 +105,5 @@ class HostCompiler(Compiler):
 
     def _options(self, toolchain: Toolchain) -> tuple[str, ...]:
         options = (*_COMMON, *toolchain.target_options, *(_SANITIZED if self.sanitize else _FAST))
-        # By default clang links its sanitizers only into executables; g++ has no such option.
+        # Clang links its sanitizers by default only into executables; g++ has no such option.
         return (*options, "-shared-libasan") if self.sanitize and toolchain.is_clang else options

@@ -64,7 +64,7 @@ def _words(command: str) -> tuple[str, ...]:
 
 
 def _compiler_environment() -> dict[str, str]:
-    # In a sanitized process the compiler would be preloaded with the sanitizers too, and take four times as long.
+    # The compiler of a sanitized process would be preloaded with the sanitizers too, and take four times as long.
     inherited = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return {**inherited, "LC_ALL": "C"}  # messages in English, for `first_error`
 

@@ -158,7 +158,7 @@ def read_weights(path: Path, taps: tuple[int, int], filters: int | None) -> tupl
     array = _array(path)
     if array.dtype.kind not in "fiub":
         raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
-    # Without --filters a third dimension gives the number of filters.
+    # A third dimension gives the number of filters where --filters is missing.
     count = filters or (array.shape[0] if array.ndim == 3 else 0) or 1
     if array.shape not in ((count, *taps), (count * math.prod(taps),)) and not (count == 1 and array.shape == taps):
         rows, columns = taps
