@@ -48,10 +48,8 @@ every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.fixture(autouse=True)
 def nothing_stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
-    allowed = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = allowed
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        yield
 
 
 def operands(layer: dict[str, Any], seed: int = 0, dtype: Any = torch.float32, layout: str = "nchw") -> list[Any]:
