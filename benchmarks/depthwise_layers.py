@@ -33,7 +33,7 @@ from warpsmith.cli.output import print_table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
 
 FAMILY = Conv2dDepthwise.name
 FLOPS_PER_NS = 64e3

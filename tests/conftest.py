@@ -31,7 +31,7 @@ from postgres_server import USER, PostgresServer, folder_for_data
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.filter2d.problem import ACCURACIES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite, Problem

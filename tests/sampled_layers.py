@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.binary import Binaries
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.halves.arithmetic import scaled_images
-from warpsmith.generator.conv2d.halves.maximum import Maximum
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
+from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed

@@ -8,12 +8,12 @@ from warpsmith.generator.operation import Operation, families_in
 _FAMILIES = families_in(
     "warpsmith.generator.cgemm",
     {
-        "cgemm_thin": "thin:CgemmThin",
-        "cgemm_tiled": "tiled:CgemmTiled",
-        "cgemm_warpgroup": "warpgroup:CgemmWarpgroup",
-        "cgemm_tensor": "tensor:CgemmTensor",
-        "cgemm_plain": "plain:CgemmPlain",
-        "cgemm_cublas": "cublas:CgemmCublas",
+        "cgemm_thin": "thin_family:CgemmThin",
+        "cgemm_tiled": "tiled_family:CgemmTiled",
+        "cgemm_warpgroup": "warpgroup_family:CgemmWarpgroup",
+        "cgemm_tensor": "tensor_family:CgemmTensor",
+        "cgemm_plain": "plain_family:CgemmPlain",
+        "cgemm_cublas": "cublas_family:CgemmCublas",
     },
 )
 

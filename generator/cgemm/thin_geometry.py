@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.cgemm.plain import CHAIN
+from warpsmith.generator.cgemm.plain_family import CHAIN
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.space import Config
 

@@ -8,10 +8,10 @@ from warpsmith.generator.operation import Operation, families_in
 _FAMILIES = families_in(
     "warpsmith.generator.fft",
     {
-        "fft_block": "block.family:FftBlock",
-        "fft_warp": "warp.family:FftWarp",
-        "fft_two_pass": "two_pass:FftTwoPass",
-        "fft_cufft": "cufft:FftCufft",
+        "fft_block": "block.block_family:FftBlock",
+        "fft_warp": "warp.warp_family:FftWarp",
+        "fft_two_pass": "two_pass_family:FftTwoPass",
+        "fft_cufft": "cufft_family:FftCufft",
     },
 )
 

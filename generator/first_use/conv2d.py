@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.first_use.reference import Outside, Reference, Scale, packed, reference_program
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Operand

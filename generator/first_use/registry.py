@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.first_use.cgemm import cgemm_reference

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Operand
 from warpsmith.generator.program import Program

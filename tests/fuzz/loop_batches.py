@@ -22,7 +22,7 @@ from host_runs import results
 from problems import SMALL
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Layout
 from warpsmith.generator.filter2d import Filter2d

@@ -13,11 +13,11 @@ import pytest
 from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.plain import CgemmPlain
-from warpsmith.generator.cgemm.tensor import CgemmTensor
-from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.tiled import CgemmTiled
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.plain_family import CgemmPlain
+from warpsmith.generator.cgemm.tensor_family import CgemmTensor
+from warpsmith.generator.cgemm.thin_family import CgemmThin
+from warpsmith.generator.cgemm.tiled_family import CgemmTiled
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program

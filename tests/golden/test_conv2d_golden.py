@@ -14,20 +14,20 @@ import pytest
 from golden_files import GoldenFiles
 from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
-from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
-from warpsmith.generator.conv2d.direct import Conv2dDirect
+from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
-from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program

@@ -19,12 +19,12 @@ from warpsmith.devices.cuda import cublas
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.cgemm.cublas import CgemmCublas
-from warpsmith.generator.cgemm.plain import CgemmPlain
-from warpsmith.generator.cgemm.tensor import CgemmTensor
-from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.tiled import CgemmTiled
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.cublas_family import CgemmCublas
+from warpsmith.generator.cgemm.plain_family import CgemmPlain
+from warpsmith.generator.cgemm.tensor_family import CgemmTensor
+from warpsmith.generator.cgemm.thin_family import CgemmThin
+from warpsmith.generator.cgemm.tiled_family import CgemmTiled
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy

@@ -15,7 +15,7 @@ from host.test_conv2d_fft_halves import SHAPES, TILED, WHOLE
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.halves.maximum import SAMPLED_SIZE
+from warpsmith.generator.conv2d.products.split16.split16_maximum import SAMPLED_SIZE
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.operations.answers import random_operands

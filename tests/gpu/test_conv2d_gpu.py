@@ -17,16 +17,16 @@ from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
-from warpsmith.generator.conv2d.depthwise_last.family import Conv2dDepthwiseLast
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family

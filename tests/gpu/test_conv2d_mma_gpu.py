@@ -14,8 +14,8 @@ import pytest
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.space import Config

@@ -15,11 +15,11 @@ from unequal_images import Numbers, check_apart
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
 from warpsmith.generator.family import Family
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan

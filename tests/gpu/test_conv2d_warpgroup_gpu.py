@@ -16,8 +16,8 @@ from sampled_layers import Beside, outcome_beside
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.store.record import Measurement
 
 pytestmark = pytest.mark.gpu

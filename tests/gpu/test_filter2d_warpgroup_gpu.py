@@ -15,10 +15,10 @@ from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.matrix import Filter2dMatrix
-from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.matrix_family import Filter2dMatrix
 from warpsmith.generator.filter2d.warpgroup.frame import frame_parameters
-from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, Geometry
+from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, Geometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.operations.answers import reference

@@ -20,7 +20,7 @@ from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.cufft import FftCufft
+from warpsmith.generator.fft.cufft_family import FftCufft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import ByValue, Launch, Lifetime, Pointer, Program, Unit, Workspace
 from warpsmith.generator.space import Config

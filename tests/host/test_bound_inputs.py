@@ -19,14 +19,14 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
+from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, Conv2dFft
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.fft.family import Filter2dFft
-from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
+from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
+from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.problem import Problem

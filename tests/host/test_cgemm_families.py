@@ -23,10 +23,10 @@ from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.cgemm.plain import CgemmPlain
-from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.plain_family import CgemmPlain
+from warpsmith.generator.cgemm.tensor_family import CgemmTensor
 from warpsmith.generator.cgemm.tensor_geometry import CHAIN as TENSOR_CHAIN
-from warpsmith.generator.cgemm.tiled import CgemmTiled
+from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import HOST

@@ -24,8 +24,8 @@ from host.test_cgemm_families import (
     random_inputs,
 )
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.cgemm.plain import CHAIN
-from warpsmith.generator.cgemm.thin import CgemmThin
+from warpsmith.generator.cgemm.plain_family import CHAIN
+from warpsmith.generator.cgemm.thin_family import CgemmThin
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import answering
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs

@@ -18,7 +18,7 @@ from together import Case
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.space import Value
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs

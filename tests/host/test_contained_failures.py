@@ -20,11 +20,11 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import OutOfMemory
 from warpsmith.generator import registry
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space

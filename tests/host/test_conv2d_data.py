@@ -23,9 +23,9 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
-from warpsmith.generator.conv2d.checks import DTYPES
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType
 from warpsmith.generator.registry import FAMILIES

@@ -32,8 +32,8 @@ from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Launch, Program

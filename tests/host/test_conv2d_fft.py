@@ -18,7 +18,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import (
+from warpsmith.generator.conv2d.fourier.fourier_family import (
     SPECTRA,
     SPLITS,
     Conv2dFft,

@@ -14,7 +14,7 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200

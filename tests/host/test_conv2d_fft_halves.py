@@ -18,10 +18,10 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
-from warpsmith.generator.conv2d.halves import maximum
+from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.conv2d.products.split16 import split16_maximum
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.fft.block.choice import Access
+from warpsmith.generator.fft.block.block_choice import Access
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.answers import random_operands
@@ -98,8 +98,8 @@ def test_errors_are_those_of_float32_on_data_of_all_kinds(host: Runtime, quick: 
 
 def scaled_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the maximum kernel sample small images too, as it samples large ones: 4 vectors of 4 numbers."""
-    monkeypatch.setattr(maximum, "SAMPLED_SIZE", 1)
-    monkeypatch.setattr(maximum, "SAMPLE", 4)
+    monkeypatch.setattr(split16_maximum, "SAMPLED_SIZE", 1)
+    monkeypatch.setattr(split16_maximum, "SAMPLE", 4)
 
 
 @exhaustive.meeting()

@@ -18,11 +18,11 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.basis import Basis
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled, Conv2dFftTiled2, Conv2dFftTiledTensor
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.operations.answers import random_operands

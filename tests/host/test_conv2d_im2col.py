@@ -15,7 +15,7 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement

@@ -20,9 +20,9 @@ from together import Case, results
 from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program

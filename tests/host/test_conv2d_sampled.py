@@ -13,7 +13,7 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.halves import maximum
+from warpsmith.generator.conv2d.products.split16 import split16_maximum
 from warpsmith.generator.device import DeviceKind
 from warpsmith.store.record import Measurement
 
@@ -23,9 +23,9 @@ LAYERS: tuple[dict[str, Any], ...] = (SHAPES["groups"], SHAPES["few channels"], 
 
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maximum, "SAMPLED_SIZE", 64)
-    monkeypatch.setattr(maximum, "SAMPLE", 8)
-    monkeypatch.setattr(maximum, "LEAST_SAMPLE", 4)
+    monkeypatch.setattr(split16_maximum, "SAMPLED_SIZE", 64)
+    monkeypatch.setattr(split16_maximum, "SAMPLE", 8)
+    monkeypatch.setattr(split16_maximum, "LEAST_SAMPLE", 4)
 
 
 @pytest.mark.usefixtures("sampled")

@@ -18,12 +18,12 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.halves import maximum
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.split16 import split16_maximum
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
@@ -76,7 +76,7 @@ CASES = [
 def sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the maximum kernel sample small images."""
     for name, value in (("SAMPLED_SIZE", 64), ("SAMPLE", 8), ("LEAST_SAMPLE", 4), ("LEAST_STEP", 2)):
-        monkeypatch.setattr(maximum, name, value)
+        monkeypatch.setattr(split16_maximum, name, value)
 
 
 def check(

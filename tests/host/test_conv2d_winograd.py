@@ -16,10 +16,10 @@ from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
-from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry
-from warpsmith.generator.conv2d.winograd.gradient import LEAST
-from warpsmith.generator.conv2d.winograd.space import least_of
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
+from warpsmith.generator.conv2d.products.winograd.winograd_geometry import WinogradGeometry
+from warpsmith.generator.conv2d.products.winograd.winograd_gradient import LEAST
+from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement

@@ -28,7 +28,7 @@ from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
-from warpsmith.generator.fft.cufft import FftCufft
+from warpsmith.generator.fft.cufft_family import FftCufft
 from warpsmith.generator.library import Library
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem

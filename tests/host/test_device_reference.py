@@ -19,7 +19,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem

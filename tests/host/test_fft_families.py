@@ -27,7 +27,7 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order, Product, Tiling
-from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import FAMILIES

@@ -16,7 +16,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.two_pass import BETWEEN, FftTwoPass
+from warpsmith.generator.fft.two_pass_family import BETWEEN, FftTwoPass
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer

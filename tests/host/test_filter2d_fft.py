@@ -18,8 +18,8 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.fft.family import Filter2dFft
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.space import Config, Value
 
 FAMILY = Filter2dFft()

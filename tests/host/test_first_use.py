@@ -22,7 +22,7 @@ from warpsmith.generator import registry
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config

@@ -14,7 +14,7 @@ import warpsmith as ws
 from warpsmith.devices.base import Allocation, Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 

@@ -25,7 +25,7 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, passes_of, spectra_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program

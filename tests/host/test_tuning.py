@@ -23,8 +23,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain
-from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
+from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial

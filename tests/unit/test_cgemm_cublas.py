@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.cublas import CgemmCublas
+from warpsmith.generator.cgemm.cublas_family import CgemmCublas
 from warpsmith.generator.cublas_product import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200

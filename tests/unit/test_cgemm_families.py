@@ -15,13 +15,13 @@ import pytest
 
 import exhaustive
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.cgemm.cublas import CgemmCublas
-from warpsmith.generator.cgemm.plain import CgemmPlain
-from warpsmith.generator.cgemm.tensor import CgemmTensor
-from warpsmith.generator.cgemm.thin import CgemmThin
-from warpsmith.generator.cgemm.tiled import PARTS, CgemmTiled
+from warpsmith.generator.cgemm.cublas_family import CgemmCublas
+from warpsmith.generator.cgemm.plain_family import CgemmPlain
+from warpsmith.generator.cgemm.tensor_family import CgemmTensor
+from warpsmith.generator.cgemm.thin_family import CgemmThin
+from warpsmith.generator.cgemm.tiled_family import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
-from warpsmith.generator.cgemm.warpgroup import HANDED, CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup_family import HANDED, CgemmWarpgroup
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.presets import H200, HOST

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.tensor import CgemmTensor
+from warpsmith.generator.cgemm.tensor_family import CgemmTensor
 from warpsmith.generator.cgemm.tensor_geometry import CHAIN, TensorGeometry, TensorSide
-from warpsmith.generator.cgemm.tiled import PARTS
+from warpsmith.generator.cgemm.tiled_family import PARTS
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config

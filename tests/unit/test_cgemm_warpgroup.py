@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import exhaustive
 from machine_code import products_of
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.warpgroup import CgemmWarpgroup
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
 from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
 from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes

@@ -9,7 +9,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.axes import Axis, axes_of
+from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
 
 
 def layers(pass_: Pass) -> list[Conv2d]:

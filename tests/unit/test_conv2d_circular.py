@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.circular.family import MOST_SUMS, Conv2dCircular
-from warpsmith.generator.conv2d.circular.geometry import Geometry, Side, sides_of, sums_of
+from warpsmith.generator.conv2d.fourier.circular.circular_family import MOST_SUMS, Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular.circular_geometry import Geometry, Side, sides_of, sums_of
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import H200, HOST

@@ -14,13 +14,13 @@ import pytest
 
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.depthwise.family import Conv2dDepthwise
-from warpsmith.generator.conv2d.depthwise.image_geometry import ImageGeometry, Stores
-from warpsmith.generator.conv2d.depthwise.tile import Lanes, Tile, wavefronts
-from warpsmith.generator.conv2d.depthwise.weight_geometry import WeightGeometry
-from warpsmith.generator.conv2d.fold import PADDED, folds
-from warpsmith.generator.conv2d.work import multiply_adds
+from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.layer.fold import PADDED, folds
+from warpsmith.generator.conv2d.layer.work import multiply_adds
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import ImageGeometry, Stores
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import Lanes, Tile, wavefronts
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import WeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d

@@ -14,11 +14,11 @@ import pytest
 from machine_code import frames_of
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.depthwise_last.family import PARTS, Conv2dDepthwiseLast
-from warpsmith.generator.conv2d.depthwise_last.image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.depthwise_last.weight_geometry import WeightGeometry
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.work import multiply_adds
+from warpsmith.generator.conv2d.layer.work import multiply_adds
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import PARTS, Conv2dDepthwiseLast
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter2d import Filter2d

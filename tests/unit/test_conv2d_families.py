@@ -16,10 +16,10 @@ import pytest
 from conv2d_layers import small
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.direct import MAX_PHASES, MAX_TAPS, Conv2dDirect
-from warpsmith.generator.conv2d.image_geometry import ImageGeometry, Spacing
-from warpsmith.generator.conv2d.plain import Conv2dPlain
-from warpsmith.generator.conv2d.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.sums.direct_family import MAX_PHASES, MAX_TAPS, Conv2dDirect
+from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry, Spacing
+from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.filter2d import Filter2d

@@ -9,18 +9,18 @@ import pytest
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.halves.family import Conv2dFftHalves, Conv2dFftTiledHalves
-from warpsmith.generator.conv2d.fourier.halves.geometry import HalvesGeometry
-from warpsmith.generator.conv2d.fourier.halves.product import HalvesProduct, expected_ns
-from warpsmith.generator.conv2d.fourier.halves.transform import (
+from warpsmith.generator.conv2d.fourier.sharing import spectra_of
+from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.conv2d.fourier.split16.split16_geometry import HalvesGeometry
+from warpsmith.generator.conv2d.fourier.split16.split16_product import HalvesProduct, expected_ns
+from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     MOST_POINTS,
     TOGETHER,
     HalvedTransform,
     TransformApart,
     TransformInTurns,
 )
-from warpsmith.generator.conv2d.fourier.sharing import spectra_of
-from warpsmith.generator.fft.block.halves import RUN, HalvedSpectra, HalvesOrder
+from warpsmith.generator.fft.block.split16 import RUN, HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200

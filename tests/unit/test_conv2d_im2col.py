@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.im2col import Im2colGeometry, Im2colWeights
-from warpsmith.generator.conv2d.warpgroup.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
+from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import Im2colGeometry, Im2colWeights
 from warpsmith.generator.family import Subject
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType

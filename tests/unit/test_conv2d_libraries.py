@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.cgemm.cublas import STREAMS
+from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftCublas
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftCublas
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate

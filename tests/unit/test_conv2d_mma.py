@@ -11,14 +11,14 @@ import pytest
 
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.mma.choice import multiprocessor_ns
-from warpsmith.generator.conv2d.mma.family import Conv2dMma
-from warpsmith.generator.conv2d.mma.image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.mma.space import LEAST_IMAGE, LEAST_WEIGHT
-from warpsmith.generator.conv2d.mma.warps import Warps
-from warpsmith.generator.conv2d.mma.weight_geometry import WeightGeometry
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.mma.mma_choice import multiprocessor_ns
+from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
+from warpsmith.generator.conv2d.products.mma.mma_image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.products.mma.mma_space import LEAST_IMAGE, LEAST_WEIGHT
+from warpsmith.generator.conv2d.products.mma.mma_warps import Warps
+from warpsmith.generator.conv2d.products.mma.mma_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
 from warpsmith.generator.registry import answering

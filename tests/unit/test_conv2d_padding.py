@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.circular.family import Conv2dCircular
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fold import PADDED, Fold
 from warpsmith.generator.conv2d.fourier.basis import bases, least_points
+from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, SPLITS, Conv2dFft, Conv2dFftTensor
-from warpsmith.generator.conv2d.plain import Conv2dPlain
+from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, SPLITS, Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.layer.fold import PADDED, Fold
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.pipeline import Pipeline

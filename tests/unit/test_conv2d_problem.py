@@ -13,7 +13,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType, NonFinite, Problem, Role
 

@@ -10,10 +10,10 @@ import pytest
 
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.mma.warps import Warps
-from warpsmith.generator.conv2d.slices.family import Conv2dSlices
-from warpsmith.generator.conv2d.slices.geometry import SlicesGeometry, registers, terms_of
-from warpsmith.generator.conv2d.slices.slicing import LARGEST, MOST_TERMS, Slices
+from warpsmith.generator.conv2d.products.mma.mma_warps import Warps
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeometry, registers, terms_of
+from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, Slices
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
 from warpsmith.generator.registry import answering

@@ -14,15 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.halves.arithmetic import Arithmetic
-from warpsmith.generator.conv2d.halves.folding import Folding, folded
-from warpsmith.generator.conv2d.halves.lattice import Lattice, Line
-from warpsmith.generator.conv2d.halves.maximum import MOST_SHARES, SAMPLE, Maximum
-from warpsmith.generator.conv2d.warpgroup.choice import image_ns, weight_ns
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.warpgroup.image_geometry import GROUP_POSITIONS, ImageGeometry
-from warpsmith.generator.conv2d.warpgroup.space import least_image
-from warpsmith.generator.conv2d.warpgroup.weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.conv2d.products.split16.split16_folding import Folding, folded
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Line
+from warpsmith.generator.conv2d.products.split16.split16_maximum import MOST_SHARES, SAMPLE, Maximum
+from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import image_ns, weight_ns
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import GROUP_POSITIONS, ImageGeometry
+from warpsmith.generator.conv2d.products.wgmma.wgmma_space import least_image
+from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.registry import answering

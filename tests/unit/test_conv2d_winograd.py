@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.warpgroup.family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.winograd.choice import expected_ns
-from warpsmith.generator.conv2d.winograd.family import Conv2dWinograd
-from warpsmith.generator.conv2d.winograd.geometry import WinogradGeometry, product_of
-from warpsmith.generator.conv2d.winograd.gradient import GradientGeometry, gradient_ns
-from warpsmith.generator.conv2d.winograd.minimal import Matrix, Minimal
-from warpsmith.generator.conv2d.winograd.space import LEAST_SUMMED, TILES
-from warpsmith.generator.conv2d.winograd.transforms import Axis
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.minimal import Matrix, Minimal
+from warpsmith.generator.conv2d.products.winograd.winograd_choice import expected_ns
+from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
+from warpsmith.generator.conv2d.products.winograd.winograd_geometry import WinogradGeometry, product_of
+from warpsmith.generator.conv2d.products.winograd.winograd_gradient import GradientGeometry, gradient_ns
+from warpsmith.generator.conv2d.products.winograd.winograd_space import LEAST_SUMMED, TILES
+from warpsmith.generator.conv2d.products.winograd.winograd_transforms import Axis
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter2d.plain import MAX_UNROLLED, Filter2dPlain, Geometry
+from warpsmith.generator.filter2d.plain_family import MAX_UNROLLED, Filter2dPlain, Geometry
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, require_filter2d, result_pitch
-from warpsmith.generator.filter2d.window.family import Filter2dWindow
+from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed

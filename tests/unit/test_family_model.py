@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem

@@ -15,11 +15,11 @@ import pytest
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft, Product, Tiling
-from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.block.block_text import FftBlockText
+from warpsmith.generator.fft.block.block_tile import Address, Tile
 from warpsmith.generator.fft.block.guesses import MOST
 from warpsmith.generator.fft.block.mirrored import Sets
-from warpsmith.generator.fft.block.text import FftBlockText
-from warpsmith.generator.fft.block.tile import Address, Tile
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import families_for

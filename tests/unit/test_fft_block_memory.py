@@ -12,8 +12,8 @@ import pytest
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.block.family import FftBlock
-from warpsmith.generator.fft.block.text import FftBlockText
+from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.block.block_text import FftBlockText
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from warpsmith.generator.fft.block.block_tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
 from warpsmith.generator.fft.block.gaps import fitted_tile
 from warpsmith.generator.fft.block.mirrored import Sets, set_address
-from warpsmith.generator.fft.block.tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
 
 Index = Callable[[str, dict[str, int]], int]
 """Value of a CUDA expression."""

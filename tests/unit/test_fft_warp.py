@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 import exhaustive
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import reversed_bits
-from warpsmith.generator.fft.warp.family import MOST_KEPT, FftWarp
 from warpsmith.generator.fft.warp.lanes import First, Spread, lane_steps, twiddle_exponent
-from warpsmith.generator.fft.warp.text import FftWarpText
+from warpsmith.generator.fft.warp.warp_family import MOST_KEPT, FftWarp
+from warpsmith.generator.fft.warp.warp_text import FftWarpText
 from warpsmith.generator.fft.words import Packing, Twiddles
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST

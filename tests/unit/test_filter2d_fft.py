@@ -15,10 +15,10 @@ from rectangles import cover
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.fft.family import Filter2dFft
-from warpsmith.generator.filter2d.fft.geometry import Geometry
+from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
+from warpsmith.generator.filter2d.fft.fft_geometry import Geometry
+from warpsmith.generator.filter2d.fft.fft_model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
 from warpsmith.generator.filter2d.fft.lines import axis_of, radices_of, span, turns, ways
-from warpsmith.generator.filter2d.fft.model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.fft.family import Filter2dFft
+from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Geometry
 from warpsmith.generator.filter2d.fft.flow import Flow
-from warpsmith.generator.filter2d.fft.geometry import FLOWING, Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Lifetime, Pointer
 from warpsmith.generator.space import Config, Value

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.matrix import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
+from warpsmith.generator.filter2d.matrix_family import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite

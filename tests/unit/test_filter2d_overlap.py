@@ -14,9 +14,9 @@ import pytest
 from rectangles import cover
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.overlap.family import Filter2dOverlapSave
-from warpsmith.generator.filter2d.overlap.geometry import Geometry
-from warpsmith.generator.filter2d.overlap.model import likely_axes, nanoseconds
+from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
+from warpsmith.generator.filter2d.overlap.overlap_geometry import Geometry
+from warpsmith.generator.filter2d.overlap.overlap_model import likely_axes, nanoseconds
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config

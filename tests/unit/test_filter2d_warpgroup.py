@@ -17,14 +17,14 @@ from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.warpgroup.family import (
+from warpsmith.generator.filter2d.warpgroup.warpgroup_family import (
     MAX_DEPTH,
     STRIPS,
     Filter2dWarpgroup,
     strips,
 )
-from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
-from warpsmith.generator.filter2d.warpgroup.limits import parts_choices
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
+from warpsmith.generator.filter2d.warpgroup.warpgroup_limits import parts_choices
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.space import Config

@@ -14,9 +14,9 @@ import exhaustive
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.frame import frames, likely_frame, warps_wave
-from warpsmith.generator.filter2d.warpgroup.geometry import SEGMENT, WARP_COLUMNS, Frame, Geometry
+from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Frame, Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config, Space

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.warpgroup.family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.warpgroup.geometry import Geometry
+from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.window.family import Filter2dWindow
-from warpsmith.generator.filter2d.window.geometry import Geometry
+from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window.window_geometry import Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 

@@ -14,7 +14,7 @@ from warpsmith.generator import registry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.operation import Operation
 from warpsmith.generator.presets import H200

@@ -10,13 +10,13 @@ import pytest
 
 import warpsmith as ws
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.warpgroup.image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import ImageGeometry
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, STEP
-from warpsmith.generator.filter2d.warpgroup.geometry import Geometry as MatrixGeometry
-from warpsmith.generator.filter2d.window.geometry import Geometry as WindowGeometry
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, STEP
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import Geometry as MatrixGeometry
+from warpsmith.generator.filter2d.window.window_geometry import Geometry as WindowGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program

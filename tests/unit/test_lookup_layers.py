@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from builders import timing, winner
-from warpsmith.generator.conv2d.distance import DEFAULT_REACH, NEAR_REACH
-from warpsmith.generator.conv2d.fourier.family import Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH, NEAR_REACH
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.operation import CONV2D
-from warpsmith.generator.conv2d.problem import Conv2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config

@@ -11,8 +11,8 @@ from builders import NVRTC, failure, measurement, timing, trial
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.block.family import FftBlock
-from warpsmith.generator.fft.two_pass import FftTwoPass
+from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.two_pass_family import FftTwoPass
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import answering, families_for

@@ -9,7 +9,7 @@ import pytest
 
 from warpsmith.generator.family import Subject
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.two_pass import FftTwoPass
+from warpsmith.generator.fft.two_pass_family import FftTwoPass
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, select, update
 
 from builders import LARGE, SMALL, measurement, record
 from builders import trial as made_trial
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.fingerprint import verbatim_fingerprint
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem

@@ -14,7 +14,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind

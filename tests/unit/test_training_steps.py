@@ -11,8 +11,7 @@ import pytest
 from builders import timing, winner
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.direct import Conv2dDirect
-from warpsmith.generator.conv2d.fourier.family import (
+from warpsmith.generator.conv2d.fourier.fourier_family import (
     SPLITS,
     Conv2dFft,
     Conv2dFft2,
@@ -32,9 +31,10 @@ from warpsmith.generator.conv2d.fourier.sharing import (
     spectra_of,
     stage_ns,
 )
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.block.family import FftBlock
+from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem

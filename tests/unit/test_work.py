@@ -12,7 +12,7 @@ import pytest
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.plain import Filter2dPlain, Geometry
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain, Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config

@@ -11,7 +11,7 @@ import functools
 import itertools
 from math import prod
 
-from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.fft.factors import prime_factors
 
 LARGEST_FACTOR = 7

@@ -14,18 +14,18 @@ from __future__ import annotations
 import dataclasses
 from math import prod
 
-from warpsmith.generator.cgemm.cublas import STREAMS, CgemmCublas
-from warpsmith.generator.conv2d.distance import DEFAULT_REACH
+from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.text import require_conv2d, text_key
+from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.text import require_conv2d, text_key
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.cufft import MOST_TRANSFORMS, cufft_call
+from warpsmith.generator.fft.cufft_family import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.padding import PaddingMode

@@ -16,12 +16,12 @@ import functools
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
-from warpsmith.generator.conv2d.fourier.family import SPECTRA, Conv2dFft
+from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, Conv2dFft
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate, step_ns, transform_ns
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
-from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.guesses import LARGE
 from warpsmith.generator.fft.problem import Fft

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.conv2d.fold import Fold, folds
 from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.fold import Fold, folds
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
 from warpsmith.generator.fft.border import Border
 from warpsmith.generator.fft.problem import Fft, Kind, Layout

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, step_ns
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.gate import Gate

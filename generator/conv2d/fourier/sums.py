@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.text import text_key
+from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.program import Launch, Pointer, Program, Step, Unit
 from warpsmith.generator.render import render
 

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.fourier.family import Conv2dFft, Conv2dFftTensor, Conv2dFftThin, Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.fourier.fourier_family import (
+    Conv2dFft,
+    Conv2dFftTensor,
+    Conv2dFftThin,
+    Conv2dFftWarpgroup,
+)
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
-from warpsmith.generator.conv2d.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Problem

@@ -19,8 +19,8 @@ from math import ceil, prod
 
 from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slowness
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, memory_ns, sector_share
-from warpsmith.generator.conv2d.problem import Conv2d
-from warpsmith.generator.conv2d.words import Pass
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.fft.tiling import Tiling

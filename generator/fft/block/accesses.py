@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from warpsmith.generator.fft.block.choice import Access, radices_of
+from warpsmith.generator.fft.block.block_choice import Access, radices_of
 from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.product import Product

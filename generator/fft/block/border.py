@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.fft.block.text import FftBlockText
+from warpsmith.generator.fft.block.block_text import FftBlockText
 from warpsmith.generator.fft.words import Packing
 from warpsmith.generator.padding import PaddingMode
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.fft.block.choice import Access, Choice
-from warpsmith.generator.fft.block.tile import Tile
+from warpsmith.generator.fft.block.block_choice import Access, Choice
+from warpsmith.generator.fft.block.block_tile import Tile
 from warpsmith.generator.fft.factors import root
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import powers_of

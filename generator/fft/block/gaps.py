@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft.block.mirrored import Sets, set_address
-from warpsmith.generator.fft.block.tile import (
+from warpsmith.generator.fft.block.block_tile import (
     BANKS,
     Address,
     Gaps,
@@ -26,6 +25,7 @@ from warpsmith.generator.fft.block.tile import (
     digits_of,
     strides_of,
 )
+from warpsmith.generator.fft.block.mirrored import Sets, set_address
 
 _MOST = 16
 """Exclusive bound on the elements of a gap: 16 would shift the banks by a whole cycle."""

@@ -15,9 +15,8 @@ from math import ceil, prod
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.choice import Access
-from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
-from warpsmith.generator.fft.block.space import (
+from warpsmith.generator.fft.block.block_choice import Access
+from warpsmith.generator.fft.block.block_space import (
     GAPS,
     THREADS,
     TRANSFORMS,
@@ -26,6 +25,7 @@ from warpsmith.generator.fft.block.space import (
     shares_of,
     word,
 )
+from warpsmith.generator.fft.block.mirrored import has_pairs, may_mirror
 from warpsmith.generator.fft.factors import factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.product import ROWS_OF_A_TILE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from math import ceil
 
-from warpsmith.generator.fft.block.choice import Choice
+from warpsmith.generator.fft.block.block_choice import Choice
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.words import Loads, Stores
 

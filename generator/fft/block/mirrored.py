@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from warpsmith.generator.fft.axes import modulo
-from warpsmith.generator.fft.block.tile import Address, PassWork, Pool, TileShape
+from warpsmith.generator.fft.block.block_tile import Address, PassWork, Pool, TileShape
 from warpsmith.generator.fft.problem import Fft, Layout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.accesses import spectrum_accesses
-from warpsmith.generator.fft.block.choice import Access, radices_of
+from warpsmith.generator.fft.block.block_choice import Access, radices_of
 from warpsmith.generator.fft.block.mirrored import radix_of_sets
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.space import Constraint

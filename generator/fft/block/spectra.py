@@ -7,7 +7,7 @@ from math import prod
 
 from warpsmith.generator.cgemm.words import Op
 from warpsmith.generator.fft.axes import modulo, quotient
-from warpsmith.generator.fft.block.choice import Choice
+from warpsmith.generator.fft.block.block_choice import Choice
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import Product
 from warpsmith.generator.literals import float_literal

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from warpsmith.generator.fft.axes import Pass, Place
-from warpsmith.generator.fft.block.choice import (
+from warpsmith.generator.fft.block.block_choice import (
     Access,
     Choice,
     columns_pool,
@@ -19,9 +19,9 @@ from warpsmith.generator.fft.block.choice import (
     signal_pool,
     spectrum_pool,
 )
+from warpsmith.generator.fft.block.block_tile import Address, PassWork, Pool, Tile
 from warpsmith.generator.fft.block.factors import table_name
 from warpsmith.generator.fft.block.mirrored import Sets, set_address
-from warpsmith.generator.fft.block.tile import Address, PassWork, Pool, Tile
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import Power, powers_of
 from warpsmith.generator.fft.words import Packing

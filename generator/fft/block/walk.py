@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from math import ceil, prod
 
-from warpsmith.generator.fft.block.choice import Choice
+from warpsmith.generator.fft.block.block_choice import Choice
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.fft.words import Packing, Stores
 

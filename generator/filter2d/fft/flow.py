@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.filter2d.fft.geometry import Geometry
+from warpsmith.generator.filter2d.fft.fft_geometry import Geometry
 from warpsmith.generator.progress import counter_bytes
 
 

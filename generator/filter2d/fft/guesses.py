@@ -8,10 +8,9 @@ from math import ceil, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.fft.geometry import FLOWING
-from warpsmith.generator.filter2d.fft.lines import points_of, text_of, ways
-from warpsmith.generator.filter2d.fft.model import PAIRS, Choice, items
-from warpsmith.generator.filter2d.fft.space import (
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
+from warpsmith.generator.filter2d.fft.fft_model import PAIRS, Choice, items
+from warpsmith.generator.filter2d.fft.fft_space import (
     BLOCK_POINTS,
     MIN_BLOCKS,
     ROWS,
@@ -20,10 +19,11 @@ from warpsmith.generator.filter2d.fft.space import (
     likely_threads,
     registers_of,
 )
-from warpsmith.generator.filter2d.overlap.geometry import Partners
+from warpsmith.generator.filter2d.fft.lines import points_of, text_of, ways
+from warpsmith.generator.filter2d.overlap.overlap_geometry import Partners
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath
-from warpsmith.generator.filter2d.window.geometry import StoreHint
+from warpsmith.generator.filter2d.window.window_geometry import StoreHint
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tiles.radices import resident
 

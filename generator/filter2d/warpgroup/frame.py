@@ -10,7 +10,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.interior import outside, rows_inside
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.text import words
-from warpsmith.generator.filter2d.warpgroup.geometry import (
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import (
     COLUMNS,
     WARP_COLUMNS,
     WHOLE_ROWS,

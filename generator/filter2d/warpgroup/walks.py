@@ -9,8 +9,8 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import Weights
 from warpsmith.generator.filter2d.warpgroup.frame import frames, warps_wave
-from warpsmith.generator.filter2d.warpgroup.geometry import COLUMNS, WARP_COLUMNS, Frame, batches, part_rows
-from warpsmith.generator.filter2d.warpgroup.limits import thread_registers
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, WARP_COLUMNS, Frame, batches, part_rows
+from warpsmith.generator.filter2d.warpgroup.warpgroup_limits import thread_registers
 from warpsmith.generator.filter2d.window.walks import wave
 from warpsmith.generator.problem import DType
 

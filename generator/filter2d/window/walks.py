@@ -12,7 +12,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import MemoryPath, Weights
-from warpsmith.generator.filter2d.window.geometry import Method, Order, Tail, multiply_adds
+from warpsmith.generator.filter2d.window.window_geometry import Method, Order, Tail, multiply_adds
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.space import Config
 

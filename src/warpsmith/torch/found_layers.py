@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from warpsmith.generator.conv2d import ImageLayout, Precision
-from warpsmith.generator.conv2d.problem import ACCURACIES
+from warpsmith.generator.conv2d.layer.problem import ACCURACIES
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.torch import integers

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d.shapes import pads_of
+from warpsmith.generator.conv2d.layer.shapes import pads_of
 from warpsmith.generator.padding import PaddingMode, Pads
 from warpsmith.generator.problem import member
 from warpsmith.torch.integers import pair, whole

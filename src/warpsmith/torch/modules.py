@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from warpsmith.generator.conv2d import Precision
-from warpsmith.generator.conv2d.problem import ACCURACIES
+from warpsmith.generator.conv2d.layer.problem import ACCURACIES
 from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.torch.convolution import conv2d, conv_transpose2d
 from warpsmith.torch.words import Fallback

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.conv2d.shapes import pads_of
+from warpsmith.generator.conv2d.layer.shapes import pads_of
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 _USUAL = Conv2d((1, 1, 1, 1), (1, 1, 1, 1))

@@ -1,0 +1,163 @@
+"""Forward transforms that store spectra as split fp16 numbers: one launch finds the largest number, one transforms.
+
+For a large image only a sample is read, as `halves.maximum` describes, and the transforms are launched twice. The
+second launch exits at once if no frequency was too large for the first one's scale.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from math import prod
+from typing import ClassVar
+
+from warpsmith.generator.conv2d.fourier.split16.split16_powers import ImagePowers
+from warpsmith.generator.conv2d.products.split16.split16_maximum import THREADS, Maximum, samples
+from warpsmith.generator.device import Device
+from warpsmith.generator.fft.block.block_family import FftBlock, block_launch, block_source, nearest_config
+from warpsmith.generator.fft.block.block_text import FftBlockText
+from warpsmith.generator.fft.block.guesses import (
+    MOST_TOGETHER,
+    OF_A_MULTIPROCESSOR,
+    ONE_BY_ONE,
+    SHORT,
+    Guess,
+    even_plans,
+    guesses_by_sets,
+)
+from warpsmith.generator.fft.block.split16 import HalvedSpectra, HalvesOrder
+from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.fft.text import text_key
+from warpsmith.generator.fft.words import Loads, Packing, require_fft
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+
+LARGEST = "largest"
+"""Name of the unit that finds the largest number, and of the workspace with the partial maxima of its blocks."""
+POWER = "power"
+"""Name of the workspace with the power of two by which all numbers are scaled."""
+TOGETHER = 8
+"""Pairs of planes per tile; their contiguous fp16 numbers fill a sector of 32 bytes. With 32x32 points four pairs took
+310 us and eight 81, complex numbers 73; with 30x30 points eight pairs took 80 and single planes 270 (H100, 2026-11-26).
+"""
+SHORT_TOGETHER = 16
+"""Pairs of planes per tile of transforms of at most SHORT points."""
+MOST_POINTS = MOST_TOGETHER // TOGETHER
+
+
+class HalvedTransform(FftBlock):
+    """`fft_block` with a split fp16 spectrum. It is a stage of a layer and solves no problem of its own."""
+
+    order: ClassVar[HalvesOrder]
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if isinstance(problem, Fft) and prod(problem.size) > MOST_POINTS:
+            told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
+            return f"{told} at the most; these have {prod(problem.size)}"
+        if isinstance(problem, Fft) and not problem.may_pair:
+            return "stores halves of two planes side by side, and an image has an odd number of them"
+        return super().why_not(problem, device)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        """The space of `fft_block` for pairs of planes only, because a thread stores two numbers side by side."""
+        return super().space(problem, device).narrowed({"packing": (Packing.PAIR.value,)})
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        return self._likely(require_fft(problem), device)[0]
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        return self._likely(require_fft(problem), device)[1:]
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        fft = require_fft(problem)
+        (signal,) = fft.inputs
+        if fft.together is not None:
+            return self._program_of_images(fft, config)
+        maximum = Maximum(self.name, signal, samples(signal))
+        found = render("conv2d/halves_largest.cu.jinja", key=text_key(fft), g=maximum, threads=THREADS)
+        halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        text = FftBlockText.of(fft, config, halves)
+        numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
+        largest = dataclasses.replace(
+            maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
+        )
+        return Program(
+            self.name,
+            config,
+            (Unit("", block_source(text, config)), Unit(LARGEST, found)),
+            (largest, *_launches(text)),
+            (numbers, Workspace(POWER, 4, holds=(signal.name,))),
+        )
+
+    def _program_of_images(self, problem: Fft, config: Config) -> Program:
+        """The program that scales each image by its own power of two."""
+        halves = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
+        text = FftBlockText.of(problem, config, halves)
+        powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
+        signal, spectrum = problem.operands
+        arguments = (Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name))
+        return Program(
+            self.name,
+            config,
+            (Unit("", block_source(text, config)), powers.unit(problem)),
+            (*powers.launches(), block_launch(text, arguments)),
+            powers.workspaces(),
+        )
+
+    def _likely(self, problem: Fft, device: Device) -> tuple[Config, ...]:
+        space = self.space(problem, device)
+        configs = (nearest_config(space, each.values(problem.batch, device)) for each in _guesses(problem))
+        found = tuple(dict.fromkeys(each for each in configs if each is not None))
+        if not found:
+            raise ValueError(f"the space of {problem.key()} is empty")
+        return found
+
+
+class TransformInTurns(HalvedTransform):
+    """High and low parts alternate, for products that sum over contiguous terms."""
+
+    name = "fft_block_halves_in_turns"
+    order = HalvesOrder.TURNS
+
+
+class TransformApart(HalvedTransform):
+    """All high parts come before the low parts, for products that sum from row to row."""
+
+    name = "fft_block_halves_apart"
+    order = HalvesOrder.APART
+
+
+def _launches(text: FftBlockText) -> tuple[Launch, ...]:
+    """Launches of the transforms. After a sample there is a second launch, which checks whether any number was too
+    large.
+    """
+    signal, spectrum = text.problem.operands
+    first, *others = Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name)
+    assert text.halves is not None
+    numbers = Pointer(LARGEST)
+    if not text.halves.is_sampled:
+        return (block_launch(text, (first, numbers, *others)),)
+    asked = (numbers, Pointer(LARGEST, 4 * (text.halves.largest + 1)))
+    return tuple(block_launch(text, (first, numbers, each, *others)) for each in asked)
+
+
+def _guesses(problem: Fft) -> Iterator[Guess]:
+    """Configs to try, the likeliest first: by sets of frequencies for planes that are not short."""
+    points, (rows, columns) = prod(problem.size), problem.size
+    by_sets = (
+        dataclasses.replace(each, elements=TOGETHER * points, min_blocks=OF_A_MULTIPROCESSOR // (TOGETHER * points))
+        for each in guesses_by_sets(problem)
+    )
+    staged = (
+        Guess(Packing.PAIR, *plans, elements=pairs * points, first="y", way=ONE_BY_ONE._replace(loads=loads))
+        for loads in (Loads.PLAIN, Loads.BULK)
+        for pairs in (SHORT_TOGETHER, TOGETHER)[:: 1 if points <= SHORT else -1]
+        for plans in itertools.product(even_plans(columns, 1), even_plans(rows, 1))
+    )
+    sets = list(itertools.islice(by_sets, 2))
+    yield from sets if points > SHORT else ()
+    yield from staged
+    yield from sets if points <= SHORT else ()

@@ -1,0 +1,1 @@
+"""Layers by matrix products on the tensor cores."""

@@ -1,0 +1,64 @@
+"""Times of layers with split fp16 operands beside the products: figures that their models share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
+from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
+from warpsmith.generator.device import Device
+from warpsmith.generator.rates import REFERENCE, Rates
+
+CLOCK_SHARE = 1.65 / REFERENCE.cycles_per_ns
+"""Share of the boost clock that is left under the load of tensor cores (measured, H200: 1650 MHz)."""
+TILE_CYCLES = 6000
+"""Clock cycles of a tile's prologue and of storing its results."""
+L2_SHARE = 28.0 * REFERENCE.multiprocessors * REFERENCE.cycles_per_ns / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate that SMs reach while all read (measured, H200: 28 bytes per cycle per SM)."""
+SPLIT_SHARE = 3000 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that the split pass reaches; some of its fp16 parts stay in L2 (measured, H200)."""
+MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that copies reach (measured, H200)."""
+LAUNCH_NS = 2000.0
+"""Nanoseconds of a launch between two others (fitted together with the shares above, H200)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sustained:
+    """Shares of an SM's rates that a kernel sustains, and its waits in clock cycles."""
+
+    tensor_share: float
+    """Share of the tensor cores' multiply-adds."""
+    step_cycles: float
+    """Clock cycles of the barriers of a stage with few products."""
+    l2_share: float = L2_SHARE
+    tile_cycles: float = TILE_CYCLES
+    latency_cycles: float = 0.0
+    """Clock cycles from the release of a stage until it is full again; each other full stage hides a part."""
+    begin_ns: float = 0.0
+    """Nanoseconds of the program beside its rounds of tiles."""
+    memory: float = 0.0
+    """Share of the operands' time from memory that nothing hides."""
+
+
+@functools.lru_cache(maxsize=64)
+def busy_multiprocessor(device: Device) -> Rates:
+    """Rates of one SM while the tensor cores of all SMs are busy."""
+    return device.rates.of_multiprocessor(CLOCK_SHARE)
+
+
+def split_ns(nbytes: float, device: Device) -> float:
+    """Nanoseconds to move bytes at the rate of the split pass, which adding up sums reaches too."""
+    return nbytes / (SPLIT_SHARE * device.rates.memory_bytes_per_ns)
+
+
+def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
+    """Nanoseconds of the split pass, which writes `parts_bytes` of fp16 parts, and of all launches.
+
+    It reads an operand once if its maximum is sampled, with one launch more, and twice otherwise.
+    """
+    sampled = [samples(operand, scaled_images(problem)) for operand in problem.inputs]
+    read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
+    return split_ns(read + parts_bytes, device) + (5 + sum(sampled)) * LAUNCH_NS

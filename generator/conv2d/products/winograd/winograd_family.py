@@ -1,0 +1,208 @@
+"""3x3 layers by Winograd minimal filtering on Hopper: 16 products for 4 results instead of 36, or 36 for 16 instead of
+144.
+
+One kernel transforms the weights, U = G g G^T, and another the tiles of the images, V = B^T d B. At each of the 16 (36)
+points, U and V are multiplied over all channels, and the output transform A^T M A adds bias and ReLU. The products are
+a layer of 1x1 taps with a group for each point, and the GEMM kernel of `conv2d_warpgroup` computes them. Both input
+transforms write the fp16 parts that it reads, two for each float32, so no separate pass splits them. dgrad is the same
+with the filter rotated by 180 degrees, its channels exchanged and a padding of two minus the layer's. wgrad is F(3x3,
+2x2), where tiles of dy are filters (`gradient.py`).
+
+The batch may be processed in parts, so that transformed tiles and products fit the workspace, or L2.
+
+The next table compares with float64 results of float32 data, for 64 channels and fp16x3 products. It has the largest
+error over twice the root mean square of all results, the largest error over the scale that verification uses, and the
+relative error of all results in the L2 norm:
+
+| data | F(2x2, 3x3) | F(4x4, 3x3) |
+|---|---|---|
+| normal deviates | 3.2e-7, 4.3e-8, 1.6e-7 | 1.8e-6, 2.4e-7, 5.3e-7 |
+| positive parts of deviates, as a ReLU leaves them | 3.1e-7, 5.4e-8, 1.5e-7 | 1.5e-6, 2.6e-7, 4.5e-7 |
+| log-normal, sigma 2, with signs | 4.2e-6, 4.2e-6, 1.6e-7 | 8.9e-6, 8.6e-6, 5.4e-7 |
+
+The largest errors of log-normal data occur beside a pixel that is some thousand times as large: errors are relative to
+a whole tile, as those of Fourier transforms are relative to a plane. The tuner's stress inputs are alike. The largest
+result of an image may be 15 times twice their root mean square, from one pixel and one weight alone, and F(4x4) then
+gives the other results of its tile an error of 2e-6 of it, mostly from the transforms. The next table has the largest
+errors in units of 1e-6 of twice the root mean square of an image's results. They are of 12x12 planes and 32 filters,
+emulated with fused multiply-adds and products that keep only 24 bits:
+
+| channels | draws | F(2x2, 3x3) | F(4x4, 3x3) | allowed |
+|---|---|---|---|---|
+| 256 | 90 | 14.1, 11.1, 5.3 | 36.9, 16.8, 15.3 | 15 |
+| 512 | 77 | 7.5, 3.7, 3.0 | 17.7, 15.5, 11.4 | 20.4 |
+| 1024 | 33 | 3.2, 2.2, 2.2 | 15.5, 9.7, 8.7 | 28.8 |
+
+The largest error grows with the number of filters: with 1024 filters of 512 channels, two of six draws were off by more
+than 19, and verification on an H200 refused such a layer. So F(4x4) is for sums of at least 1024 channels. With a
+single fp16 part per number, as precisions below `ieee` would allow, F(2x2) was off by 4e-3 to 6e-3 on the stress inputs
+and F(4x4) by 2e-2, so no other precision is solved.
+
+Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks", sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.text import Conv2dText, require_conv2d
+from warpsmith.generator.conv2d.layer.words import Pass, Precision
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
+from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.products.winograd.minimal import TAPS
+from warpsmith.generator.conv2d.products.winograd.winograd_choice import expected_ns, winograd_choice, winograd_choices
+from warpsmith.generator.conv2d.products.winograd.winograd_geometry import PRODUCTS, WinogradGeometry
+from warpsmith.generator.conv2d.products.winograd.winograd_gradient import (
+    LEAST,
+    PARTS,
+    SUM_CHANNELS,
+    SUM_FILTERS,
+    GradientGeometry,
+    gradient_choice,
+    gradient_ns,
+    gradient_product,
+    gradient_space,
+    why_not_gradient,
+)
+from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of, winograd_space
+from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PREFIX
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, NonFinite, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Unit
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
+
+BACK = f"{PREFIX}_results"
+"""Name of the output transform's unit and kernel."""
+SUM = f"{PREFIX}_sum"
+"""Name of the unit and kernel that add up wgrad's partial sums and transform them back."""
+MODEL_SHARE = 0.87
+"""Share of the model's time, fitted on an H100, that an H200 takes: 0.82 to 0.99 in ten passes of L5, OverFeat and
+ResNet, the less the more channels there are."""
+LIKELY_CHANNELS = 128
+"""Fewest channels on both sides for which this family is likely to win. With fewer, the bytes of its transforms take
+longer than the products that it saves.
+"""
+
+
+class Conv2dWinograd(Family):
+    """`conv2d` of 3x3 layers by Winograd minimal filtering."""
+
+    name = "conv2d_winograd"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Conv2d):
+            return "solves conv2d only"
+        why_not = (
+            device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
+            or _why_not_layer(problem)
+            or why_not_usual_data(problem)
+        )
+        if why_not is not None:
+            return why_not
+        if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
+            return why_not
+        space = self.space(problem, device)
+        least = (LEAST,) if problem.pass_ is Pass.WGRAD else least_of(problem)
+        if not any(space.contains(Config.of(each)) for each in least):
+            return f"what it transforms of an image does not fit into {problem.workspace_limit} bytes of workspace"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        conv2d = require_conv2d(problem)
+        return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LIKELY_CHANNELS
+
+    def expected_ns(self, problem: Problem, device: Device) -> float:
+        conv2d = require_conv2d(problem)
+        expected = gradient_ns if conv2d.pass_ is Pass.WGRAD else expected_ns
+        return MODEL_SHARE * expected(conv2d, self.default(conv2d, device), device)
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        conv2d = require_conv2d(problem)
+        return (gradient_space if conv2d.pass_ is Pass.WGRAD else winograd_space)(conv2d, device)
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        conv2d = require_conv2d(problem)
+        return (gradient_choice if conv2d.pass_ is Pass.WGRAD else winograd_choice)(conv2d, device)
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        conv2d = require_conv2d(problem)
+        return () if conv2d.pass_ is Pass.WGRAD else winograd_choices(conv2d, device)[1:]
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        layer = require_conv2d(problem)
+        if layer.pass_ is Pass.WGRAD:
+            return _gradient_program(layer, config)
+        geometry = WinogradGeometry.of(layer, config)
+        product, multiply = Conv2dText.of(geometry.product), geometry.multiply
+        main = render("conv2d/warpgroup_image.cu.jinja", p=product, g=multiply, config=config.key())
+        back = render("conv2d/winograd_results.cu.jinja", p=Conv2dText.of(layer), g=geometry)
+        return Program(
+            self.name,
+            config,
+            (*geometry.pixels.units(layer), *geometry.weights.units(layer), Unit(MAIN, main), Unit(BACK, back)),
+            (*geometry.weights.launches(), geometry.pixels.largest.launch(), *_parts(geometry)),
+            geometry.workspaces,
+        )
+
+
+def _why_not_layer(layer: Conv2d) -> str | None:
+    if layer.weight[2:] != (TAPS, TAPS) or layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups != 1:
+        return "solves 3x3 layers of stride 1, dilation 1 and one group only"
+    if layer.accuracy is not Accuracy.NORMWISE:
+        return 'has errors relative to whole tiles: needs accuracy="normwise"'
+    if layer.nonfinite is NonFinite.WINDOW:
+        return "lets a NaN reach all results of its tile: needs nonfinite any"
+    if layer.precision is not Precision.IEEE:
+        return f"adds to the errors of rounded factors more than precision {layer.precision} allows: solves ieee only"
+    if layer.padding_mode is not PaddingMode.ZEROS:
+        return "solves padding_mode zeros only"
+    return None
+
+
+def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
+    """Launches of the image transform, the products and the output transform of each part of the batch."""
+    pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
+    powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
+    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)
+    product = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, (*factors, Pointer(PRODUCTS)))
+    product = dataclasses.replace(product, shared_bytes=multiply.shared_bytes, unit=MAIN)
+    found: list[Launch] = []
+    for part in range(geometry.parts):
+        first = part * geometry.images
+        result = Pointer(layer.output.name, first * layer.output.strides[0])
+        bias = (Pointer("b"),) if layer.bias else ()
+        blocks = geometry.blocks_across * geometry.results
+        scales = (*pixels.powers_from(first), *weights.powers) if geometry.scales_back else ()
+        back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *scales, *bias, result))
+        found += [pixels.launch(first), product, dataclasses.replace(back, unit=BACK)]
+    return tuple(found)
+
+
+def _gradient_program(layer: Conv2d, config: Config) -> Program:
+    geometry = GradientGeometry.of(layer, config)
+    x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
+    product = Conv2dText.of(gradient_product(layer))
+    main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
+    factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
+    products = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, factors)
+    sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(layer.output.name))
+    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)
+    return Program(
+        Conv2dWinograd.name,
+        config,
+        (*x.units(layer), *dy.units(layer), Unit(MAIN, main), geometry.sum_unit(SUM)),
+        (
+            *(launch for each in (x, dy) for launch in (each.largest.launch(), each.launch())),
+            dataclasses.replace(products, shared_bytes=multiply.shared_bytes, unit=MAIN),
+            dataclasses.replace(add, unit=SUM),
+        ),
+        geometry.workspaces,
+    )

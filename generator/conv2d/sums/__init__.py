@@ -1,0 +1,1 @@
+"""Layers by sums over taps in registers, without tensor cores."""

@@ -1,0 +1,205 @@
+"""Large filters by transforms of tiles in global memory: overlap-save in three kernels.
+
+Source: Stockham 1966, "High-speed convolution and correlation" (overlap-save); Lavin and Gray 2015 name it for images.
+The row-column form of a two-dimensional transform: Cooley and Tukey 1965. The kernels are this repository's own.
+
+Two tiles of a plane are one complex tile. The first kernel transforms its rows and writes them to a workspace. The
+second kernel transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them
+back. The third kernel transforms rows back, and stores the results of both tiles. Chunks of tiles are so small that the
+workspace stays in the L2 cache. Each chunk has its own launches, or one launch does all chunks, and its blocks take the
+work of the three kernels in turn (`flow.py`). No pass reorders elements: decimation in frequency leaves an order that
+decimation in time undoes. The same passes make the filter's spectrum, so it has that order too.
+
+An FFT's error is relative to the whole tile, so a problem must allow `accuracy="imagewise"`. A NaN or an infinity
+spreads over both tiles, so a problem must allow that with `nonfinite="any"`, or have a pixel type without them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from math import prod
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.fft.words import Twiddles
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Geometry
+from warpsmith.generator.filter2d.fft.fft_model import MOST_POINTS, likely, nanoseconds, pairs_in_cache
+from warpsmith.generator.filter2d.fft.fft_space import (
+    fft_constraints,
+    fft_parameters,
+)
+from warpsmith.generator.filter2d.fft.fft_text import FftText
+from warpsmith.generator.filter2d.fft.flow import Flow
+from warpsmith.generator.filter2d.fft.guesses import configs, flowing, most_blocks
+from warpsmith.generator.filter2d.fft.lines import radices_of
+from warpsmith.generator.filter2d.overlap import overlap_model as overlap
+from warpsmith.generator.filter2d.overlap.overlap_model import likely_axes
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.text import (
+    Filter2dText,
+    Weights,
+    is_strict,
+    require_filter2d,
+    too_many_weights,
+    weights_arguments,
+)
+from warpsmith.generator.filter2d.window.window_geometry import StoreHint
+from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.program import Launch, Pointer, Program, Workspace
+from warpsmith.generator.progress import PROGRESS, begin_launch
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.tiles.radices import INSTRUCTIONS
+
+MIN_TAPS = 49
+"""Least taps of a filter: fewer cost less tap by tap than by transforms."""
+_SHARED_TILES = 0.7
+"""Factor on the modelled time of tiles in shared memory (`overlap_model.py`): 717 us were measured where the model has
+982 (H200, 65x65 taps on 9216x9216)."""
+START_SIZES = 4
+"""Sizes of tiles that a search begins with, including the default's."""
+_CHANGES: tuple[dict[str, Value], ...] = (
+    {"twiddles": Twiddles.POWERS.value},
+    {"twiddles": Twiddles.TABLE.value},
+    {"store": StoreHint.STREAMING.value},
+    {"store": StoreHint.PLAIN.value},
+    {"columns": 4},
+    {"columns": 16},
+    {"column_threads": 192},
+    {"column_threads": 256},
+    {"column_threads": 512},
+    {"rows": 2},
+    {"rows": 8},
+    {"buffers": 1},
+    {"buffers": 2},
+)
+"""Changes to the default config that are worth a try."""
+
+
+class Filter2dFft(Family):
+    """`filter2d` by FFTs of tiles in global memory."""
+
+    name = "filter2d_fft"
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Filter2d):
+            return "solves filter2d only"
+        if problem.accuracy is not Accuracy.IMAGEWISE:
+            return "has errors relative to its whole tile: accuracy imagewise"
+        if is_strict(problem):
+            return "spreads what is not finite over its tiles: nonfinite any"
+        if problem.channels > 1:
+            return "transforms images of one channel"
+        if prod(problem.filter) < MIN_TAPS:
+            return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
+        if not likely(problem, device):
+            r, s = problem.filter
+            return f"no tile for a filter of {r}x{s} has lines of at most {MOST_POINTS} points and fits its workspaces"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """True on a GPU if tiles in shared memory cannot take the filter, or are expected to take longer."""
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA:
+            return False
+        if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
+            return True
+        theirs_ns = overlap.nanoseconds(filter2d, *axes[0], device)
+        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs_ns
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        return Space(fft_parameters(filter2d, device), fft_constraints(filter2d, device))
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        filter2d = require_filter2d(problem)
+        space = self.space(problem, device)
+        choices = (each for choice in likely(filter2d, device) for each in configs(filter2d, choice, space, device))
+        return next(choices, None) or next(space.configs())
+
+    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+        filter2d = require_filter2d(problem)
+        space, default = self.space(problem, device), self.default(problem, device)
+        pairs = default.integer("pairs")
+        more: tuple[dict[str, Value], ...] = ({"pairs": 2 * pairs}, {"pairs": max(1, pairs // 2)})
+        found = [most_blocks(_changed(default, change), space, device) for change in (*_CHANGES, *more)]
+        for choice in likely(filter2d, device)[:START_SIZES]:
+            kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device), buffers=1)
+            found += [config for each in (choice, kept) for config in list(configs(filter2d, each, space, device))[:2]]
+            found += [each for each in (flowing(found[-1], space, device),) if each is not None]
+        return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
+
+    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
+        """The text has transforms of rows three times, once in two forms, and of columns three times."""
+        x, y = (sum(INSTRUCTIONS[n] + 4 * n for n in radices_of(config.text(f"{axis}_radices"))) for axis in "xy")
+        return 4 * x + 3 * y
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d = require_filter2d(problem)
+        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+        source = render(
+            "filter2d/fft.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=FftText(geometry),
+            at=geometry,
+            flow=Flow(geometry),
+            config=config.key(),
+            weights=weights.value,
+        )
+        workspaces = (
+            Workspace("taps", geometry.tap_bytes, holds=("weights",)),
+            Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),
+            Workspace("work", geometry.work_bytes),
+            *([Workspace(PROGRESS, Flow(geometry).counter_bytes)] if geometry.flows else []),
+        )
+        return Program.of_source(
+            self.name, config, source, tuple(_launches(self.name, filter2d, geometry, weights)), workspaces
+        )
+
+
+def _changed(config: Config, change: dict[str, Value]) -> Config:
+    """`config` with a change; rows have as many threads as columns where one launch has both."""
+    values = {**config.values(), **change}
+    if values["buffers"] == FLOWING:
+        values["row_threads"] = values["column_threads"]
+    return Config.of(values)
+
+
+def _launches(name: str, problem: Filter2d, geometry: Geometry, weights: Weights) -> Iterator[Launch]:
+    """Yields two launches for the filters' spectra, then those of the tiles.
+
+    One launch does all chunks, after one that resets its counters. Otherwise each chunk takes three launches, or two
+    plus one more for all chunks if the workspace has two buffers.
+    """
+    rows, columns = geometry.rows, geometry.columns
+
+    def by_rows(entry: str, blocks: int, *arguments: Pointer) -> Launch:
+        return Launch(f"{name}_{entry}", (blocks, 1, 1), (rows.threads, 1, 1), arguments, rows.shared_bytes)
+
+    def by_columns(entry: str, blocks: int, *arguments: Pointer) -> Launch:
+        return Launch(f"{name}_{entry}", (blocks, 1, 1), (columns.threads, 1, 1), arguments, columns.shared_bytes)
+
+    image, result, taps, spectra, work = map(Pointer, ("image", "result", "taps", "spectra", "work"))
+    given = weights_arguments(weights, known=problem.weights is not None)
+    yield Launch(f"{name}_taps", (geometry.tap_blocks, 1, 1), (rows.threads, 1, 1), (taps, *given), rows.shared_bytes)
+    yield by_columns("spectrum", geometry.column_blocks * geometry.filters, spectra, taps)
+    if geometry.flows:
+        progress, shared_bytes = Pointer(PROGRESS), max(rows.shared_bytes, columns.shared_bytes)
+        yield begin_launch(name, rows.threads)
+        arguments = (image, result, work, spectra, progress)
+        yield Launch(f"{name}_flow", (geometry.blocks, 1, 1), (rows.threads, 1, 1), arguments, shared_bytes)
+        return
+    chunks, double = geometry.chunks, geometry.is_double
+    for number, items in enumerate(chunks):
+        chunk = Pointer("work", number)
+        everything = (image, result, work, chunk)
+        if number == 0 or not double:
+            yield by_rows("rows", geometry.row_blocks * items, *everything)
+        which = (chunk,) if geometry.filters > 1 or double else ()
+        yield by_columns("columns", geometry.column_blocks * items, work, spectra, *which)
+        if double and number + 1 < len(chunks):
+            blocks = geometry.result_blocks * items + geometry.row_blocks * chunks[number + 1]
+            yield by_rows("between", blocks, *everything)
+        else:
+            yield by_rows("results", geometry.result_blocks * items, *everything)

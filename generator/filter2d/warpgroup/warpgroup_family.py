@@ -1,0 +1,250 @@
+"""A row of the image times all rows of the filter at once, by wgmma products on Hopper's tensor cores.
+
+Source: convolution as products with banded Toeplitz matrices. float32 takes three products of tf32 numbers, which hold
+11 bits each. Its sums leave the tensor cores after every row, since those round towards zero (Ootomo and Yokota 2022,
+"Recovering single precision accuracy from Tensor Cores", sections 3 and 4). float16 and uint8 pixels are exact as tf32
+and take two products. A product also sums over pixels outside a window, with weights of zero. A NaN or infinite pixel
+(or one within 2^-12 of the largest float32) therefore makes NaN of the sums of its windows and of up to 63 elements
+beside them. Unless a problem allows that, a warp with such sums computes them again, pixel by pixel, after its strip.
+
+The products and sums of many rows do not fit the registers of a thread. The rows are then split into parts, and a
+warpgroup walks down its strip once per part. The result holds the sums of earlier parts, as float32. If the result has
+a narrower type, products are made in batches instead, one after the other for each row of the image.
+
+Separate blocks compute the outputs whose windows reach outside the image. Alternatively the warps of all other outputs
+compute them too, and load rows as the border continues them (`Frame`); a filter in parts always has separate blocks.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.filter2d.interior import reach
+from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.separable import separable_terms
+from warpsmith.generator.filter2d.text import (
+    DEFAULT_REACH,
+    Filter2dText,
+    MemoryPath,
+    Weights,
+    filter2d_arguments,
+    filter2d_constants,
+    literals,
+    require_filter2d,
+    too_many_weights,
+    words,
+)
+from warpsmith.generator.filter2d.warpgroup.frame import (
+    frame_parameters,
+    frame_rules,
+    frames,
+    has_loads,
+    likely_frame,
+)
+from warpsmith.generator.filter2d.warpgroup.walks import (
+    AHEAD_RESIDENT,
+    RESIDENT,
+    STRIPS,
+    likely_walk,
+    strips,
+    wave_rows,
+)
+from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import (
+    COLUMNS,
+    MIN_COPY_BYTES,
+    SEGMENT,
+    THREAD_COLUMNS,
+    WARP_COLUMNS,
+    Alignment,
+    Geometry,
+    depth,
+    frame_of,
+)
+from warpsmith.generator.filter2d.warpgroup.warpgroup_limits import (
+    asked_for_bytes,
+    fits,
+    has_shared,
+    limit_rules,
+    parts_choices,
+    weights_choices,
+)
+from warpsmith.generator.filter2d.window.window_geometry import StoreHint
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
+
+MAX_DEPTH = 64
+"""Most pixels that the products of a row sum over: filters of 57 columns."""
+LIKELY_WALK = 1.5
+"""Least rows of a strip, per row of the filter, from which on this family won (33 searches)."""
+ALWAYS_LIKELY = 12
+"""Least rows of a filter for which this family wins on images of any size: 13x13 on 1080x1920 takes 20 us,
+`filter2d_window` 31."""
+LIKELY_ROWS = 7
+"""Rows of the smallest filter whose shipped winner is of this family (H200, 9216x9216 float32)."""
+
+LITERALS_ARE_WHOLE = Constraint(
+    "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
+)
+
+
+class Filter2dWarpgroup(Family):
+    """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
+
+    name = "filter2d_warpgroup"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Problem, device: Device) -> str | None:
+        if not isinstance(problem, Filter2d):
+            return "solves filter2d only"
+        if told := too_many_weights(problem):
+            return told
+        if (why_not := device.why_no_tensor_instruction(TensorType.TF32, WARPGROUP)) is not None:
+            return why_not
+        if problem.filters > 1:
+            return "applies one filter at a time"
+        if problem.filter[0] == 1:
+            return "adds up rows of products; the filter has one row"
+        if Alignment.of(problem).copy_vector * problem.dtype.itemsize < MIN_COPY_BYTES:
+            return "copies 4 bytes at a time or more, which the pitch of the rows does not keep aligned"
+        if depth(problem) > MAX_DEPTH:
+            return (
+                f"a segment and its filter reach over {reach(problem, SEGMENT)} elements; products sum over {MAX_DEPTH}"
+            )
+        if not frames(problem):
+            who, columns = ("warp", WARP_COLUMNS) if has_loads(problem) else ("warpgroup", COLUMNS)
+            return f"a {who} computes {columns} elements of a row; the image is too small"
+        if not weights_choices(problem, device):
+            return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
+        return None
+
+    def is_likely(self, problem: Problem, device: Device) -> bool:
+        """True from LIKELY_ROWS on, on images large enough. It is False on the CPU, where the products are loops.
+
+        Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
+        many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
+        `filter2d_window` takes 9, and 11x11 on 1080x1920 takes 20 and 16 (H200).
+        """
+        filter2d = require_filter2d(problem)
+        if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
+            return False
+        if filter2d.filter[0] >= ALWAYS_LIKELY:
+            return True
+        walk = wave_rows(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
+        return walk >= LIKELY_WALK * filter2d.filter[0]
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        filter2d = require_filter2d(problem)
+        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d, device)
+        return Space(
+            parameters=(
+                Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
+                Parameter(
+                    "weights", words(weights_choices(filter2d, device)), "where weights lie; literals: separable passes"
+                ),
+                *framed,
+                *in_parts,
+                Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
+                Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
+                Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
+                Parameter("prefetch", (1, 2, 3, 4, 5, 7, 9, 11), "rows whose pixels are read ahead"),
+                Parameter("block_groups", (1, 2, 3), "warpgroups across a block"),
+                Parameter("block_strips", (1, 2), "warpgroups down a block, each with rows of its own"),
+                Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6), "blocks that must fit a multiprocessor; 0: any"),
+                Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
+            ),
+            constraints=(
+                *(LITERALS_ARE_WHOLE for _ in in_parts),
+                *limit_rules(filter2d, device, tuple(each.name for each in (*framed, *in_parts))),
+                Constraint(
+                    "a block is at most 4 warpgroups, so that several are resident at once",
+                    lambda block_groups, block_strips: block_groups * block_strips <= 4,
+                ),
+                *frame_rules(filter2d),
+            ),
+        )
+
+    def default(self, problem: Problem, device: Device) -> Config:
+        """The likeliest walk, with as many rows read ahead as shared memory has room for.
+
+        A filter has the fewest parts that fit the registers and shared memory. Two warpgroups that share an SM make one
+        block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
+        """
+        filter2d = require_filter2d(problem)
+        choices = weights_choices(filter2d, device)
+        weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+        parts = next(each for each in parts_choices(filter2d, device) if fits(filter2d, device, weights, each))
+        frame = likely_frame(filter2d)
+        walk = likely_walk(filter2d, device, weights, frame, parts)
+        depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
+
+        def prefetch(groups: int) -> int | None:
+            return next((each for each in depths if has_shared(filter2d, device, weights, each, groups, parts)), None)
+
+        across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
+        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d, device) == (1,)
+        groups = 2 if is_pair and prefetch(2) else 1
+        return Config.of(
+            ({"frame": frame.value} if frame_parameters(filter2d) else {})
+            | {each.name: parts for each in _parts_parameter(filter2d, device)}
+            | {
+                "path": MemoryPath.ASYNC.value,
+                "weights": weights.value,
+                "rows": walk.rows,
+                "columns": THREAD_COLUMNS,
+                "ahead": walk.ahead,
+                "prefetch": prefetch(groups) or 1,
+                "block_groups": groups,
+                "block_strips": 1,
+                "min_blocks": 0,
+                "store": StoreHint.PLAIN.value,
+            }
+        )
+
+    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+        """`config` with rows that keep strips of a single wave in a single wave."""
+        rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
+        if rows in STRIPS:
+            return config
+        fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
+        resident = next(fitting, AHEAD_RESIDENT)
+        # A problem without a choice of frame drops it; a config from a problem without one gets the default.
+        is_told = "frame" in config.values() and frame_parameters(here)
+        frame = frame_of(config) if is_told else likely_frame(here)
+        return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
+
+    def program(self, problem: Problem, config: Config) -> Program:
+        filter2d = require_filter2d(problem)
+        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+        terms = separable_terms(filter2d) if weights is Weights.LITERAL else ()
+        asked_for = asked_for_bytes(filter2d, weights)
+        source = render(
+            "filter2d/warpgroup.cu.jinja",
+            p=Filter2dText.of(filter2d),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            terms=[literals(term) for term in terms],
+            is_asked_for=asked_for > 0,
+        )
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks(filter2d.planes), 1, 1),
+            block=(128 * geometry.block_groups, geometry.block_strips, 1),
+            arguments=filter2d_arguments(weights),
+            shared_bytes=asked_for,
+            constants=filter2d_constants(weights),
+        )
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+def _parts_parameter(problem: Filter2d, device: Device) -> tuple[Parameter, ...]:
+    """The parameter of the number of parts; none for a filter that is never split, so that its configs equal those of
+    versions before parts.
+    """
+    choices = parts_choices(problem, device)
+    return () if choices == (1,) else (Parameter("parts", choices, "walks down a strip, each for some filter rows"),)
