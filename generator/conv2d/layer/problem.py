@@ -218,6 +218,34 @@ class Conv2d(Problem):
         """K/G: channels of y in a group."""
         return self.weight[0] // self.groups
 
+    @property
+    def summed_channels(self) -> int:
+        """Channels of a group that fprop or dgrad sums over."""
+        return self.pass_.select(self.group_channels, self.group_filters, 1)
+
+    @property
+    def result_channels(self) -> int:
+        """Channels of a group in the result of fprop or dgrad."""
+        return self.pass_.select(self.group_filters, self.group_channels, 1)
+
+    @property
+    def plane_size(self) -> Pair:
+        """Rows and columns of the result image; for wgrad those of dy, over which it sums."""
+        return self.pass_.select(self.output_size, self.input[2:], self.output_size)
+
+    @property
+    def terms(self) -> int:
+        """Most products of one result's sum (K of the implicit GEMM), if each pixel stands at one place of the padded
+        image.
+        """
+        taps, positions = math.prod(self.weight[2:]), self.input[0] * math.prod(self.output_size)
+        return self.pass_.select(self.group_channels * taps, self.group_filters * taps, positions)
+
+    @property
+    def scales(self) -> int:
+        """Equal parts of the result, each with a scale of its own: its images, or 1 for a sum over images."""
+        return 1 if self.pass_.sums_images else self.input[0]
+
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
         return operands_of(self)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.bounds import PEAK
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, most_places, standing, window
@@ -35,14 +35,7 @@ _LEAST_WIDTH = 64
 
 def terms(problem: Conv2d) -> int:
     """Largest number of terms of one result that the oracle adds up."""
-    filters, channels, rows, columns = problem.weight
-    match problem.pass_:
-        case Pass.FPROP:
-            return channels * rows * columns
-        case Pass.DGRAD:
-            return filters // problem.groups * rows * columns * most_places(problem)
-        case Pass.WGRAD:
-            return problem.input[0] * math.prod(problem.output_size)
+    return problem.terms * (most_places(problem) if problem.pass_.is_transposed else 1)
 
 
 def smaller(problem: Conv2d) -> Conv2d:
@@ -69,7 +62,7 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
         problem: a problem of any pass.
         operands: the inputs by name, in the problem's shapes.
     """
-    compute = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
+    compute = problem.pass_.select(_fprop, _dgrad, _wgrad)
     if is_by_transforms(problem):
         compute = by_transforms
     room = room_beside(problem.output.size)
@@ -85,7 +78,7 @@ def _root_mean_squares(problem: Conv2d, results: Values) -> Values:
     """Root mean square of each image's results, (images, 1, 1, 1), or of the whole weight gradient; NaN if they are not
     all finite.
     """
-    rows = results.reshape(1 if problem.pass_ is Pass.WGRAD else len(results), -1)
+    rows = results.reshape(problem.scales, -1)
     squares = np.array([float(np.vdot(row, row)) / row.size for row in rows])
     return np.sqrt(np.where(np.isfinite(squares), squares, np.nan)).reshape(-1, 1, 1, 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.tuner.operations.conv2d.padding import standing, window
 from warpsmith.tuner.operations.reference import Operands, Samples
 
@@ -18,7 +18,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def samples(problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order of the output's shape."""
-    terms_of = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
+    terms_of = problem.pass_.select(_fprop, _dgrad, _wgrad)
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, problem.output.shape), strict=True)):
         a, b = terms_of(problem, operands, *map(int, place))

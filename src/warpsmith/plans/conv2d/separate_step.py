@@ -68,12 +68,6 @@ class SeparateStep(TrainingStep):
         self._saved = {name: _SavedArray.of(name, each, plan, stream) for name, each in (("x", x), ("w", w))}
         return y
 
-    def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.DGRAD, dy, out, stream)
-
-    def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.WGRAD, dy, out, stream)
-
     def _gradient(self, pass_: Pass, dy: Any, out: Any, stream: Any) -> Any:
         saved, plan = self._saved, self._plans[pass_]
         if not saved:

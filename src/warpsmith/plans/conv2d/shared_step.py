@@ -93,12 +93,6 @@ class SharedStep(TrainingStep):
         arrays = (x, w) if b is None else (x, w, b)
         return self._parts[Pass.FPROP, False](*arrays, out=out, stream=stream)
 
-    def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.DGRAD, dy, out, stream)
-
-    def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.WGRAD, dy, out, stream)
-
     def _gradient(self, pass_: Pass, dy: Any, out: Any, stream: Any) -> Any:
         if dy is not None:
             result = self._parts[pass_, True](dy, out=out, stream=stream)
@@ -148,9 +142,8 @@ class _Role:
 
 
 def _roles(programs: SharedPrograms) -> tuple[_Role, ...]:
-    others = {Pass.DGRAD: W, Pass.WGRAD: X}
     return (
         _Role(Pass.FPROP, programs.fprop, makes=(X, W), outdates=(DY,)),
-        *(_Role(pass_, each, (DY,), (others[pass_],)) for pass_, each in programs.given_dy.items()),
-        *(_Role(pass_, each, (), (others[pass_], DY)) for pass_, each in programs.kept_dy.items()),
+        *(_Role(pass_, each, (DY,), (pass_.beside_dy,)) for pass_, each in programs.given_dy.items()),
+        *(_Role(pass_, each, (), (pass_.beside_dy, DY)) for pass_, each in programs.kept_dy.items()),
     )
