@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.axes import multiply_adds
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Launch, Program

@@ -14,7 +14,7 @@ import pytest
 from machine_code import frames_of
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
+from warpsmith.generator.conv2d.layer.axes import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import PARTS, Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_geometry import WeightGeometry

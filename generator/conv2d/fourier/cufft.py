@@ -19,8 +19,7 @@ from warpsmith.generator.conv2d.fourier.basis import Basis, bases
 from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind

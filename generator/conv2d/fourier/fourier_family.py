@@ -28,10 +28,9 @@ from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_st
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate
 from warpsmith.generator.conv2d.fourier.sums import with_sums
 from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.fold import PADDED
-from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.work import direct_ns
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.fft.block.block_family import FftBlock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.problem import Accuracy, NonFinite
 
 

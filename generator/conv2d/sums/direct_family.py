@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d.layer.axes import axes_of
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.layer.axes import axes_of, multiply_adds
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.sums.direct_image_space import image_default, image_space
 from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry, weight_default, weight_space

@@ -14,7 +14,7 @@ from torch._prims_common import suggest_memory_format
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES, PRECISIONS
+from warpsmith.generator.conv2d.layer.words import DTYPES, PRECISIONS
 from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.torch.geometry import Geometry
 

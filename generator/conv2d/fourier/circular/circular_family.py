@@ -18,9 +18,8 @@ from __future__ import annotations
 from math import prod
 
 from warpsmith.generator.conv2d.fourier.circular.circular_geometry import Geometry, sides_of, sums_of
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.text import SOURCE, Conv2dText
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import Device, DeviceKind

@@ -15,10 +15,9 @@ manual.
 from __future__ import annotations
 
 from warpsmith.generator.architectures import ASYNC_COPIES
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import direct_ns
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.conv2d.products.mma.mma_choice import choice_of, expected_ns
 from warpsmith.generator.conv2d.products.mma.mma_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.products.mma.mma_space import LEAST_IMAGE, LEAST_WEIGHT, image_space, weight_space

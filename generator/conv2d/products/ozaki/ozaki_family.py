@@ -17,8 +17,7 @@ import dataclasses
 from typing import NamedTuple
 
 from warpsmith.generator.architectures import ASYNC_COPIES
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
 from warpsmith.generator.conv2d.layer.words import Pass, Precision
 from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import NAME, SlicesGeometry, terms_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.padding import PaddingMode

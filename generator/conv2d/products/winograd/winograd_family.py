@@ -45,9 +45,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.layer.words import Pass, Precision
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN

@@ -20,8 +20,8 @@ import dataclasses
 import functools
 import math
 
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS

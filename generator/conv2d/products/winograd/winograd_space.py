@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.wgmma.wgmma_space import image_constraints, image_parameters, least_image

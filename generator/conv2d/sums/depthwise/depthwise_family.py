@@ -20,14 +20,12 @@ import itertools
 
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.fourier.circular.circular_family import LIKELY_TAPS, Conv2dCircular
-from warpsmith.generator.conv2d.layer.axes import axes_of
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
+from warpsmith.generator.conv2d.layer.axes import axes_of, multiply_adds
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_default import ranked, variants
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import FLOAT_BYTES, ImageGeometry
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_space import image_space, smallest_image

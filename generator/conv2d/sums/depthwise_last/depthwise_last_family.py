@@ -15,11 +15,10 @@ Source: the sliding window of `conv2d_depthwise`, in the layout that PyTorch cal
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.axes import multiply_adds
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_default import ranked
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import FLOAT_BYTES, ImageGeometry
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_space import image_space

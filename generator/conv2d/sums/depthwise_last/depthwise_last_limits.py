@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.axes import axes_of
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
 

@@ -11,8 +11,8 @@ import typer
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 InputOption = Annotated[
