@@ -6,8 +6,8 @@ from functools import cache
 
 from warpsmith.generator.conv2d.layer.axes import axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import MIN_BLOCKS, divisors
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import WARP
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_space import MIN_BLOCKS, divisors
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import NAMES, ImageGeometry
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_limits import vectors_of
 from warpsmith.generator.device import Device

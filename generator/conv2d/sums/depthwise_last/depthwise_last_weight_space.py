@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import MIN_BLOCKS, divisors, powers
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import WARP
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_space import MIN_BLOCKS, divisors, powers
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_space import MAX_TERMS
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight import MAX_TERMS
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import FLOAT_BYTES
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_space import (
     COLUMNS,
