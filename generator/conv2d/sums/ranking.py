@@ -26,6 +26,9 @@ def shape_of(*names: str) -> Callable[[Config], Hashable]:
     return lambda config: tuple(map(config.values().__getitem__, names))
 
 
+THREAD_SHAPE = shape_of("vector", "columns", "rows", "tap_rows")
+
+
 def mixed(others: Iterable[Config], portions: Iterable[Config]) -> tuple[Config, ...]:
     """At most MOST_STARTS configs for a search to begin with, of both kinds by turns."""
     starts = itertools.chain.from_iterable(itertools.zip_longest(others, portions))
