@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding, folded
-from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Line
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MOST_SHARES, SAMPLE, Maximum
 from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import image_ns, weight_ns
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
@@ -53,7 +53,7 @@ LAYERS: tuple[dict[str, Any], ...] = (
 )
 
 
-def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int]:
+def on_line(image: NDArray[np.float64], line: LatticeLine, plane: int) -> dict[int, int]:
     """Image row at each position of a plane, by the rule that `line` states."""
     rows = range(line.planes[plane], image.shape[0], line.multiple)
     return {place: row for index, row in enumerate(rows) if 0 <= (place := index + line.before) < line.pitch}

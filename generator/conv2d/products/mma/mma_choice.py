@@ -21,11 +21,12 @@ from warpsmith.generator.conv2d.products.mma.mma_space import (
 from warpsmith.generator.conv2d.products.mma.mma_warps import Warps, sum_steps
 from warpsmith.generator.conv2d.products.mma.mma_weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
-from warpsmith.generator.conv2d.products.split16.split16_choice import Choice, best_split
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     L2_SHARE,
     TILE_CYCLES,
+    TimedConfig,
+    best_split,
     busy_multiprocessor,
     other_ns,
     split_ns,
@@ -56,12 +57,12 @@ WARP_TILES = (
 
 
 @functools.lru_cache(maxsize=256)  # for a device, and for the one by which times are compared
-def choice_of(problem: Conv2d, device: Device) -> Choice:
+def choice_of(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile, and for wgrad the split-K factor, that are expected to take least time."""
     is_weight = problem.pass_ is Pass.WGRAD
     choices = (_weight_choices if is_weight else _image_choices)(problem, device)
     least = Config.of(LEAST_WEIGHT if is_weight else LEAST_IMAGE)
-    return min(choices, key=lambda each: each.ns, default=Choice(least, multiprocessor_ns(problem, least, device)))
+    return min(choices, key=lambda each: each.ns, default=TimedConfig(least, multiprocessor_ns(problem, least, device)))
 
 
 def expected_ns(problem: Conv2d, device: Device) -> float:
@@ -128,7 +129,7 @@ def _block_ns(blocks: int, steps: float, step_ns: float, warps: int, together: i
     return own * steps * step_ns * idle + rounds * begin_ns
 
 
-def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+def _image_choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
     """The legal config with the most stages for each tile, depth and reach."""
     space = image_space(problem, device)
     for tile in _tiles():
@@ -136,10 +137,10 @@ def _image_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
             for reach in Reach:
                 chosen: dict[str, Value] = {**tile, "channels": channels, "reach": reach.value}
                 if (found := _most_stages(space, chosen)) is not None:
-                    yield Choice(found, multiprocessor_ns(problem, found, device))
+                    yield TimedConfig(found, multiprocessor_ns(problem, found, device))
 
 
-def _weight_choices(problem: Conv2d, device: Device) -> Iterator[Choice]:
+def _weight_choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
     """The legal config with the most stages for each tile, taps and terms, with its best split-K factor."""
     space = weight_space(problem, device)
     for tile in _tiles():

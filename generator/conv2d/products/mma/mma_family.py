@@ -23,8 +23,8 @@ from warpsmith.generator.conv2d.products.mma.mma_image_geometry import ImageGeom
 from warpsmith.generator.conv2d.products.mma.mma_space import LEAST_IMAGE, LEAST_WEIGHT, image_space, weight_space
 from warpsmith.generator.conv2d.products.mma.mma_warps import NAME
 from warpsmith.generator.conv2d.products.mma.mma_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_folding import MOST_CHANNELS
-from warpsmith.generator.conv2d.products.split16.split16_limits import why_not_halves, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program, weight_program
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family

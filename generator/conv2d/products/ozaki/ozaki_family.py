@@ -23,7 +23,7 @@ from warpsmith.generator.conv2d.layer.words import Pass, Precision
 from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import NAME, SlicesGeometry, terms_of
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import MOST_TERMS
 from warpsmith.generator.conv2d.products.ozaki.ozaki_space import LEAST, slices_default, slices_space
-from warpsmith.generator.conv2d.products.split16.split16_limits import why_not_halves
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.device import Device

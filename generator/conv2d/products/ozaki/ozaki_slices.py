@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic, scaled_images
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_maximum import THREADS
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE, Filters, Images
 from warpsmith.generator.problem import Operand
@@ -54,7 +54,7 @@ class Slices(Arithmetic):
 
     @classmethod
     def of(cls, problem: Conv2d) -> Slices:
-        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False, images=scaled_images(problem))
+        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False, images=problem.scales)
 
     @property
     def products(self) -> int:

@@ -17,7 +17,7 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
-from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Line
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MAX_BLOCKS, THREADS, Maximum
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
@@ -127,8 +127,8 @@ class Images(Halved):
     """Channels per group."""
     chunks: int
     """Channel vectors per group, including those filled with zeros."""
-    rows: Line
-    columns: Line
+    rows: LatticeLine
+    columns: LatticeLine
     length: int
     """Positions per plane, including the zeros behind the last image."""
     terms: int = 0

@@ -13,10 +13,9 @@ import functools
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.conv2d.products.split16.split16_choice import Choice
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import summed_and_results
-from warpsmith.generator.conv2d.products.split16.split16_model import MEMORY_SHARE
+from warpsmith.generator.conv2d.products.split16.split16_model import MEMORY_SHARE, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import (
     CHANNELS,
@@ -87,7 +86,7 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
 
 
 @functools.lru_cache(maxsize=256)
-def _choices(problem: Conv2d, device: Device) -> tuple[Choice, ...]:
+def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
     """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
     space, least = _space(problem, device), _least(problem)
     if problem.pass_ is Pass.WGRAD:

@@ -7,10 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.products.split16.split16_choice import Choice, best_split
 from warpsmith.generator.conv2d.products.split16.split16_folding import folded
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach, summed_and_results
-from warpsmith.generator.conv2d.products.split16.split16_model import Sustained, busy_multiprocessor, other_ns, split_ns
+from warpsmith.generator.conv2d.products.split16.split16_model import (
+    Sustained,
+    TimedConfig,
+    best_split,
+    busy_multiprocessor,
+    other_ns,
+    split_ns,
+)
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import COPY_CYCLES, GROUP_POSITIONS, ImageGeometry
 from warpsmith.generator.conv2d.products.wgmma.wgmma_space import (
     CHANNELS,
@@ -39,7 +45,7 @@ WGMMA = instruction_of(TensorType.F16, WARPGROUP)
 Values = dict[str, Value]
 
 
-def image_choice(problem: Conv2d, device: Device) -> Choice:
+def image_choice(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile of fprop or dgrad whose rounds are expected to take least time."""
     space, reaches = image_space(problem, device), [{"reach": reach.value} for reach in Reach]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
@@ -54,7 +60,7 @@ def image_choices(
     kind: type[ImageGeometry],
     least: Config,
     stages: Sequence[tuple[int, int]] = STAGES,
-) -> list[Choice]:
+) -> list[TimedConfig]:
     """Tiles of fprop or dgrad, sorted by expected time; at least one.
 
     Args:
@@ -67,11 +73,11 @@ def image_choices(
         stages: pairs of pixel stages and weight stages, in order of preference.
     """
     configs = dict.fromkeys(_image_candidates(problem, device, space, choices, stages))
-    found = (Choice(config, image_ns(kind.of(problem, config), device)) for config in configs)
-    return _ranked(found) or [Choice(least, image_ns(kind.of(problem, least), device))]
+    found = (TimedConfig(config, image_ns(kind.of(problem, config), device)) for config in configs)
+    return _ranked(found) or [TimedConfig(least, image_ns(kind.of(problem, least), device))]
 
 
-def weight_choice(problem: Conv2d, device: Device) -> Choice:
+def weight_choice(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile of wgrad, with its split-K factor, that is expected to take least time."""
     return weight_choices(problem, device, weight_space(problem, device), WeightGeometry, Config.of(LEAST_WEIGHT))[0]
 
@@ -83,13 +89,13 @@ def weight_choices(
     kind: type[WeightGeometry],
     least: Config,
     stages: Sequence[int] = WEIGHT_STAGES,
-) -> list[Choice]:
+) -> list[TimedConfig]:
     """Tiles of wgrad with their split-K factors; arguments and order are those of `image_choices`."""
     found = _weight_choices(problem, device, kind, stages, space)
-    return _ranked(found) or [Choice(least, weight_ns(kind.of(problem, least), device))]
+    return _ranked(found) or [TimedConfig(least, weight_ns(kind.of(problem, least), device))]
 
 
-def _ranked(found: Iterable[Choice]) -> list[Choice]:
+def _ranked(found: Iterable[TimedConfig]) -> list[TimedConfig]:
     return sorted(found, key=lambda each: each.ns)
 
 
@@ -172,7 +178,7 @@ def _image_candidates(
 
 def _weight_choices(
     problem: Conv2d, device: Device, kind: type[WeightGeometry], stages: Sequence[int], space: Space
-) -> Iterator[Choice]:
+) -> Iterator[TimedConfig]:
     """The best split-K factor of each tile."""
     layer = folded(problem)
     count, groups = layer.weight[2] * layer.weight[3], -(-layer.group_channels // GROUP_CHANNELS)

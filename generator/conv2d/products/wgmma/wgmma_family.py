@@ -20,7 +20,7 @@ from __future__ import annotations
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import direct_ns
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.products.split16.split16_limits import why_not_halves, why_not_within_windows
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program, weight_program
 from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import expected_ns, image_choice, weight_choice
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import NAME, ImageGeometry

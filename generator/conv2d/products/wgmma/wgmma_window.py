@@ -75,7 +75,7 @@ def window_lattice(on_line: Lattice, shares: bool) -> Lattice:
     rows, columns = on_line.rows, on_line.columns
     rows = dataclasses.replace(rows, pitch=rows.steps)
     columns = columns if shares else dataclasses.replace(columns, pitch=columns.steps)
-    return dataclasses.replace(on_line, rows=rows, columns=columns)
+    return dataclasses.replace(on_line, lines=(rows, columns))
 
 
 def window_steps(lattice: Lattice, sharing: Sharing) -> list[list[WindowStep]]:

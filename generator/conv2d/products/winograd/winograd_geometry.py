@@ -13,7 +13,7 @@ import functools
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic, scaled_images
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.products.winograd.minimal import Minimal
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PREFIX, Axis, Tiles, Weights
@@ -54,7 +54,7 @@ class WinogradGeometry:
             rows=Axis.of(layer, 0, tile),
             columns=Axis.of(layer, 1, tile),
             product=product,
-            multiply=dataclasses.replace(ImageGeometry.of(product, config), stays_scaled=scaled_images(layer) > 1),
+            multiply=dataclasses.replace(ImageGeometry.of(product, config), stays_scaled=layer.scales > 1),
             block_tiles=config.integer("block_tiles"),
             threads=config.integer("threads"),
         )
