@@ -10,7 +10,7 @@ import pytest
 
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.products.mma.mma_warps import Warps
+from warpsmith.generator.conv2d.products.mma.mma_tiles import MmaWarps
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
 from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeometry, registers, terms_of
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, Slices
@@ -105,4 +105,4 @@ class TestTiles:
 
     def test_sums_of_four_levels_take_the_registers(self) -> None:
         """ptxas takes 220 to 232 registers (sm_80, sm_89 and sm_90)."""
-        assert registers(Warps(2, 4, 32, 32)) == 210
+        assert registers(MmaWarps(2, 4, 32, 32)) == 210

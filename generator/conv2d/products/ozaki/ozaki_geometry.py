@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.products.mma.mma_image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.products.mma.mma_warps import OTHER_REGISTERS, Warps
+from warpsmith.generator.conv2d.products.mma.mma_image import MmaImageGeometry
+from warpsmith.generator.conv2d.products.mma.mma_tiles import OTHER_REGISTERS, MmaWarps
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import DIGITS, LEVELS, Measure, Range, Slices
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import summed_and_results
 from warpsmith.generator.space import Config
@@ -16,7 +16,7 @@ NAME = "conv2d_slices"
 
 
 @dataclasses.dataclass(frozen=True)
-class SlicesGeometry(ImageGeometry):
+class SlicesGeometry(MmaImageGeometry):
     """One config of fprop or dgrad."""
 
     @classmethod
@@ -46,6 +46,6 @@ def terms_of(problem: Conv2d) -> int:
     return summed * problem.weight[2] * problem.weight[3]
 
 
-def registers(warps: Warps) -> int:
+def registers(warps: MmaWarps) -> int:
     """Approximate registers per thread: accumulators of all levels, and the slices that it multiplies."""
     return LEVELS * warps.rows * warps.columns // 32 + DIGITS * warps.columns // 4 + 8 + OTHER_REGISTERS

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.products.mma.mma_space import BLOCKS, COLUMNS, MOST_WARPS, STAGES, WARPS, shared_bytes
-from warpsmith.generator.conv2d.products.mma.mma_warps import Warps
+from warpsmith.generator.conv2d.products.mma.mma_tiles import (
+    BLOCKS,
+    COLUMNS,
+    MOST_WARPS,
+    STAGES,
+    WARPS,
+    MmaWarps,
+    shared_bytes,
+)
 from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeometry, registers
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach, summed_and_results
 from warpsmith.generator.device import Device
@@ -53,7 +60,7 @@ def slices_space(problem: Conv2d, device: Device) -> Space:
             Constraint(
                 f"the threads of all blocks share {device.registers_per_multiprocessor} registers of a multiprocessor",
                 lambda warps_down, warps_across, warp_rows, warp_columns, min_blocks: (
-                    registers(Warps(warps_down, warps_across, warp_rows, warp_columns))
+                    registers(MmaWarps(warps_down, warps_across, warp_rows, warp_columns))
                     <= device.thread_registers(32 * warps_down * warps_across * min_blocks)
                 ),
             ),
