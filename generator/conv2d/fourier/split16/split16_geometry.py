@@ -8,8 +8,8 @@ from math import ceil
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tiled_geometry import PAIR, OperandTiles
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
-from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import CHANNELS, LINE_BYTES
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import (
+from warpsmith.generator.conv2d.products.wgmma.im2col_copies import CHANNELS, LINE_BYTES
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     BARRIER_BYTES,
     COPYING_REGISTERS,
     REGISTERS,

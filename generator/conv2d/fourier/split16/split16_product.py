@@ -21,9 +21,8 @@ from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
 from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
 from warpsmith.generator.conv2d.fourier.split16.split16_geometry import TERMS, HalvesGeometry
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import MOST_CORNER, why_no_map
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import REGISTERS
-from warpsmith.generator.conv2d.products.wgmma.wgmma_space import OTHER_REGISTERS
+from warpsmith.generator.conv2d.products.wgmma.im2col_copies import MOST_CORNER, why_no_map
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import OTHER_REGISTERS, REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy

@@ -1,7 +1,7 @@
 """Ozaki scheme with int8 slices on tensor cores: exact sums, the same bits whatever the tile and the block order.
 
-The kernel is that of `conv2d_mma`, with three int8 slices per number instead of two fp16 parts (`slicing.py` has the
-method and its source). A product of two numbers takes eight products of slices. The sums are integers, so a result
+The kernel is that of `conv2d_mma`, with three int8 slices per number instead of two fp16 parts (`ozaki_slices.py` has
+the method and its source). A product of two numbers takes eight products of slices. The sums are integers, so a result
 depends only on its image and the weights, and all configs give the same bits. One launch finds out whether an image or
 the weights have too wide a range for three slices, or a number that is not finite. A later launch then computes all
 results of that image in double precision, slowly and in one order. No host waits for the answer.
@@ -19,10 +19,15 @@ from typing import NamedTuple
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.conv2d.layer.words import Pass, Precision
-from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import NAME, SlicesGeometry, terms_of
+from warpsmith.generator.conv2d.layer.words import Precision
+from warpsmith.generator.conv2d.products.ozaki.ozaki_image import (
+    LEAST,
+    NAME,
+    OzakiGeometry,
+    slices_default,
+    slices_space,
+)
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import MOST_TERMS
-from warpsmith.generator.conv2d.products.ozaki.ozaki_space import LEAST, slices_default, slices_space
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
@@ -59,9 +64,9 @@ class Conv2dSlices(Family[Conv2d]):
             return why_not
         if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.IEEE:
             return "is for float32 at ieee precision: others need no three digits"
-        if problem.pass_ is Pass.WGRAD:
+        if problem.pass_.sums_images:
             return "solves fprop and dgrad only: digits of neighbouring positions do not lie side by side"
-        if (terms := terms_of(problem)) > MOST_TERMS:
+        if (terms := problem.terms) > MOST_TERMS:
             return f"sums up to {MOST_TERMS} terms, which fit into 32 bits, and not {terms}"
         if (why_not := why_not_halves(problem)) is not None:
             return why_not
@@ -77,7 +82,7 @@ class Conv2dSlices(Family[Conv2d]):
         return slices_default(problem, device)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = SlicesGeometry.of(problem, config)
+        geometry = OzakiGeometry.of(problem, config)
         images, filters, measures = geometry.images, geometry.filters, geometry.range.measures
         text = render("conv2d/mma_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
         ends = (*((Pointer("b"),) if problem.bias else ()), Pointer(problem.output.name))
@@ -101,7 +106,7 @@ class Conv2dSlices(Family[Conv2d]):
         )
 
 
-def _exact(problem: Conv2d, geometry: SlicesGeometry, ends: tuple[Pointer, ...]) -> tuple[Unit, Launch]:
+def _exact(problem: Conv2d, geometry: OzakiGeometry, ends: tuple[Pointer, ...]) -> tuple[Unit, Launch]:
     """Unit and launch that compute all results in double precision where the range is too wide."""
     name = f"{NAME}_exact"
     text = render(
@@ -118,7 +123,7 @@ def _exact(problem: Conv2d, geometry: SlicesGeometry, ends: tuple[Pointer, ...])
     return Unit(name, text), dataclasses.replace(launch, unit=name)
 
 
-def _taps(geometry: SlicesGeometry) -> list[SourceTap]:
+def _taps(geometry: OzakiGeometry) -> list[SourceTap]:
     """The taps of each phase, row by row."""
     rows, columns = geometry.lattice.rows, geometry.lattice.columns
     return [

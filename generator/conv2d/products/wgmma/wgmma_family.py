@@ -17,47 +17,37 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
-from warpsmith.generator.conv2d.layer.words import Pass
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves, why_not_within_windows
-from warpsmith.generator.conv2d.products.split16.split16_programs import image_program, weight_program
-from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import expected_ns, image_choice, weight_choice
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import NAME, ImageGeometry
-from warpsmith.generator.conv2d.products.wgmma.wgmma_space import LEAST_WEIGHT, image_space, least_image, weight_space
-from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImages
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME
+from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeights
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family, Subject
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config, Space
+from warpsmith.generator.family import Subject
+from warpsmith.generator.space import Config
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
-class Conv2dWarpgroup(Family[Conv2d]):
+class Conv2dWarpgroup(SidedFamily):
     """`conv2d` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
-    default_reach = DEFAULT_REACH
+    image, weight = WgmmaImages(), WgmmaWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        why_not = device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
-        if (why_not := why_not or why_not_halves(problem) or why_not_within_windows(problem)) is not None:
-            return why_not
-        if not self.space(problem, device).contains(self._least(problem)):
-            return f"its tiles and what lies beside them do not fit into {problem.workspace_limit} bytes of workspace"
-        return None
+        return (
+            device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
+            or why_not_halves(problem)
+            or why_not_within_windows(problem)
+            or super().why_not(problem, device)
+        )
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.expected_ns(problem, device) < direct_ns(problem, device)
-
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return expected_ns(problem, device)
-
-    def space(self, problem: Conv2d, device: Device) -> Space:
-        return (weight_space if problem.pass_ is Pass.WGRAD else image_space)(problem, device)
-
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return (weight_choice if problem.pass_ is Pass.WGRAD else image_choice)(problem, device).config
+        if device.kind is not DeviceKind.CUDA:
+            return False
+        expected_ns = self.expected_ns(problem, device)
+        return expected_ns is not None and expected_ns < direct_ns(problem, device)
 
     def carried(self, config: Config, home: Subject[Conv2d], problem: Conv2d, device: Device) -> Config | None:
         """The default for another problem.
@@ -68,14 +58,3 @@ class Conv2dWarpgroup(Family[Conv2d]):
         """
         carried = super().carried(config, home, problem, device)
         return carried if carried is None or home.problem == problem else self.default(problem, device)
-
-    def program(self, problem: Conv2d, config: Config) -> Program:
-        if problem.pass_ is Pass.WGRAD:
-            weights = WeightGeometry.of(problem, config)
-            return weight_program(self.name, "conv2d/warpgroup_weight.cu.jinja", problem, config, weights)
-        images = ImageGeometry.of(problem, config)
-        return image_program(self.name, "conv2d/warpgroup_image.cu.jinja", problem, config, images)
-
-    def _least(self, problem: Conv2d) -> Config:
-        """The config that takes least memory. If it is illegal for a layer, all configs are."""
-        return Config.of(LEAST_WEIGHT) if problem.pass_ is Pass.WGRAD else least_image(problem)

@@ -1,21 +1,65 @@
-"""Search space and default config of `conv2d_slices`."""
+"""Tiles of `conv2d_slices` (those of `conv2d_mma`, with bytes instead of fp16 numbers), search space and default."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.products.mma.mma_image import MmaImageGeometry
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     BLOCKS,
     COLUMNS,
     MOST_WARPS,
+    OTHER_REGISTERS,
     STAGES,
     WARPS,
     MmaWarps,
     shared_bytes,
 )
-from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeometry, registers
+from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import (
+    LEVELS,
+    SLICES,
+    ChannelMeasure,
+    OzakiArithmetic,
+    RangeCheck,
+)
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach, summed_and_results
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.steps import aligned
+
+NAME = "conv2d_slices"
+
+
+@dataclasses.dataclass(frozen=True)
+class OzakiGeometry(MmaImageGeometry):
+    """One config of fprop or dgrad."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> OzakiGeometry:
+        return cls.of_arithmetic(NAME, problem, OzakiArithmetic.of(problem), config)
+
+    @property
+    def range(self) -> RangeCheck:
+        """The launch that scales both operands and checks their range."""
+        measures = ChannelMeasure.of_images(self.images), ChannelMeasure.of_filters(self.filters)
+        return RangeCheck(NAME, measures, self.filters.groups, self.filters.tap_count)
+
+    @property
+    def sum_steps(self) -> int:
+        """All steps of a stage, because integer sums are not truncated."""
+        return self.chunks // 2
+
+    @property
+    def workspace_bytes(self) -> int:
+        others = (*(each.workspace for each in self.range.measures), self.range.workspace)
+        return super().workspace_bytes + sum(aligned(each.nbytes) for each in others)
+
+
+def registers(warps: MmaWarps) -> int:
+    """Approximate registers per thread: accumulators of all levels, and the slices that it multiplies."""
+    return LEVELS * warps.rows * warps.columns // 32 + SLICES * warps.columns // 4 + 8 + OTHER_REGISTERS
+
 
 CHANNELS = (32, 64, 128)
 LEAST: dict[str, Value] = {
@@ -80,9 +124,9 @@ def slices_space(problem: Conv2d, device: Device) -> Space:
 def _memory(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
     """Constraints on shared memory and on the workspace."""
 
-    def geometry(*values: Value) -> SlicesGeometry:
+    def geometry(*values: Value) -> OzakiGeometry:
         chosen = dict(zip((*_TILE, "stages", "min_blocks"), values, strict=False))
-        return SlicesGeometry.of(problem, Config.of({**LEAST, **chosen}))
+        return OzakiGeometry.of(problem, Config.of({**LEAST, **chosen}))
 
     return (
         Constraint(
