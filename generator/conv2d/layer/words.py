@@ -24,12 +24,14 @@ class Pass(enum.StrEnum):
 
     def select(self, fprop: T, dgrad: T, wgrad: T) -> T:
         """The argument of this pass."""
-        return (fprop, dgrad, wgrad)[self.number]
+        if self is Pass.FPROP:  # by comparison, because torch.compile iterates over no enum
+            return fprop
+        return dgrad if self is Pass.DGRAD else wgrad
 
     @property
     def number(self) -> int:
         """Place of the pass in a training step, from 0."""
-        return tuple(Pass).index(self)
+        return self.select(0, 1, 2)
 
     @property
     def is_gradient(self) -> bool:

@@ -48,7 +48,7 @@ below ten of 12 times of first and strided layers on an H100 (2026-11-25)."""
 ADDED_SHARE = 2.0
 """Sums that leave the tensor cores, for each float32 multiply-add: other warps multiply meanwhile."""
 WARPS_NEEDED = 8
-"""MmaWarps per SM, two for each of its tensor cores: one loads while the other multiplies."""
+"""Warps per SM, two for each of its tensor cores: one loads while the other multiplies."""
 STEP_CYCLES = 80
 """Clock cycles for the barrier of a stage, and to find what is copied next."""
 WARP_TILES = (
@@ -77,7 +77,7 @@ class MmaWarps:
 
     @property
     def count(self) -> int:
-        """MmaWarps per block tile; wgrad has such a tile for each tap."""
+        """Warps per block tile; wgrad has such a tile for each tap."""
         return self.down * self.across
 
     @property

@@ -53,7 +53,7 @@ class MmaWeightGeometry(WeightTiles):
     """One config of wgrad."""
 
     warps: MmaWarps
-    """MmaWarps per tap."""
+    """Warps per tap."""
     min_blocks: int
     """Blocks that an SM must have registers for (minBlocksPerMultiprocessor of __launch_bounds__)."""
 

@@ -110,7 +110,7 @@ class WinogradTiles(TransformedOperand):
     """Positions per channel vector: the tiles, and zeros behind them."""
     block_tiles: int
     terms: int = 0
-    """WinogradTiles that are contiguous with their channel vectors and parts, if this is dy of wgrad; otherwise 0."""
+    """Tiles that are contiguous with their channel vectors and parts, if this is dy of wgrad; otherwise 0."""
 
     @property
     def entry(self) -> str:

@@ -14,6 +14,7 @@ from warpsmith.devices.signature import Signature
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
+from warpsmith.generator.conv2d.layer.words import GRADIENTS
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.plans.conv2d.training_step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
@@ -57,10 +58,11 @@ class SharedStep(TrainingStep):
         """The device."""
         self.programs = programs
         """The programs of the passes."""
-        whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
-        self.binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
+        self.whole = dict(zip(Pass, (programs.fprop, *map(programs.given_dy.__getitem__, GRADIENTS)), strict=True))
+        """The program of each pass that is given all operands."""
+        self.binaries = {pass_: compiler.compile_program(program) for pass_, program in self.whole.items()}
         """Binaries of each pass."""
-        loaded = {pass_: Executable.load(runtime, program, self.binaries[pass_]) for pass_, program in whole.items()}
+        loaded = {pass_: Executable.load(runtime, each, self.binaries[pass_]) for pass_, each in self.whole.items()}
         self._executables = tuple(loaded.values())
         self._memory = self.new_memory()
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):

@@ -61,9 +61,8 @@ def verify_step(step: SharedStep, which: Verify, compiler: Callable[[], Compiler
 
 def _is_tuned(step: SharedStep) -> bool:
     """True if all passes are stored winners with unchanged configs. Memory for spectra may have changed a config."""
-    programs = {Pass.FPROP: step.programs.fprop, **step.programs.given_dy}
     return all(
-        match.kind is MatchKind.EXACT and programs[pass_].config == match.program.config
+        match.kind is MatchKind.EXACT and step.whole[pass_].config == match.program.config
         for pass_, match in step.matches.items()
     )
 
