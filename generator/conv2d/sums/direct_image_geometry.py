@@ -44,7 +44,7 @@ def weight_strides(problem: Conv2d) -> tuple[int, int, int]:
 
 
 def shared_bytes(
-    axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
+    axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
 ) -> int:
     """Bytes of shared memory of a block that computes `filters` x `rows` x `columns` results, for a round of
     `channels`.
@@ -81,7 +81,7 @@ class Written:
 
     @classmethod
     def of(
-        cls, axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, apart: bool
+        cls, axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, apart: bool
     ) -> Written:
         down, across = axes
         sums, taps = filters * rows * columns * channels, sum(each.count for each in across.phases)

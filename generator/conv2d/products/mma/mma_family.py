@@ -1,7 +1,7 @@
 """Implicit GEMM by warp-level mma instructions, on any GPU from compute capability 8.0 on.
 
 The family computes with mma what `conv2d_warpgroup` computes with wgmma, on the same 16-bit operands in global memory
-(`generator.conv2d.halves`). Each float32 is split into two fp16 parts, a product takes three fp16 products, and the
+(`split16_operand.py`). Each float32 is split into two fp16 parts, a product takes three fp16 products, and the
 result of a stage is added up outside of the tensor cores, which truncate sums. All threads of a block copy the next
 stages into shared memory while their warps multiply the stages that have arrived. A row in shared memory is a channel
 vector of eight fp16 numbers, and ldmatrix loads eight such rows, 128 bytes, as one matrix. Whatever the tap, no two of
@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns
 from warpsmith.generator.conv2d.products.mma.mma_image import MmaImages
 from warpsmith.generator.conv2d.products.mma.mma_tiles import NAME
 from warpsmith.generator.conv2d.products.mma.mma_weight import MmaWeights
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves, why_not_within_windows
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_folding import MOST_CHANNELS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
@@ -36,7 +36,7 @@ class Conv2dMma(SidedFamily):
         return (
             device.why_no_tensor_instruction(TensorType.F16)
             or device.why_no(ASYNC_COPIES)
-            or why_not_halves(problem)
+            or why_not_split16(problem)
             or why_not_within_windows(problem)
             or super().why_not(problem, device)
         )

@@ -208,7 +208,7 @@ class MmaImages(Side):
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
         choice = image_choice(problem, device)
-        return choice.ns + other_ns(problem, MmaImageGeometry.of(problem, choice.config).halves_bytes, device)
+        return choice.ns + other_ns(problem, MmaImageGeometry.of(problem, choice.config).split16_bytes, device)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry = MmaImageGeometry.of(problem, config)

@@ -192,7 +192,7 @@ class MmaWeights(Side):
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
         choice = weight_choice(problem, device)
-        return choice.ns + other_ns(problem, MmaWeightGeometry.of(problem, choice.config).halves_bytes, device)
+        return choice.ns + other_ns(problem, MmaWeightGeometry.of(problem, choice.config).split16_bytes, device)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry = MmaWeightGeometry.of(problem, config)

@@ -28,7 +28,7 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_image import (
     slices_space,
 )
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import MOST_TERMS
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.device import Device
@@ -68,7 +68,7 @@ class Conv2dSlices(Family[Conv2d]):
             return "solves fprop and dgrad only: digits of neighbouring positions do not lie side by side"
         if (terms := problem.terms) > MOST_TERMS:
             return f"sums up to {MOST_TERMS} terms, which fit into 32 bits, and not {terms}"
-        if (why_not := why_not_halves(problem)) is not None:
+        if (why_not := why_not_split16(problem)) is not None:
             return why_not
         if not self.space(problem, device).contains(Config.of(LEAST)):
             limit = problem.workspace_limit

@@ -61,7 +61,7 @@ class OzakiArithmetic(Arithmetic):
         return SLICES**2 - 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return "int8"
 
 

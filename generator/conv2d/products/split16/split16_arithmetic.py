@@ -55,7 +55,7 @@ class Arithmetic:
         return 2 * self.parts - 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Name of the element type, for comments in generated source."""
         return str(self.element)
 
@@ -64,7 +64,7 @@ class Arithmetic:
         return self.element is DType.BFLOAT16
 
 
-def why_not_halves(layer: Conv2d) -> str | None:
+def why_not_split16(layer: Conv2d) -> str | None:
     """Why such a family does not solve a layer, in one line; None if it does."""
     if layer.accuracy is not Accuracy.NORMWISE:
         return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'

@@ -76,7 +76,7 @@ class ImageTiles(abc.ABC):
     stays_scaled: bool = dataclasses.field(default=False, kw_only=True)
     """Whether results keep the powers of two of both operands, because a later kernel removes them."""
 
-    is_turned = False
+    is_transposed = False
     """Whether operands lie transposed in shared memory. They do not: K is contiguous."""
     maps: ClassVar[bool] = False
     """Whether TMA tensor maps fetch pixels from the operand's own layout; otherwise pixels lie on one line."""
@@ -184,7 +184,7 @@ class ImageTiles(abc.ABC):
         return self.results % self.columns > 0
 
     @property
-    def halves_bytes(self) -> int:
+    def split16_bytes(self) -> int:
         """Bytes of both 16-bit operands."""
         return self.images.nbytes + self.filters.nbytes
 
@@ -256,7 +256,7 @@ def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int,
         tiles=-(-results // columns),
         block_chunks=chunks,
         blocks=-(-summed // (chunks * arithmetic.chunk)),
-        is_turned=problem.pass_.is_transposed,
+        is_transposed=problem.pass_.is_transposed,
         folding=folding,
     )
 

@@ -8,7 +8,7 @@ them: the padding right of one row is the padding left of the next.
 
 With a stride, the pixels lie in several planes, one for each remainder of their rows and columns modulo the stride.
 Each tap reads one plane. Results whose taps differ (the gradient of a strided layer) form phases, each with its own
-taps (`generator.conv2d.axes`). Results at positions between the images are computed and not stored.
+taps (`layer/axes.py`). Results at positions between the images are computed and not stored.
 
 Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM). A block there
 gathers its pixels; on the line there is nothing to gather.

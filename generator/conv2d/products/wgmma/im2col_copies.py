@@ -60,13 +60,13 @@ def tensor_map_of(images: Images, lattice: Lattice, first: tuple[int, int], pixe
     )
 
 
-def why_no_map(told: TensorMap, reads: Sequence[Read]) -> str | None:
+def why_no_map(tensor_map: TensorMap, reads: Sequence[Read]) -> str | None:
     """Why a tensor map cannot describe these images, in one line; None if it can."""
-    if any(not LEAST_CORNER <= each <= MOST_CORNER for corner in told.corners for each in corner):
+    if any(not LEAST_CORNER <= each <= MOST_CORNER for corner in tensor_map.corners for each in corner):
         return f"its window of pixels begins or ends more than {MOST_CORNER} pixels from the images' edges"
     if max((max(each.row, each.column) for each in reads), default=0) > MOST_OFFSET:
         return f"its taps lie more than {MOST_OFFSET} pixels apart"
-    if max(told.step) > MOST_STEP:
+    if max(tensor_map.step) > MOST_STEP:
         return f"its pixels lie more than {MOST_STEP} apart"
     return None
 

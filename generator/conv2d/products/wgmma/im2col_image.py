@@ -91,9 +91,9 @@ class Im2colImageGeometry(WgmmaImageGeometry):
         )
 
     @property
-    def turns_filters(self) -> bool:
+    def transposes_filters(self) -> bool:
         """Whether weights are contiguous along channels of the result (N), not along the summed channels (K)."""
-        return self.filters.is_turned
+        return self.filters.is_transposed
 
     @property
     def last_steps(self) -> int:
@@ -125,7 +125,7 @@ class Im2colImageGeometry(WgmmaImageGeometry):
                 extent=(1, 1),
                 step=(1, 1),
                 channels=CHANNELS,
-                pixels=CHANNELS if self.turns_filters else self.columns,
+                pixels=CHANNELS if self.transposes_filters else self.columns,
             ),
         )
 
@@ -143,7 +143,7 @@ class Im2colImageGeometry(WgmmaImageGeometry):
     @property
     def filter_lines(self) -> int:
         """Lines of 128 bytes per stage of weights."""
-        return lines_of(self.columns) if self.turns_filters else self.columns
+        return lines_of(self.columns) if self.transposes_filters else self.columns
 
     @property
     def pixel_bytes(self) -> int:

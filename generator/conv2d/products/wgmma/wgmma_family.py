@@ -1,11 +1,11 @@
 """Implicit GEMM on Hopper's tensor cores with each float32 split into two fp16 parts: as accurate as float32 sums.
 
 One launch finds the largest number of each operand. Another scales the operand by a power of two and writes it as fp16
-parts: images on a line of positions where a tap is a shift (`lattice.py`), weights tile by tile. In the GEMM kernel,
-one producer warp copies stages of both operands into shared memory with bulk copies, and the consumer warpgroups
-multiply them. A product of two float32 numbers takes three fp16 products (fp16x3). The result of each stage is added up
-outside of the tensor cores, which truncate sums. Under `tf32` only the high parts are multiplied, because fp16 has as
-many mantissa bits.
+parts: images on a line of positions where a tap is a shift (`split16_lattice.py`), weights tile by tile. In the GEMM
+kernel, one producer warp copies stages of both operands into shared memory with bulk copies, and the consumer
+warpgroups multiply them. A product of two float32 numbers takes three fp16 products (fp16x3). The result of each stage
+is added up outside of the tensor cores, which truncate sums. Under `tf32` only the high parts are multiplied, because
+fp16 has as many mantissa bits.
 
 wgrad sums along the line. wgmma also reads fp16 operands that are contiguous along channels (M, N), so wgrad reads the
 same 16-bit images as the other passes. Its sums are split over blocks and added up in a fixed order, so the same inputs
@@ -17,9 +17,11 @@ Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_halves, why_not_within_windows
+from warpsmith.generator.conv2d.layer.sided_family import Side, SidedFamily, direct_ns
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImages
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeights
@@ -33,12 +35,13 @@ class Conv2dWarpgroup(SidedFamily):
     """`conv2d` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
-    image, weight = WgmmaImages(), WgmmaWeights()
+    image: ClassVar[Side] = WgmmaImages()
+    weight: ClassVar[Side] = WgmmaWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         return (
             device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
-            or why_not_halves(problem)
+            or why_not_split16(problem)
             or why_not_within_windows(problem)
             or super().why_not(problem, device)
         )

@@ -266,7 +266,7 @@ class WgmmaWeights(Side):
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
         choice = weight_choice(problem, device)
-        return choice.ns + other_ns(problem, WgmmaWeightGeometry.of(problem, choice.config).halves_bytes, device)
+        return choice.ns + other_ns(problem, WgmmaWeightGeometry.of(problem, choice.config).split16_bytes, device)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry = WgmmaWeightGeometry.of(problem, config)

@@ -173,7 +173,7 @@ class WinogradImageGeometry:
             tiles=filters.tiles,
             block_chunks=filters.block_chunks,
             blocks=filters.blocks,
-            is_turned=self.layer.pass_.is_transposed,
+            is_transposed=self.layer.pass_.is_transposed,
             size_bytes=filters.nbytes,
         )
 

@@ -1,7 +1,7 @@
 """Kernels of `conv2d_winograd` that transform pixels and weights, and write them as fp16 parts.
 
-They write the layout that the GEMM kernel of `conv2d_warpgroup` reads for a layer of 1x1 taps (`geometry.py`). The
-power of two that scales the weights, or an image, comes from the largest number before the transform, because no
+They write the layout that the GEMM kernel of `conv2d_warpgroup` reads for a layer of 1x1 taps (`winograd_image.py`).
+The power of two that scales the weights, or an image, comes from the largest number before the transform, because no
 transformed number is larger (`minimal.py`). If images have a power each, the output transform removes it.
 """
 
@@ -13,7 +13,7 @@ import dataclasses
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum
-from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK, Halved, images_of
+from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK, Split16Operand, images_of
 from warpsmith.generator.conv2d.products.winograd.minimal import TAPS, Minimal
 from warpsmith.generator.program import Launch, Pointer, Unit
 from warpsmith.generator.render import render
@@ -50,7 +50,7 @@ class WinogradAxis:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TransformedOperand(Halved, abc.ABC):
+class TransformedOperand(Split16Operand, abc.ABC):
     """A transformed operand as fp16 parts of one matrix for each point."""
 
     minimal: Minimal
@@ -171,7 +171,7 @@ class WinogradFilters(TransformedOperand):
     block_chunks: int
     blocks: int
     """Blocks of summed channels."""
-    is_turned: bool
+    is_transposed: bool
     """Whether the filter is rotated by 180 degrees and its channels are exchanged, as for dgrad."""
 
     @property

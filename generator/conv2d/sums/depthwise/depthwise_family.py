@@ -5,7 +5,7 @@ than multiply-adds if a kernel has many of them. So a block copies whole planes,
 into shared memory once. A thread reads each row of its window once and uses it for all tap rows that need it, and keeps
 the weights of its filter in registers.
 
-dgrad is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride on the same tile. wgrad
+dgrad is the same sum with another index map (`layer/axes.py`), for each phase of a stride on the same tile. wgrad
 keeps the taps of a filter as sums in registers, over some images per block. A second kernel adds up the blocks' sums in
 a fixed order, so that the same inputs give the same bits.
 

@@ -6,7 +6,7 @@ L1. A thread has a vector of channels and keeps a few rows of sums in registers.
 uses it for all rows of taps that need it. The weights of a block's channels are in shared memory, channels side by
 side.
 
-dgrad is the same sum with another index map (`conv2d/axes.py`), for each phase of a stride. wgrad keeps the taps of a
+dgrad is the same sum with another index map (`layer/axes.py`), for each phase of a stride. wgrad keeps the taps of a
 filter as sums in registers. Threads and blocks share the positions of y, and their sums are added up in a fixed order,
 so that the same inputs give the same bits.
 
