@@ -11,8 +11,7 @@ import pytest
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_tiles import MmaWarps
-from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
-from warpsmith.generator.conv2d.products.ozaki.ozaki_image import OzakiGeometry, registers
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices, OzakiGeometry, registers
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, OzakiArithmetic
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090

@@ -133,7 +133,7 @@ class ConvLayer:
         ends = bias, relu
         found = self._left.get((passes, ends))
         if found is None:
-            answers = [self.answer(pass_, *(PLAIN if pass_.is_gradient else ends)) for pass_ in passes]
+            answers = [self.answer(each, *(PLAIN if each.is_gradient else ends)) for each in passes]
             found = self._left[passes, ends] = all(each is None or each.plan is None for each in answers)
         return found
 
