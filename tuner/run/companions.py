@@ -40,7 +40,7 @@ class Companions:
     def __init__(
         self, devices: tuple[DeviceRef, ...], store: Store, job: Callable[[DeviceRef, str], Job[None]]
     ) -> None:
-        if devices and store.address is None:
+        if devices and store.database.address is None:
             raise BadArgument("tuning on several devices needs a store in a file or on a server, not in memory")
         self._store, self._job = store, job
         self._workers = {device: Worker() for device in devices}
@@ -73,7 +73,7 @@ class Companions:
         self._threads.shutdown()
         if kind is None:  # after an error the store may be unreachable; the other tuners find out by themselves
             for tuner in self._tuners.values():
-                self._store.strike(tuner)
+                self._store.tuners.strike(tuner)
 
     def check(self, faults: Faults) -> None:
         """Warns of companions that failed since the last call, adds them to `faults`, and frees their claims."""
@@ -85,4 +85,4 @@ class Companions:
             faults.add(Part.WORKER, f"of {device}", error)
             words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
             warnings.warn(": ".join([f"tuning continues without {device}", str(error), *words]), stacklevel=2)
-            self._store.strike(self._tuners[device])
+            self._store.tuners.strike(self._tuners[device])

@@ -16,7 +16,7 @@ from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config, Space
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 from warpsmith.tuner.search.effects import Effects
 
 SLOWEST = 1.5

@@ -15,7 +15,7 @@ from warpsmith.files import write_whole
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import FASTEST, OTHERS, Sample
+from warpsmith.store.trials import FASTEST, OTHERS, Sample
 
 FORMAT, VERSION = "warpsmith samples", 1
 SHIPPED = Path(__file__).with_name("shipped_samples.jsonl.gz")

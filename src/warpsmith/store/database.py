@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 
 from warpsmith.errors import StoreError, one_line
 from warpsmith.store import postgresql, sqlite
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES
 
 Result = TypeVar("Result")
 

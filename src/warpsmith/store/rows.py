@@ -16,7 +16,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store.conditions import ANY, UNKNOWN, USUAL_FIRST, conditions_key
-from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
+from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
 
@@ -309,3 +309,17 @@ def _parsed(what: str, parse: Callable[[], Parsed]) -> Parsed:
         raise Unreadable(str(error)) from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"its JSON is not {what} ({type(error).__name__}: {error})") from None
+
+
+MAX_STARTS = 3
+"""Starts without an end after which a program is given up. One may be a power cut, and two may be bad luck."""
+
+
+def poison_failure(row: Row) -> Failure:
+    """The reason why a program must not be run again."""
+    if row["failure_kind"] is None:
+        return Failure(FailureKind.CRASH, f"the tuner died {row['starts']} times while it ran")
+    try:
+        return Failure(FailureKind(row["failure_kind"]), row["message"] or "")
+    except ValueError:  # a kind of a newer warpsmith; ignoring it would run the program
+        return Failure(FailureKind.CRASH, f"{row['failure_kind']}: {row['message']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -11,7 +10,6 @@ from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
-from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.layout import (
     POISONED_COLUMNS,
     POISONED_SINCE,
@@ -22,12 +20,9 @@ from warpsmith.store.layout import (
     WINNER_COLUMNS,
     WINNERS_TABLE,
 )
-from warpsmith.store.poison_failure import MAX_STARTS, poison_failure
-from warpsmith.store.record import Failure, Record
-from warpsmith.store.rows import Row
-from warpsmith.store.shown import is_url
-
-_FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
+from warpsmith.store.location import file_of
+from warpsmith.store.record import Failure, FamilyTime, Record
+from warpsmith.store.rows import MAX_STARTS, Row, poison_failure
 
 
 class Winners(Protocol):
@@ -175,12 +170,6 @@ class StoreReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def file_of(location: str) -> str | None:
-    """The file that a location names by path or by URL, or `:memory:`; None for a server."""
-    url = _FILE_URL.fullmatch(location)
-    return location if not is_url(location) else url and (url["path"] or ":memory:")
 
 
 def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:
