@@ -129,11 +129,11 @@ def _bring_up_to_date(database: Database) -> None:
 
         before = schema_number(connection, database.name)
         migrations.upgrade(connection)
-        told = _rekeyed(connection, database.name) if 0 < before < REKEYED_SINCE else None
+        message = _rekeyed(connection, database.name) if 0 < before < REKEYED_SINCE else None
         if connection.dialect.name == "sqlite":
             _claim(connection)
-    if told is not None:
-        warnings.warn(told, StoreUpgraded, stacklevel=4)  # who opened the store
+    if message is not None:
+        warnings.warn(message, StoreUpgraded, stacklevel=4)  # who opened the store
 
 
 def _rekeyed(connection: Connection, name: str) -> str | None:
@@ -146,50 +146,50 @@ def _rekeyed(connection: Connection, name: str) -> str | None:
         return f"{name} is of schema {SCHEMA_VERSION} now; its times keep their old fingerprints: {one_line(error)}"
     if not winners:
         return None
-    told = f"{name} is of schema {SCHEMA_VERSION} now: {moved} of {winners} winners keep their times"
-    return told if moved == winners else f"{told}; the others were of an older kernel text already"
+    message = f"{name} is of schema {SCHEMA_VERSION} now: {moved} of {winners} winners keep their times"
+    return message if moved == winners else f"{message}; the others were of an older kernel text already"
 
 
 def parse_url(location: str) -> URL:
     """The URL of a store, an SQLite file or a PostgreSQL database. Raises BadUrl, whose message never shows a
     password.
     """
-    told = shown(location)
+    name = shown(location)
     if not location.isprintable():
-        raise BadUrl(f"{' '.join(told.split())!r} has characters that no URL has: {sqlite.OTHER_STORE}")
+        raise BadUrl(f"{' '.join(name.split())!r} has characters that no URL has: {sqlite.OTHER_STORE}")
     try:
         url = make_url(location)
     except ArgumentError:
-        raise BadUrl(f"{told} is no database URL: {sqlite.OTHER_STORE}") from None
+        raise BadUrl(f"{name} is no database URL: {sqlite.OTHER_STORE}") from None
     except ValueError:  # only an invalid port raises this
         parts = _PARTS.match(location)
         is_quoted = parts is None or "@" not in (parts["port"] or "")
-        raise BadUrl(f"{told}: {_PORT if is_quoted else _QUOTE}") from None
+        raise BadUrl(f"{name}: {_PORT if is_quoted else _QUOTE}") from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
-        _check_file(url, told)
+        _check_file(url, name)
     elif url.drivername in ("postgresql", postgresql.DRIVER):
-        _check_server(url, told)
+        _check_server(url, name)
     elif url.get_backend_name() in ("sqlite", "postgresql"):
-        raise BadUrl(f"{told}: a store knows no such driver; use {postgresql.DRIVER}://, or name a file")
+        raise BadUrl(f"{name}: a store knows no such driver; use {postgresql.DRIVER}://, or name a file")
     else:
-        raise BadUrl(f"{told}: a store is a file, or a URL of {postgresql.DRIVER}://")
+        raise BadUrl(f"{name}: a store is a file, or a URL of {postgresql.DRIVER}://")
     return url
 
 
-def _check_file(url: URL, told: str) -> None:
+def _check_file(url: URL, name: str) -> None:
     if url.host is not None or url.username is not None or url.port is not None:
-        raise BadUrl(f"{told}: the path of an SQLite store comes after three slashes, such as sqlite:///store.db")
+        raise BadUrl(f"{name}: the path of an SQLite store comes after three slashes, such as sqlite:///store.db")
     if url.query:
-        raise BadUrl(f"{told}: an SQLite store takes no URL options; name the file alone")
+        raise BadUrl(f"{name}: an SQLite store takes no URL options; name the file alone")
 
 
-def _check_server(url: URL, told: str) -> None:
+def _check_server(url: URL, name: str) -> None:
     if "@" in (url.host or ""):
-        raise BadUrl(f"{told}: {_QUOTE}")
+        raise BadUrl(f"{name}: {_QUOTE}")
     if url.port is not None and not 0 < url.port < 2**16:
-        raise BadUrl(f"{told}: {_PORT}")
+        raise BadUrl(f"{name}: {_PORT}")
     if "plugin" in url.query:
-        raise BadUrl(f"{told}: a store's URL takes the options of PostgreSQL's client library, and plugin is none")
+        raise BadUrl(f"{name}: a store's URL takes the options of PostgreSQL's client library, and plugin is none")
 
 
 def file_engine(path: Path, access: Access) -> Engine:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from warpsmith.store.store import Store
 
 Answer = TypeVar("Answer")
-Asked = TypeVar("Asked", bound=Winners)
-Asked_co = TypeVar("Asked_co", bound=Winners, covariant=True)
+Opened = TypeVar("Opened", bound=Winners)
+Opened_co = TypeVar("Opened_co", bound=Winners, covariant=True)
 
 
 class StorePassedOver(UserWarning):
     """Warning that a store which the user did not name cannot be read. The look-up goes on with the next one."""
 
 
-class StoreChain(Generic[Asked_co]):
+class StoreChain(Generic[Opened_co]):
     """Stores that are open for reading, in order; the first answer wins. Close it, or use it in a `with`.
 
     Args:
@@ -45,8 +45,8 @@ class StoreChain(Generic[Asked_co]):
 
     def __init__(
         self,
-        stores: tuple[Asked_co, ...],
-        optional: tuple[Asked_co, ...] = (),
+        stores: tuple[Opened_co, ...],
+        optional: tuple[Opened_co, ...] = (),
         unopened: int = 0,
         *,
         patient: bool = True,
@@ -68,17 +68,15 @@ class StoreChain(Generic[Asked_co]):
 
         A store is read only when its turn comes.
         """
-        for store in self.stores:
-            yield from self._answer(store, lambda each: each.winners(problem_key, device_key)) or ()
+        return self._all(lambda store: store.winners(problem_key, device_key))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
         """All winners, store by store. For one problem, device and conditions only the first store's winner is
         returned.
         """
         found: dict[tuple[str, str, str], Record] = {}
-        for store in self.stores:
-            for record in self._answer(store, lambda each: each.records(operation)) or ():
-                found.setdefault((record.problem.key(), record.device.key(), record.conditions), record)
+        for record in self._all(lambda store: store.records(operation)):
+            found.setdefault((record.problem.key(), record.device.key(), record.conditions), record)
         return tuple(found.values())
 
     def answers(self, operation: str | None = None) -> tuple[Record, ...]:
@@ -97,46 +95,38 @@ class StoreChain(Generic[Asked_co]):
 
     def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
         """Runners-up of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.runners_up`."""
-        for store in self.stores:
-            yield from self._answer(store, lambda each: each.runners_up(problem_key, device_key)) or ()
+        return self._all(lambda store: store.runners_up(problem_key, device_key))
 
     def beaten(self, family: str) -> tuple[Record, ...]:
         """All runners-up of a family, store by store."""
-        return tuple(
-            record for store in self.stores for record in self._answer(store, lambda each: each.beaten(family)) or ()
-        )
+        return tuple(self._all(lambda store: store.beaten(family)))
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         """Times of all runners-up of an operation, store by store."""
-        return tuple(
-            each
-            for store in self.stores
-            for each in self._answer(store, lambda asked: asked.family_times(operation)) or ()
-        )
+        return tuple(self._all(lambda store: store.family_times(operation)))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
         """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason, from all
         stores.
         """
-        found: dict[str, Failure] = {}
-        for store in self.stores:
-            found |= self._answer(store, lambda each: each.poisoned(device)) or {}
-        return found
+        return dict(self._all(lambda store: store.poisoned(device).items()))
 
-    def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
-        """A store's answer. None for an optional store that turns out to be damaged or locked; it is skipped from now
-        on.
+    def _all(self, query: Callable[[Winners], Iterable[Answer]]) -> Iterator[Answer]:
+        """Answers of one store after the other. An optional store that turns out to be damaged or locked is skipped
+        from now on.
         """
-        if store in self._passed_over:
-            return None
-        try:
-            return ask(store)
-        except StoreError as error:
-            if store not in self._optional and (self._patient or not isinstance(error, StoreBusy)):
-                raise
-            self._passed_over.append(store)
-            _tell(store.location, error)
-            return None
+        for store in self.stores:
+            if store in self._passed_over:
+                continue
+            try:
+                answers = query(store)
+            except StoreError as error:
+                if store not in self._optional and (self._patient or not isinstance(error, StoreBusy)):
+                    raise
+                self._passed_over.append(store)
+                _tell(store.location, error)
+            else:
+                yield from answers
 
     def close(self) -> None:
         for store in self.stores:
@@ -203,10 +193,10 @@ def _winners_at_once(location: str, immutable: bool) -> Winners:
 
 
 def _opened(
-    places: Iterable[Place], opening: Callable[[str, bool], Asked], *, passes_over: bool = False
-) -> StoreChain[Asked]:
-    stores: list[Asked] = []
-    optional: list[Asked] = []
+    places: Iterable[Place], opening: Callable[[str, bool], Opened], *, passes_over: bool = False
+) -> StoreChain[Opened]:
+    stores: list[Opened] = []
+    optional: list[Opened] = []
     unopened = 0
     with contextlib.ExitStack() as opened:
         for place in places:
@@ -232,7 +222,7 @@ def _opened(
     return StoreChain(tuple(stores), tuple(optional), unopened, patient=not passes_over)
 
 
-def _open(place: Place, opening: Callable[[str, bool], Asked]) -> Asked | None:
+def _open(place: Place, opening: Callable[[str, bool], Opened]) -> Opened | None:
     """Opens the store at a place; None if it does not exist yet. Raises StoreError.
 
     An empty file is no store yet: a writer that was killed at its very start leaves one. It warns if the environment
@@ -255,16 +245,16 @@ def _tell(location: str, error: StoreError) -> None:
     """Warns that a store is skipped. For a store that stays locked it warns once, not at each look-up."""
     if isinstance(error, StoreBusy):
         if BUSY_STORES.note(busy_key(location)):
-            told = f"{error}; going on without this store, which is asked again every {REST_S:g} s"
-            warnings.warn(told, StorePassedOver, stacklevel=2)
+            message = f"{error}; going on without this store, which is asked again every {REST_S:g} s"
+            warnings.warn(message, StorePassedOver, stacklevel=2)
         return
-    told = f"{error}; going on without this store: `warpsmith db check --store {location}` says what is wrong with it"
-    warnings.warn(told, StorePassedOver, stacklevel=2)
+    hint = f"`warpsmith db check --store {location}` says what is wrong with it"
+    warnings.warn(f"{error}; going on without this store: {hint}", StorePassedOver, stacklevel=2)
 
 
 def _warn_of_none(location: str) -> None:
-    told = f"there is no store at {location} yet, which {ENVIRONMENT_VARIABLE} names: `warpsmith tune` makes it"
-    warnings.warn(f"{told}; going on without it", StorePassedOver, stacklevel=2)
+    message = f"there is no store at {location} yet, which {ENVIRONMENT_VARIABLE} names: `warpsmith tune` makes it"
+    warnings.warn(f"{message}; going on without it", StorePassedOver, stacklevel=2)
 
 
 def _has_content(path: Path) -> bool:

@@ -88,10 +88,6 @@ class StoreReader:
         return cls(path, access, schema, wait_s)
 
     def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
-
-        Without a device, those on all devices, by device key.
-        """
         mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ?"
         values: tuple[str, ...] = (problem_key,)
         if device_key is not None:
@@ -99,7 +95,6 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
@@ -107,15 +102,12 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
 
     def beaten(self, family: str) -> tuple[Record, ...]:
-        """All runners-up of a family, by problem key, then device key."""
         return self._runners_up("family = ?", (family,))
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """Times of all runners-up of an operation, in no order."""
         if self._is_without_runners_up():
             return ()
         query = (
@@ -126,7 +118,6 @@ class StoreReader:
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason."""
         if self._schema < POISONED_SINCE:
             return {}
         bad = "device_key = ? AND (failure_kind IS NOT NULL OR starts >= ?)"
@@ -191,6 +182,6 @@ def open_winners(location: str, *, immutable: bool = False, wait_s: float | None
     try:
         from warpsmith.store.store import Store
     except ModuleNotFoundError as error:
-        told = f"a store that is no file needs {error.name}: {install(Extra.POSTGRES)}, or name a file with --store"
-        raise StoreError(told) from None
+        message = f"a store that is no file needs {error.name}: {install(Extra.POSTGRES)}, or name a file with --store"
+        raise StoreError(message) from None
     return Store.open(location, write=False, immutable=immutable)
