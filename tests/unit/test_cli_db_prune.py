@@ -156,7 +156,7 @@ def test_what_went_is_told_where_the_file_cannot_shrink(
     def fail(_: Store) -> int:
         raise StoreError("the disk of a.db is full")
 
-    monkeypatch.setattr(Store, "compact", fail)
+    monkeypatch.setattr(db_prune, "compact_store", fail)
     assert run(["db", "prune", "--stale", "--yes", "--store", "a.db"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("removed   3 of 7 trials, 1 of 2 winners")

@@ -71,6 +71,7 @@ class SlowStore:
     """A store that notes requests and completes none while it is closed."""
 
     def __init__(self) -> None:
+        self.poison = self
         self.log: list[tuple[str, list[int]]] = []
         self.is_open, self.is_busy = threading.Event(), threading.Event()
         self.error: Exception | None = None

@@ -17,6 +17,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
+from warpsmith.store.tuners import Tuners
 from warpsmith.tuner.run import sharing
 from warpsmith.tuner.run.sharing import Sharing, new_tuner
 
@@ -137,11 +138,11 @@ def test_each_searches_in_an_order_of_its_own(opened: Store) -> None:
 
 
 def test_an_error_of_the_store_reaches_whoever_asks(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Store) -> dict[str, int]:
+    def fail(_: Tuners) -> dict[str, int]:
         raise StoreError("the disk is gone")
 
     with join(opened) as one:
-        monkeypatch.setattr(Store, "beats", fail)
+        monkeypatch.setattr(Tuners, "beats", fail)
         await_that(lambda: one._error)
         with pytest.raises(StoreError, match="the disk is gone"):
             one.news()
