@@ -32,6 +32,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        """The open database, for functions of a whole store."""
         self.location = database.name
         """The store's name in messages: its path, or its URL without the password."""
         self.poison = PoisonList(database)
