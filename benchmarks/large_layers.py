@@ -27,8 +27,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Problem
 from warpsmith.tuner.evaluate.device_reference import DeviceReference, ReferenceBuffers
-from warpsmith.tuner.operations.answers import random_operands
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands
 from warpsmith.tuner.run import session
 
 GOAL_S, GOAL_BYTES = 30.0, 8 << 30

@@ -18,7 +18,7 @@ from warpsmith.store.record import Failure, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands
 
 
 class Beside(enum.Enum):

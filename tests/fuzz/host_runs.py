@@ -21,8 +21,7 @@ from warpsmith.store.record import Failure
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.dataset import Dataset, Draw
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
-from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Judge, Operands
 
 
 class _Readable(Dataset):

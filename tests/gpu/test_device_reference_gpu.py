@@ -28,8 +28,7 @@ from warpsmith.tuner.evaluate.device_reference import (
     sampled_count,
     sampled_indices,
 )
-from warpsmith.tuner.operations.answers import random_operands, references
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands, references
 
 pytestmark = pytest.mark.gpu
 

@@ -25,7 +25,7 @@ from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
 
 pytestmark = pytest.mark.gpu
 

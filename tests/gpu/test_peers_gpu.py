@@ -21,9 +21,8 @@ from warpsmith.tuner.evaluate.sustained import measure_sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.peers import peers
+from warpsmith.tuner.operations.registry import peers, random_operands, reference
 
 pytestmark = pytest.mark.gpu
 

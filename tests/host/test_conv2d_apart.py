@@ -19,8 +19,8 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.registry import FAMILIES
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 BOUND = 1e-6

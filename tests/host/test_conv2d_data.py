@@ -32,10 +32,10 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, stress_operands
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands, stress_operands
 
 PLAIN, DIRECT = Conv2dPlain(), Conv2dDirect()
 every_pass = pytest.mark.parametrize("pass_", Pass)

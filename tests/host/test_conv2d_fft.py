@@ -38,8 +38,8 @@ from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
 WARPGROUP, THIN, TILED_THIN = Conv2dFftWarpgroup(), Conv2dFftThin(), Conv2dFftTiledThin()

@@ -24,8 +24,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_choice import Access
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 WHOLE, TILED = Conv2dFftHalves(), Conv2dFftTiledHalves()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -25,8 +25,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 FAMILY = Conv2dFftTiled()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -28,7 +28,7 @@ from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 torch = pytest.importorskip("torch")
 

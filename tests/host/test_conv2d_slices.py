@@ -21,8 +21,8 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_space import LEAST
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 SLICES = Conv2dSlices()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -28,8 +28,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding": 1}

@@ -23,8 +23,8 @@ from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 WINOGRAD = Conv2dWinograd()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -37,8 +37,8 @@ from warpsmith.store.record import Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.export import export
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.session import tune

@@ -31,8 +31,7 @@ from warpsmith.tuner.evaluate.device_verify import (
     verification,
 )
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 

@@ -35,7 +35,7 @@ from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 HOST = DeviceRef(DeviceKind.HOST)

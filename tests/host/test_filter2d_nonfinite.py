@@ -33,8 +33,8 @@ from warpsmith.generator.registry import FAMILIES, family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

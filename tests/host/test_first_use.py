@@ -37,7 +37,7 @@ from warpsmith.plans.poisoned import WRONG_HERE, WrongProgram
 from warpsmith.plans.verified import Verified, Verify
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL = ws.Filter2d(image=(40, 50), filter=(3, 4))

@@ -30,7 +30,7 @@ from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.peers import Peer
+from warpsmith.tuner.operations.registry import Peer
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
 STORED = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}

@@ -117,7 +117,7 @@ def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unstressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uses a single draw of inputs, so that old workspace contents from the run before are right."""
-    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 0)
+    monkeypatch.setattr("warpsmith.tuner.operations.registry.MAX_STRESS_TERMS", 0)
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

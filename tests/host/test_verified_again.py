@@ -228,7 +228,7 @@ def test_a_replay_that_goes_wrong(
 
 
 def test_a_large_problem_meets_them_in_its_finals(host: HostRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 100)
+    monkeypatch.setattr("warpsmith.tuner.operations.registry.MAX_STRESS_TERMS", 100)
     with opened(host, None) as testbed:
         assert testbed._stress is None
         testbed.renew(4)

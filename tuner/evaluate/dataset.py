@@ -27,10 +27,8 @@ from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, dev
 from warpsmith.tuner.evaluate.timing import Work
 from warpsmith.tuner.evaluate.verify import verify, wrong_message
 from warpsmith.tuner.faults import Faults, Part
-from warpsmith.tuner.operations.answers import QUICK_TERMS, is_quick, references
-from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.reference import Operands, References
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.judge import Judge, Operands, References
+from warpsmith.tuner.operations.registry import QUICK_TERMS, is_quick, judge_of, references
 
 Draw = Callable[[], Operands]
 """Function that returns the same inputs at each call."""

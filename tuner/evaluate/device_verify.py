@@ -25,8 +25,7 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
 from warpsmith.tuner.evaluate.device_reference import ReferenceBuffers
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 
 _THREADS = 256
 """Threads per block."""

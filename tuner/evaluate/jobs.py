@@ -22,7 +22,7 @@ from warpsmith.tuner.evaluate.timing import conditions_of
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.peers import import_ahead
+from warpsmith.tuner.operations.registry import import_ahead
 from warpsmith.tuner.workers.job import Job, WorkerState
 
 

@@ -26,12 +26,17 @@ from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import Faults, Part, PartFailure
-from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise as random_noise
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import Peer, first_line
-from warpsmith.tuner.operations.peers import candidates, warm_up
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import (
+    candidates,
+    is_quick,
+    judge_of,
+    random_operands,
+    stress_operands,
+    warm_up,
+)
 
 NOISE_BYTES = 1 << 26
 """Largest number of random bytes drawn for the device's copy; larger buffers repeat them."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.rounding import scaled_error
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 from warpsmith.tuner.operations.strips import for_each_strip
 
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, standing, window
-from warpsmith.tuner.operations.lengths import quick_length
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, threads
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, quick_length, threads
 
 Values = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
