@@ -48,8 +48,8 @@ from warpsmith.tuner.costs import Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.run.flow import Flow
 from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.known import SHIPPED, write_samples
 from warpsmith.tuner.search.prior import Prior
-from warpsmith.tuner.search.shipped_samples import SHIPPED, write_samples
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 FORMAT, VERSION = "warpsmith prior recording", 1

@@ -17,8 +17,8 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.store.conditions import Launched
 from warpsmith.store.record import COPY
-from warpsmith.tuner.evaluate.sustained import measure_sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing import measure_sustained
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND

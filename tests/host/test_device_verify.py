@@ -23,14 +23,14 @@ from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
-from warpsmith.tuner.evaluate.device_verify import (
+from warpsmith.tuner.evaluate.verify import (
     DeviceVerifier,
     Findings,
     device_verifier,
     merged_dimensions,
     verification,
+    verify,
 )
-from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

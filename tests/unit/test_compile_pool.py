@@ -14,8 +14,7 @@ import pytest
 from builders import program
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.workers import compile_pool
-from warpsmith.tuner.workers.compile_job import Compiled
-from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 60.0

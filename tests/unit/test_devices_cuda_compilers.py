@@ -21,8 +21,7 @@ from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError
 from warpsmith.generator.steps import Compilation
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.workers.compile_job import Compiled
-from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 SOURCE = """

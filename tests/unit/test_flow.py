@@ -34,7 +34,7 @@ from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, MOST_BROKEN, Candidate, Flow
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 PATIENCE_S = 20.0
 """Seconds, far more than anything here waits for, even on a loaded machine."""

@@ -24,9 +24,8 @@ from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.search_loop import SearchLoop
 from warpsmith.tuner.search.competition import Competition
-from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
 from warpsmith.tuner.search.known import Known, known_first, present_answer
-from warpsmith.tuner.search.late_search import LateSearch, NoSearch
 
 SPACE = Space((Parameter("n", tuple(range(40)), "a number"),), ())
 FIRST = Config.of({"n": 0})

@@ -33,7 +33,7 @@ from warpsmith.store.location import StoreChain, shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import StoreReader
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.

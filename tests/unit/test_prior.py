@@ -17,8 +17,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.samples import Sample
-from warpsmith.tuner.search.effects import Effects
-from warpsmith.tuner.search.prior import FIRST, LEAST_CHECKED, CrossCheck, Prior
+from warpsmith.tuner.search.prior import FIRST, LEAST_CHECKED, CrossCheck, Effects, Prior
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PLAIN = family_named("filter2d_plain")

@@ -9,7 +9,7 @@ import pytest
 
 from warpsmith.cli.app import run
 from warpsmith.devices.base import Runtime
-from warpsmith.tuner.evaluate.sustained import MOST_RUNS, Sustained, measure_sustained
+from warpsmith.tuner.evaluate.timing import MOST_RUNS, Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing_policy import Rotation
 
 

@@ -23,9 +23,8 @@ from warpsmith.tuner.evaluate.device_reference import (
     sampled_count,
     sampled_indices,
 )
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
-from warpsmith.tuner.evaluate.verify import verify, wrong_message
+from warpsmith.tuner.evaluate.verify import DeviceVerifier, Findings, device_verifier, verify, wrong_message
 from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.operations.judge import Judge, Operands, References
 from warpsmith.tuner.operations.registry import QUICK_TERMS, is_quick, judge_of, references

@@ -21,14 +21,42 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, Trial
-from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.bench import Bench, device_worker
 from warpsmith.tuner.evaluate.device_lock import shared_device
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.workers.compile_job import Compiled
-from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import Worker
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workshop:
+    """Compilers and two device processes, one for searches and one for finals, with the libraries that they have
+    loaded.
+
+    A layer in the frequency domain takes five runs: its stages and the whole. Without sharing, each run would start two
+    processes, open the device twice and import the other libraries: 4 to 7 s for a search of less than one.
+    """
+
+    pool: CompilePool
+    search: Worker
+    finals: Worker
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> Iterator[Workshop]:
+        """Opens a workshop. Each process starts with its first job; all of them end with the block.
+
+        Args:
+            compiler: compiler that the compile processes run.
+            deadlines: time limits of compilations.
+            processes: number of compile processes; None for one per core.
+        """
+        with contextlib.ExitStack() as opened:
+            pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))
+            search, finals = (opened.enter_context(contextlib.closing(device_worker())) for _ in range(2))
+            yield cls(pool, search, finals)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,15 @@ from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
-from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
-from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
+from warpsmith.tuner.evaluate.timing import (
+    Entrant,
+    Sustained,
+    Work,
+    measure,
+    measure_in_turns,
+    measure_sustained,
+    measured,
+)
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import Faults, Part, PartFailure
 from warpsmith.tuner.operations.drawing import noise as random_noise

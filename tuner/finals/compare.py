@@ -13,7 +13,7 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.timing import Sustained
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 

@@ -24,7 +24,7 @@ from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.faults import failure_of
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 AHEAD = 2
 """Least number of candidates in progress per compiler: one that it compiles, and one that waits for it."""

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from warpsmith.errors import DeviceError, MissingExtra
 from warpsmith.generator.family import Family
@@ -24,21 +24,47 @@ from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import TuningFailed, fastest_first, was_dropped
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.flow import Candidate, Flow
 from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.run.parts import KnownStages, known_stages
 from warpsmith.tuner.run.proposals import Proposals
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.run.sharing import Sharing
-from warpsmith.tuner.run.time_limit import TimeLimit
-from warpsmith.tuner.search.competition import POLISH_SHARE, Competition
-from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.run.sharing import Companions, Sharing
+from warpsmith.tuner.search.competition import POLISH_SHARE, Competition, Prospect
+from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.known import Key, Known, have_times
-from warpsmith.tuner.search.late_search import LateSearch, NoSearch
-from warpsmith.tuner.search.prospects import Prospect
+
+
+class TimeLimit:
+    """A limit that starts when the device is ready.
+
+    Opening the device and computing the float64 reference of a large problem take seconds that do not count as search.
+
+    Args:
+        limit_s: seconds; None for no limit.
+        now: the clock, in seconds.
+    """
+
+    def __init__(self, limit_s: float | None, now: Callable[[], float] = time.monotonic) -> None:
+        self._limit_s = math.inf if limit_s is None else limit_s
+        self._now = now
+        self._ends = math.inf
+
+    def begin(self) -> None:
+        """Starts the limit; call it when the device is ready."""
+        self._ends = self._now() + self._limit_s
+
+    @property
+    def ends(self) -> float | None:
+        """Clock time at which the limit passes; None if there is no limit, or before it begins."""
+        return None if self._ends == math.inf else self._ends
+
+    def is_late(self, share: float) -> bool:
+        """True in the last `share` of the limit."""
+        return self._ends < math.inf and self._now() >= self._ends - share * self._limit_s
+
 
 POLL_S = 0.2
 """Seconds between two looks at the others' trials while there is nothing else to do."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 
+from warpsmith.devices.base import Compiler
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, StoreError
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
@@ -23,22 +26,72 @@ from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, Stage
-from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
-from warpsmith.tuner.evaluate.workshop import Workshop
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop, common_device
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
 from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.progress import Progress
+from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.report import TuneReport
-from warpsmith.tuner.run.accompany import Accompany
-from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.interrupt import ending_in_order, ending_later
 from warpsmith.tuner.run.parts import budget_of_parts
-from warpsmith.tuner.run.publish import publish
 from warpsmith.tuner.run.search_loop import SearchLoop
-from warpsmith.tuner.run.sharing import Sharing, new_tuner
+from warpsmith.tuner.run.sharing import Companions, Sharing, new_tuner
 from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
+from warpsmith.tuner.workers.job import Job, WorkerState
+
+
+def publish(loop: SearchLoop, store: Store) -> None:
+    """Adds the trials of this process to Optuna's studies beside the store."""
+    if store.address is None or not loop.finished:
+        return
+    from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import
+
+    try:
+        studies = StudyStore(store.address)
+        for name, family in loop.search.families.items():
+            if mine := [each for each in loop.finished if each.trial.family == name]:
+                studies.add(family.made.study_name, family.made.space, mine)
+    except StoreError as error:
+        warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accompany(Job[None]):
+    """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
+
+    store: str
+    """Path or URL of the store."""
+    tuner: str
+    """Id of this tuner in the store."""
+    problem: Problem
+    device: DeviceRef
+    model: Device
+    """Model of `device`, whose compiler is `compiler`. Finding them out would start the driver of every GPU again."""
+    compiler: Compiler
+    options: TuneOptions
+    families: tuple[Family, ...]
+    processes: int
+    """Number of compiler processes."""
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
+        options, deadlines = self.options, self.options.deadlines
+        policy = options.timing_policy(self.device.kind)
+        with Store.open(self.store, write=True) as store:
+            bench = Bench(
+                self.device, self.compiler, self.problem, options.seed, policy, deadlines, sanitize=options.sanitize
+            )
+            with Evaluator.furnished(
+                self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
+            ) as evaluator:
+                seen, stored = store.trials_since(self.problem, self.model, 0)
+                with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
+                    start = time.monotonic()
+                    loop = SearchLoop(evaluator, store, stored, options, SilentProgress(), start, sharing)
+                    loop.run()
+                    publish(loop, store)
+
 
 _ANSWERING = "that answers before the search"
 """Name of the family in a fault of the candidates to try first."""

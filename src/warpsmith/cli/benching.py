@@ -23,7 +23,7 @@ from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdict_of
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.timing import Sustained
 from warpsmith.tuner.finals.compare import Comparison, compare
 from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
 from warpsmith.units import format_rate, format_time

@@ -24,8 +24,7 @@ from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
 from warpsmith.store.shown import is_url
 from warpsmith.tuner.search.finished import Finished
-from warpsmith.tuner.search.studies.feasible_sampler import categories
-from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
+from warpsmith.tuner.search.studies.samplers import categories, quiet_optuna
 
 ATTEMPTS = 3
 """Number of attempts to open a database: if two tuners create Optuna's tables at once, one of them fails."""
