@@ -8,8 +8,8 @@ import enum
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Runtime
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
 from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum

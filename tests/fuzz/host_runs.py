@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import precompiled
 from candidates import Candidate
-from warpsmith.devices.binary import Binary
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.steps import Compilation

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Runtime
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import exhaustive
 from joined import plan_of as joined_plan_of
 from unequal_images import laid_out
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm

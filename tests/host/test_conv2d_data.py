@@ -18,9 +18,9 @@ import warpsmith as ws
 from conv2d_layers import spread
 from policies import ONE_RUN
 from together import Case, chosen, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
 from warpsmith.generator.conv2d.layer.checks import DTYPES

@@ -15,8 +15,8 @@ import exhaustive
 import sanitized
 from pairs import covering
 from together import Case, chosen, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.layer.checks import DTYPES
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast

@@ -17,8 +17,8 @@ import sanitized
 from conv2d_layers import layer
 from policies import ONE_RUN
 from together import Case, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain

@@ -14,8 +14,8 @@ from host.test_conv2d_im2col import SHAPES as IM2COL_SHAPES
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
 from joined import plan_of
 from unequal_images import check_apart, laid_out
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma

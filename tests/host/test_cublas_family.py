@@ -15,10 +15,10 @@ import pytest
 import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.library_versions import library_version
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.devices.select import DeviceRef, host_compiler
 from warpsmith.errors import LaunchError
 from warpsmith.generator.cgemm import Cgemm, Op

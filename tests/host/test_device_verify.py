@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
-from warpsmith.devices.base import Binary, Compiler
+from warpsmith.devices.compiler import Binary, Compiler
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler

@@ -19,9 +19,10 @@ import exhaustive
 from guarded import Guarded
 from policies import ONE_RUN
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Compiler, Module
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 import exhaustive
 from together import AT_ONCE, can_be_together, together
-from warpsmith.devices.base import Binary
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef

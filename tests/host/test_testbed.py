@@ -16,8 +16,9 @@ import exhaustive
 from builders import launch, rewritten
 from builders import program as made_program
 from policies import TWO_SAMPLES
-from warpsmith.devices.base import Allocation, Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.select import host_compiler
 from warpsmith.generator.conv2d import Conv2d, ImageLayout
 from warpsmith.generator.filter2d import Filter2d

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from testbeds import COLUMNS, PROBLEM, ROWS, WIDTH, on_both, opened, outcome
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef, host_compiler

@@ -13,8 +13,9 @@ import exhaustive
 from builders import launch
 from builders import program as made_program
 from testbeds import PROBLEM, QUICK, ROWS, WIDTH, on_both, opened, outcome
-from warpsmith.devices.base import Compiler, Graph
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Graph
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain

@@ -26,7 +26,7 @@ COMPILER = """
 import dataclasses, os, signal, time
 from pathlib import Path
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler
 from warpsmith.errors import CompileError
 
 

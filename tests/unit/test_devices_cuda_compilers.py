@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builders import program as of_one
-from warpsmith.devices.base import BinaryKind, Compiler
+from warpsmith.devices.compiler import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError

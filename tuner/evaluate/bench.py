@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from warpsmith.devices.base import Compiler
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.machine import memory_bytes
 from warpsmith.devices.select import DeviceRef

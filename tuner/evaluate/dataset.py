@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.module import BoundLaunch
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind

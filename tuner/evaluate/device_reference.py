@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsmith.devices.base import Allocation, Compiler, Module, Runtime
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.module import Allocation, Module
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.program import Launch, Program

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.library_versions import identity_with_libraries, is_of_today
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import DeviceError

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Compiler, Runtime
-from warpsmith.devices.binary import Binaries, Usage, most_used
+from warpsmith.devices.compiler import Binaries, Compiler, Usage, most_used
+from warpsmith.devices.module import Allocation
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program

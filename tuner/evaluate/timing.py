@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from warpsmith.devices.base import Graph, Runtime
+from warpsmith.devices.module import Graph
+from warpsmith.devices.runtime import Runtime
 from warpsmith.store.conditions import SAME_BUFFERS, THROTTLED, Cached, Launched
 from warpsmith.store.record import Timing
 from warpsmith.tuner.evaluate.outcomes import Measured

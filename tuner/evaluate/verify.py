@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, BoundLaunch, Compiler, Module, Runtime
-from warpsmith.devices.elements import numpy_dtype
-from warpsmith.devices.rounding import scaled_error
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.elements import numpy_dtype, scaled_error
+from warpsmith.devices.module import Allocation, BoundLaunch, Module
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, StoreError

@@ -7,8 +7,7 @@ import queue
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from warpsmith.devices.base import Compiler
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Compiler
 from warpsmith.devices.host.machine import cores
 from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.program import Program

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, Protocol, TypeVar
 from warpsmith.errors import WarpsmithError
 
 if TYPE_CHECKING:
-    from warpsmith.devices.base import Runtime
+    from warpsmith.devices.runtime import Runtime
 
 
 Answer = TypeVar("Answer", covariant=True)

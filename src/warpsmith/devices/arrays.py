@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.tensors import (
     check_output,
     empty_tensor,

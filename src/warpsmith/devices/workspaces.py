@@ -7,8 +7,9 @@ import dataclasses
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpsmith.devices.base import Allocation, Runtime, StreamIdentity
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.process import ForkLock
+from warpsmith.devices.runtime import Runtime, StreamIdentity
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import ALIGNMENT, Lifetime, Workspace, aligned
 

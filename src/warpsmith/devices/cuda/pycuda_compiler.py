@@ -16,9 +16,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.cuda.compile_log import first_error, usages_of
-from warpsmith.devices.cuda.compiler import find_nvcc, nvcc_name, target_of
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler
+from warpsmith.devices.cuda.compiler import find_nvcc, first_error, nvcc_name, target_of, usages_of
 from warpsmith.errors import CompileError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.steps import Compilation
