@@ -142,8 +142,8 @@ def test_a_family_without_a_turn_makes_no_space(monkeypatch: pytest.MonkeyPatch)
             return space(gate, family)
 
         monkeypatch.setattr(Gate, "space", noted)
-        asked = [loop._next(), loop._next()]
-        assert loop._next() is None
+        asked = [loop.next(), loop.next()]
+        assert loop.next() is None
     names = {program.family for program in asked if program is not None}
     assert len(names) == 2 < len(families)
     assert set(made) <= names
@@ -162,4 +162,4 @@ def test_a_search_without_any_family_says_why() -> None:
         illegal.default = lambda *_: FIRST
         loop._known.made.clear()
         with pytest.raises(TuningFailed, match=r"no family of conv2d .* can be searched: .*conv2d_illegal"):
-            loop._next()
+            loop.next()

@@ -221,6 +221,7 @@ class Bench:
         self._opened: Opened | None = None
         self._opening = threading.Lock()
         self._ahead: threading.Thread | None = None
+        self._is_prepared = False
 
     @property
     def is_open(self) -> bool:
@@ -240,18 +241,27 @@ class Bench:
         assert self._opened is not None
         return self._opened
 
-    def open_ahead(self) -> None:
-        """Starts opening the device in a background thread.
+    def open_ahead(self, *, peers: bool = False) -> None:
+        """Starts opening the device in a background thread, which then prepares the other libraries if `peers` is set.
 
         A later caller that needs the device waits for this thread. If the thread fails, that caller tries again and
         gets the error.
         """
-        self._ahead = threading.Thread(target=self._open_quietly, daemon=True)
+        self._ahead = threading.Thread(target=self._prepare, args=(peers,), daemon=True)
         self._ahead.start()
 
-    def _open_quietly(self) -> None:
+    def is_open_ahead(self) -> bool:
+        """Waits for `open_ahead`. False if it failed."""
+        assert self._ahead is not None
+        self._ahead.join()
+        return self._is_prepared
+
+    def _prepare(self, peers: bool) -> None:
         with contextlib.suppress(WarpsmithError):
             self._ensure_open()
+            if peers:
+                self.prepare_peers()
+            self._is_prepared = True
 
     def _ensure_open(self) -> None:
         with self._opening:

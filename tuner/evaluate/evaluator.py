@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -152,6 +152,35 @@ class Evaluator:
                 pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))
             opened.enter_context(contextlib.closing(bench))
             yield cls(problem, device, by_name, compiler, identity, pool, bench)
+
+    @contextlib.contextmanager
+    def final_bench(
+        self, device: DeviceRef, seed: int, policy: TimingPolicy, deadlines: Deadlines, worker: Worker | None = None
+    ) -> Iterator[Callable[[], Bench]]:
+        """Yields a function that returns the bench for the finalists, with data that the search has not seen. It raises
+        DeviceError if there is none.
+
+        If the device has a lock file, so that two processes can take turns, the bench is a second process, prepared
+        while the search runs: it draws the data, computes their float64 reference and imports the other libraries; one
+        of these takes six seconds to load. On the host such a process would disturb the search, so there the search's
+        own bench draws fresh data at the end. The process ends with the block, unless the caller passed it as `worker`.
+        """
+        if self.lock_file is None:
+            yield lambda: self._renewed(seed)
+            return
+        subject, lock = (device, self.compiler, self.problem), self.lock_file
+        bench = Bench(*subject, seed, policy, deadlines, sanitize=False, lock_file=lock, finals=True, worker=worker)
+        with contextlib.closing(bench):
+            bench.open_ahead(peers=True)
+            yield lambda: bench if bench.is_open_ahead() else self._renewed(seed, bench)
+
+    def _renewed(self, seed: int, failed: Bench | None = None) -> Bench:
+        """The search's own bench, with fresh data, in place of one that `failed`."""
+        if failed is not None:
+            failed.interrupt()  # frees the memory it has, even in a process of the caller's
+            failed.close()  # there may be no room for both benches, and the search is over
+        self.bench.renew(seed)
+        return self.bench
 
     @functools.cached_property
     def gate(self) -> Gate:

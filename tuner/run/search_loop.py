@@ -18,13 +18,13 @@ from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import TuningFailed, fastest_first, was_dropped
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.run.flow import Candidate, Flow
+from warpsmith.tuner.run.flow import Candidate, Flow, FlowCallbacks
 from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.run.parts import KnownStages, known_stages
@@ -70,7 +70,7 @@ POLL_S = 0.2
 """Seconds between two looks at the others' trials while there is nothing else to do."""
 
 
-class SearchLoop:
+class SearchLoop(FlowCallbacks):
     """All trials of a problem so far, and the search for more.
 
     Args:
@@ -218,10 +218,10 @@ class SearchLoop:
         Raises TuningFailed if no family can be searched.
         """
         gather_s = GATHER_S if self._sharing is None else SHARED_GATHER_S
-        journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
+        self._journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
         try:
             with watching_for_interrupt() as interrupt:
-                self._until_done(journal, interrupt)
+                self._until_done(interrupt)
         except KeyboardInterrupt:
             return False
         except DeviceError as error:
@@ -230,8 +230,8 @@ class SearchLoop:
             self.faults.add(Part.WORKER, "of the search", error)  # the winner is still chosen from what was found
         finally:
             self._progress.stop()
-            journal.close()
-            self.ledger.add(Stage.STORE, journal.seconds)
+            self._journal.close()
+            self.ledger.add(CostStage.STORE, self._journal.seconds)
         return True
 
     def replace(self, trial: Trial) -> None:
@@ -240,24 +240,15 @@ class SearchLoop:
         self.finished.append(Finished.now(trial))
         self._store.add_trials(self._evaluator.problem, self._evaluator.device, (trial,))
 
-    def _until_done(self, journal: Journal, interrupt: Interrupt) -> None:
+    def _until_done(self, interrupt: Interrupt) -> None:
         interrupt.check()
-        flow = Flow(
-            self._evaluator,
-            self._next,
-            lambda _: self.best.median_ns if self.best else None,
-            self.ledger,
-            self._options.trials - self.reused,
-            self._screen,
-            lambda candidate: journal.started(_started(candidate)),
-            self._announce,
-        )
-        with flow:
+        total = self._options.trials - self.reused
+        with Flow(self._evaluator, self, self.ledger, total, self._screen) as flow:
             while not self._is_done():
                 for trial in flow.trials(self._deadline):
                     self._note(trial)
                     self.finished.append(Finished.now(trial))
-                    journal.keep(trial)
+                    self._journal.keep(trial)
                     self._proposals.tell(trial)
                     self._learn()
                     self._progress.update(self._snapshot())
@@ -271,13 +262,7 @@ class SearchLoop:
                 self._learn()
                 self._proposals.offer_again()
 
-    def _announce(self, copy: Timing | Failure) -> None:
-        self._limit.begin()
-        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
-        title = f"{self._evaluator.problem.key()} on {self._evaluator.device.name}"
-        self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
-
-    def _next(self) -> Program | None:
+    def next(self) -> Program | None:
         # Requests have no limit of their own: trials count once they are done, and what is in progress then is given
         # up. Known configs must not be given up, so until they have times no more are requested than the trials wanted.
         asked_for = len(self.trials) if self._known_have_times else self.search.tried
@@ -286,6 +271,19 @@ class SearchLoop:
             told = "; ".join(each.told for each in self.faults.all)
             raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {told}")
         return program
+
+    def best_ns(self, candidate: Candidate) -> float | None:  # noqa: ARG002 - all compete
+        return self.best.median_ns if self.best else None
+
+    def starting(self, candidate: Candidate) -> None:
+        program = candidate.program
+        self._journal.started(Started(program.family, program.config, candidate.fingerprint))
+
+    def opened(self, copy: Timing | Failure) -> None:
+        self._limit.begin()
+        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
+        title = f"{self._evaluator.problem.key()} on {self._evaluator.device.name}"
+        self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
 
     def _is_done(self) -> bool:
         deadline = self._deadline()
@@ -360,8 +358,3 @@ class SearchLoop:
                 limit_s=None if self._limit.ends is None else self._limit.ends - self._start,
             ),
         )
-
-
-def _started(candidate: Candidate) -> Started:
-    """The candidate as an entry of the store's poison list."""
-    return Started(candidate.program.family, candidate.program.config, candidate.fingerprint)

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.machine import cores
@@ -25,12 +25,11 @@ from warpsmith.store.location import StoreChain, open_beside
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import Winners
-from warpsmith.tuner.costs import Costs, Stage
+from warpsmith.tuner.costs import Costs, CostStage
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop, common_device
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
-from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
-from warpsmith.tuner.finals.final_bench import FinalBench
+from warpsmith.tuner.finals.choose import TuningFailed, WinnerChoice, choose
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.report import TuneReport
@@ -227,7 +226,7 @@ def _search(
     policy = options.timing_policy(first.kind)
     with (
         _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
-        FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines, final_worker) as finals,
+        evaluator.final_bench(first, options.seed + 1, policy, options.deadlines, final_worker) as final_bench,
         ending_later() as ending,  # a signal ends the search at once, but not the finals, which choose its winner
     ):
         evaluator.bench.open_ahead()
@@ -239,9 +238,11 @@ def _search(
         with Companions(tuple(others), store, job) as companions, joining as sharing:
             loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known, faults)
             interrupted = not loop.run()
-        with loop.ledger.during(Stage.CHOOSE):
+        with loop.ledger.during(CostStage.CHOOSE):
             is_cut_short = interrupted or ending.pressed or loop.is_out_of_time
-            choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before, not is_cut_short)
+            choice = (
+                None if options.sanitize else _choose(evaluator, final_bench, loop, store, before, not is_cut_short)
+            )
         faults.extend(evaluator.bench.faults)
         publish(loop, store)
         interrupted |= ending.pressed
@@ -314,8 +315,13 @@ def _contained(known: Iterator[Key], faults: Faults) -> Iterator[Key]:
 
 
 def _choose(
-    evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program | None, each_family: bool
-) -> Choice:
+    evaluator: Evaluator,
+    final_bench: Callable[[], Bench],
+    loop: SearchLoop,
+    store: Store,
+    before: Program | None,
+    each_family: bool,
+) -> WinnerChoice:
     """Runs the finals and stores their result: the winner of all, and the fastest of the other families."""
     problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
     with open_beside(store) as stores:  # by now other tuners on the store may have found more
@@ -327,7 +333,7 @@ def _choose(
     answers = [each for each in (before, now, *replaced) if each is not None and each.family in families]
     rivals = [each for each in (*holders, *replaced) if each.family not in families] if method != AUTO else []
     trials = list(loop.trials.values())
-    bench = finals.bench()
+    bench = final_bench()
     given = (evaluator, bench, trials, loop.replace, answers, rivals)
     try:
         choice = choose(*given, each_family=each_family, faults=loop.faults)
@@ -376,7 +382,13 @@ def _that_replace(found: Iterable[Record], loop: SearchLoop, store: Store) -> It
 
 
 def _report(
-    evaluator: Evaluator, loop: SearchLoop, choice: Choice | None, *, interrupted: bool, devices: int, start: float
+    evaluator: Evaluator,
+    loop: SearchLoop,
+    choice: WinnerChoice | None,
+    *,
+    interrupted: bool,
+    devices: int,
+    start: float,
 ) -> TuneReport:
     ledger = loop.ledger
     return TuneReport(

@@ -185,7 +185,7 @@ def _proposed(gate: Gate, families: Mapping[str, Family], samples: Iterable[Samp
         return ()
     # A cross-check on GPUs is not valid for host samples.
     prior = Prior.fit(each for each in samples if each.device.kind is gate.device.kind)
-    is_trusted = prior is not None and prior.cross_check().is_passed
+    is_trusted = prior is not None and prior.check().is_passed
     return prior.first(gate.problem, gate.device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
 
 

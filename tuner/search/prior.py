@@ -158,7 +158,7 @@ STEPS, DRAWN = 3, 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CrossCheck:
+class PriorCheck:
     """Quality of the prior's orders for problems that its model has not seen.
 
     It rates the mean of the first configs instead of the best of them. Many of the trials that a store keeps are near
@@ -214,7 +214,7 @@ class Prior:
 
     def __init__(self, groups: Sequence[_Group]) -> None:
         self._groups = tuple(groups)
-        self._check: CrossCheck | None = None
+        self._check: PriorCheck | None = None
 
     @classmethod
     def fit(cls, samples: Iterable[Sample]) -> Prior | None:
@@ -222,7 +222,7 @@ class Prior:
         groups = _grouped(samples)
         return cls(groups) if groups else None
 
-    def cross_check(self) -> CrossCheck:
+    def check(self) -> PriorCheck:
         """Leaves up to MOST_CHECKED problems out, on all devices, and rates the order of their trials. Computed
         once.
         """
@@ -232,7 +232,7 @@ class Prior:
 
     def order(self, problem: Problem, device: Device, family: str, configs: Sequence[Config]) -> list[Config]:
         """Sorts `configs` of one family, those likely to be fast first. The order stays if the cross-check fails."""
-        if not self.cross_check().is_passed:
+        if not self.check().is_passed:
             return list(configs)
         model = self._model(Subject(problem, device), family)
         return sorted(configs, key=model.predicted) if model is not None else list(configs)
@@ -249,7 +249,7 @@ class Prior:
         here, gate = Subject(problem, device), Gate(problem, device)
         near: dict[tuple[str, Config], float] = {}
         likely: dict[tuple[str, Config], float] = {}
-        is_trusted = self.cross_check().is_passed
+        is_trusted = self.check().is_passed
         for family in families:
             if (space := gate.space_if_able(family)) is None:
                 continue
@@ -329,7 +329,7 @@ def _grouped(samples: Iterable[Sample]) -> list[_Group]:
     return groups
 
 
-def _checked(groups: Sequence[_Group]) -> CrossCheck:
+def _checked(groups: Sequence[_Group]) -> PriorCheck:
     excesses, by_luck = [], []
     checkable = [group for group in groups if len(group.samples) >= LEAST_TRIALS]
     for group in checkable[:: max(1, math.ceil(len(checkable) / MOST_CHECKED))]:
@@ -345,9 +345,9 @@ def _checked(groups: Sequence[_Group]) -> CrossCheck:
             excesses.append(statistics.fmean(map(group.excess, predicted[:FIRST])) - best)
             by_luck.append(statistics.fmean(map(group.excess, members)) - best)
     if not excesses:
-        return CrossCheck(0, 0.0, 0.0)
+        return PriorCheck(0, 0.0, 0.0)
     mean, luck = (math.expm1(sum(each) / len(each)) for each in (excesses, by_luck))
-    return CrossCheck(len(excesses), mean, luck)
+    return PriorCheck(len(excesses), mean, luck)
 
 
 def _by_family(group: _Group) -> Mapping[str, list[Sample]]:

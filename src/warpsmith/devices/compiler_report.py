@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import importlib.metadata
 import json
 import os
 import shutil
@@ -17,7 +16,15 @@ import sys
 import time
 from pathlib import Path
 
-from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
+from warpsmith.devices.cuda.compiler import (
+    NvccCompiler,
+    NvrtcCompiler,
+    bindings_name,
+    find_nvcc,
+    first_line,
+    nvrtc_name,
+    why_no_nvrtc,
+)
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.devices.host.toolchain import CompilerTimeout, run_compiler
@@ -127,37 +134,16 @@ def _line(error: Exception) -> str:
 
 
 def _nvrtc_tried(arch: str) -> CompilerReport:
-    remedy = 'pip install "warpsmith[cuda]"'
-    try:
-        from cuda.bindings import nvrtc
-    except ImportError as error:
-        told = f"cuda-bindings cannot be imported ({_first_line(error)}): {remedy}"
-        return CompilerReport(Condition.MISSING, told)
-    bindings = _bindings()
-    try:
-        nvrtc.nvrtcVersion()
-    except (OSError, RuntimeError) as error:  # no library, or a broken one; the error type depends on the release
-        told = f"{bindings} finds no NVRTC library that loads ({_first_line(error)}): {remedy}"
-        return CompilerReport(Condition.MISSING, told)
+    if (reason := why_no_nvrtc()) is not None:
+        return CompilerReport(Condition.MISSING, f'{reason}: pip install "warpsmith[cuda]"')
     try:
         image = NvrtcCompiler(arch).compile(TRIAL).image
     except (CompileError, OSError, RuntimeError) as error:
-        told = f"{nvrtc_name()} of {bindings} compiles no kernel for {arch}: {_first_line(error)}"
+        told = f"{nvrtc_name()} of {bindings_name()} compiles no kernel for {arch}: {first_line(error)}"
         return CompilerReport(Condition.BROKEN, told)
     if not image.startswith(b"\x7fELF"):
-        return CompilerReport(Condition.BROKEN, f"{nvrtc_name()} of {bindings} makes no machine code for {arch}")
-    return CompilerReport(Condition.OK, f"{nvrtc_name()} ({bindings}), compiles for {arch}")
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def _bindings() -> str:
-    try:
-        return f"cuda-bindings {importlib.metadata.version('cuda-bindings')}"
-    except importlib.metadata.PackageNotFoundError:  # the modules without pip's metadata
-        return "cuda-bindings"
+        return CompilerReport(Condition.BROKEN, f"{nvrtc_name()} of {bindings_name()} makes no machine code for {arch}")
+    return CompilerReport(Condition.OK, f"{nvrtc_name()} ({bindings_name()}), compiles for {arch}")
 
 
 def _pycuda_tried(arch: str) -> CompilerReport:

@@ -110,6 +110,32 @@ def nvrtc_name() -> str:
     return f"nvrtc {major}.{minor}"
 
 
+def why_no_nvrtc() -> str | None:
+    """Reason why NVRTC cannot be called; None if it can. A broken library may crash the process."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        return f"cuda-bindings cannot be imported ({first_line(error)})"
+    try:
+        nvrtc.nvrtcVersion()
+    except (OSError, RuntimeError) as error:  # no library, or a broken one; the error type depends on the release
+        return f"{bindings_name()} finds no NVRTC library that loads ({first_line(error)})"
+    return None
+
+
+def bindings_name() -> str:
+    import importlib.metadata
+
+    try:
+        return f"cuda-bindings {importlib.metadata.version('cuda-bindings')}"
+    except importlib.metadata.PackageNotFoundError:  # the modules without pip's metadata
+        return "cuda-bindings"
+
+
+def first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def _nvrtc_call(function: str, *arguments: Any) -> tuple[Any, ...]:
     """Calls one function of NVRTC; the status comes first. Raises CompileError if NVRTC is missing."""
     try:
