@@ -162,7 +162,7 @@ def main() -> None:
         for left in report.record.left_out:
             print(f"    left out: {left.name}: {left.reason}", flush=True)
         for each in report.part_failures:
-            print(f"    failed part: {each.told}", flush=True)
+            print(f"    failed part: {each.message}", flush=True)
 
 
 if __name__ == "__main__":

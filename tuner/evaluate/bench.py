@@ -273,9 +273,9 @@ class Bench:
             self._opened = self._worker.call(self._open, self._deadlines.setup_s)
         except (DeadlinePassed, WorkerDied) as error:
             words = error.last_words.splitlines() if isinstance(error, WorkerDied) else []
-            told = f": {words[-1]}" if words else ""
+            reason = f": {words[-1]}" if words else ""
             raise DeviceError(
-                f"the device could not be prepared for {self._open.problem.key()}: {error}{told}"
+                f"the device could not be prepared for {self._open.problem.key()}: {error}{reason}"
             ) from None
 
     def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:

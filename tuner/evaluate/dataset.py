@@ -348,8 +348,8 @@ class Dataset:
         bound = self._judge.error_bound(self._problem, output)
         verdict = verify(result, self._references[name], output.dtype, bound)
         if not verdict.right:
-            told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
-            return Failure(FailureKind.WRONG, told)
+            message = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
+            return Failure(FailureKind.WRONG, message)
         if name in self._verifiers:  # a kernel has overwritten the reference there, and perhaps inputs
             self._verifiers[name].upload(self._references[name])
         return verdict.max_error

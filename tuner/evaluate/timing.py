@@ -133,8 +133,8 @@ class _Stopwatch:
     def timing(self, conditions: str) -> Timing:
         p20, median, p80 = _quantiles(self.samples)
         launches = _launches(self._runtime, Launching.EAGER if self._graph is None else Launching.GRAPH)
-        told = f", {THROTTLED}" if self.throttled else ""
-        policy = f"median, {self.repeats} runs a sample, {launches}, {conditions}{told}"
+        note = f", {THROTTLED}" if self.throttled else ""
+        policy = f"median, {self.repeats} runs a sample, {launches}, {conditions}{note}"
         return Timing(median, p20, p80, len(self.samples), policy)
 
     def close(self) -> None:

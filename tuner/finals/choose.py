@@ -322,9 +322,9 @@ def _by_family(failed: list[Trial]) -> str:
     for trial in failed:
         if isinstance(trial.outcome, Failure):
             by_family.setdefault(trial.family, []).append(trial.outcome)
-    told = []
+    lines = []
     for family, failures in by_family.items():
         kinds = collections.Counter(str(each.kind) for each in failures)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        told.append(f"{family}: {counts}; the first: {failures[0].message}")
-    return " | ".join(told)
+        lines.append(f"{family}: {counts}; the first: {failures[0].message}")
+    return " | ".join(lines)

@@ -48,8 +48,8 @@ class Peer:
 
 def first_line(error: BaseException) -> str:
     """Type of an error and the first line of its message."""
-    told = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

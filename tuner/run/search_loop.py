@@ -268,8 +268,8 @@ class SearchLoop(FlowCallbacks):
         asked_for = len(self.trials) if self._known_have_times else self.search.tried
         program = self._proposals.next() if asked_for < self._options.trials else None
         if not self.search.families:
-            told = "; ".join(each.told for each in self.faults.all)
-            raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {told}")
+            reasons = "; ".join(each.message for each in self.faults.all)
+            raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {reasons}")
         return program
 
     def best_ns(self, candidate: Candidate) -> float | None:  # noqa: ARG002 - all compete

@@ -338,7 +338,7 @@ def _choose(
     try:
         choice = choose(*given, each_family=each_family, faults=loop.faults)
     except TuningFailed as error:
-        raise TuningFailed(" | ".join([str(error), *(each.told for each in loop.faults.all)])) from None
+        raise TuningFailed(" | ".join([str(error), *(each.message for each in loop.faults.all)])) from None
     loop.faults.extend(bench.faults)
     store.put_winner(choice.overall or choice.record)
     store.put_runners_up(_that_replace(choice.runners_up, loop, store))

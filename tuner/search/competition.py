@@ -226,7 +226,7 @@ class Competition:
         turn = self._first_turn()
         if turn is None:
             self._dismiss_failing()
-            while self._rung_is_told():
+            while self._rung_is_settled():
                 self._judge()
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
@@ -317,13 +317,13 @@ class Competition:
             for name in [name for name in self._in if self.families[name].is_doubted]:
                 self._dismiss(name, "all its candidates failed")
 
-    def _rung_is_told(self) -> bool:
+    def _rung_is_settled(self) -> bool:
         """True if all results of the rung have arrived and there is something to decide."""
-        told = all(
+        is_settled = all(
             family.settled >= self._quota or (family.is_exhausted and family.settled == family.tried)
             for family in map(self.families.__getitem__, self._in)
         )
-        return told and len(self._in) > 1 and any(map(self._has_more, self._in))
+        return is_settled and len(self._in) > 1 and any(map(self._has_more, self._in))
 
     def _judge(self) -> None:
         staying, fastest = self._staying(), min(map(self._best, self._in))

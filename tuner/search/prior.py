@@ -180,9 +180,9 @@ class PriorCheck:
     def __str__(self) -> str:
         if self.problems < LEAST_CHECKED:
             return f"{self.problems} problems have trials enough to check the prior; {LEAST_CHECKED} are needed"
-        told = "used" if self.is_passed else "not used"
+        state = "used" if self.is_passed else "not used"
         return (
-            f"{told}: of {self.problems} problems left out, the first {FIRST} configs are {self.excess:.1%} above the "
+            f"{state}: of {self.problems} problems left out, the first {FIRST} configs are {self.excess:.1%} above the "
             f"best, {self.by_luck:.1%} in a random order"
         )
 

@@ -180,8 +180,8 @@ class CheckedCalls:
             return self._copied[operand.name].view(array, stream)
         view = device_view(array, operand, writable, stream, self._runtime.ordinal)
         if operand.name in self._signature.textured and view.address % TEXTURE_ALIGNMENT:
-            told = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
-            raise BadArgument(f"{operand.name}: {told}; copy it first")
+            reason = f"this plan reads it through a texture: it must start at a multiple of {TEXTURE_ALIGNMENT} bytes"
+            raise BadArgument(f"{operand.name}: {reason}; copy it first")
         return view
 
     def _stream(self, requested: int | None, views: Iterable[ArrayView]) -> int | None:

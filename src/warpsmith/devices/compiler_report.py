@@ -2,7 +2,7 @@
 
 NVRTC and PyCUDA are tested in processes of their own: a broken library may hang or crash the process that loads it, and
 PyCUDA loads the driver and has no time limit. `python -m warpsmith.devices.compiler_report nvrtc|pycuda ARCH` prints
-one JSON object, `{"condition": ..., "told": ...}`.
+one JSON object, `{"condition": ..., "message": ...}`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CompilerReport:
     """Result of testing one compiler, in one line."""
 
     condition: Condition
-    told: str
+    message: str
 
 
 def report_on_host_compiler(timeout_s: float = TRIAL_S) -> CompilerReport:
@@ -78,8 +78,8 @@ def report_on_nvcc(arch: str, timeout_s: float = TRIAL_S) -> CompilerReport:
         path = find_nvcc()
     except CompileError as error:
         if home and on_path:
-            told = f"CUDA_HOME is {home}, which has no bin/nvcc, but {on_path} is on the path: unset CUDA_HOME"
-            return CompilerReport(Condition.MISSING, told)
+            message = f"CUDA_HOME is {home}, which has no bin/nvcc, but {on_path} is on the path: unset CUDA_HOME"
+            return CompilerReport(Condition.MISSING, message)
         return CompilerReport(Condition.MISSING, f"{_line(error)}{f' (now {home})' if home else ''}")
     origin = "of CUDA_HOME" if home else "on the path" if path == on_path else "off the path"
     other = f"; not {on_path}, which is on the path" if on_path and not _same(on_path, path) else ""
@@ -118,7 +118,7 @@ def _tried_apart(name: str, arch: str, timeout_s: float) -> CompilerReport:
         return CompilerReport(Condition.BROKEN, _line(error))
     try:
         answer = json.loads(output)
-        return CompilerReport(Condition(answer["condition"]), answer["told"])
+        return CompilerReport(Condition(answer["condition"]), answer["message"])
     except (ValueError, LookupError, TypeError):
         last = (errors.strip() or "no message").splitlines()[-1]
         ended = f"signal {-status}" if status < 0 else f"status {status}"
@@ -139,8 +139,8 @@ def _nvrtc_tried(arch: str) -> CompilerReport:
     try:
         image = NvrtcCompiler(arch).compile(TRIAL).image
     except (CompileError, OSError, RuntimeError) as error:
-        told = f"{nvrtc_name()} of {bindings_name()} compiles no kernel for {arch}: {first_line(error)}"
-        return CompilerReport(Condition.BROKEN, told)
+        message = f"{nvrtc_name()} of {bindings_name()} compiles no kernel for {arch}: {first_line(error)}"
+        return CompilerReport(Condition.BROKEN, message)
     if not image.startswith(b"\x7fELF"):
         return CompilerReport(Condition.BROKEN, f"{nvrtc_name()} of {bindings_name()} makes no machine code for {arch}")
     return CompilerReport(Condition.OK, f"{nvrtc_name()} ({bindings_name()}), compiles for {arch}")

@@ -176,9 +176,9 @@ class SharedLaunches(BoundLaunches):
         if workspace is not None:
             raise BadArgument("workspace: these programs share memory of their own")
         with self._memory.borrow(stream) as borrowed:
-            for name, told in self._needs.items():
+            for name, message in self._needs.items():
                 if name not in borrowed.made:
-                    raise BadArgument(told)
+                    raise BadArgument(message)
             # The contents are invalid while they are written, and stay so if a launch fails.
             borrowed.made.difference_update(self._makes, self._outdates)
             self._bound_to(addresses, values, {**borrowed.kept, **self._own.at(borrowed.scratch)})(stream)

@@ -206,8 +206,8 @@ def _transformed(values: bytes, matrix: tuple[tuple[float, ...], ...]) -> bytes:
 def check_constant(launch: Launch, constant: Constant, offered: int, declared: int) -> None:
     """Raises LaunchError unless the size of a `__constant__` variable equals that of its content."""
     if offered != declared:
-        told = f"__constant__ {constant.symbol} takes {declared} bytes; {constant.operand} has {offered}"
-        raise LaunchError(f"kernel {launch.entry}: {told}")
+        sizes = f"__constant__ {constant.symbol} takes {declared} bytes; {constant.operand} has {offered}"
+        raise LaunchError(f"kernel {launch.entry}: {sizes}")
 
 
 def addresses_of(call: LibraryCall, addresses: Mapping[str, int]) -> tuple[int, ...]:

@@ -108,8 +108,8 @@ class Workspaces:
 
     def _checked(self, own: Allocation) -> int:
         if own.nbytes < self.block.nbytes or own.address % ALIGNMENT:
-            told = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
-            raise BadArgument(f"workspace: must have {told}; got {own.nbytes} bytes at {own.address:#x}")
+            needed = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
+            raise BadArgument(f"workspace: must have {needed}; got {own.nbytes} bytes at {own.address:#x}")
         return own.address
 
     @contextlib.contextmanager

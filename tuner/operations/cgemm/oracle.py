@@ -75,14 +75,14 @@ def _multiply(
 ) -> None:
     """Computes some rows and columns of some matrices."""
     a, b = operands["a"][matrices], operands["b"][matrices]
-    a = turned(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
-    b = turned(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
+    a = op_of(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
+    b = op_of(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
     there = (matrices, rows, columns)
     expected[there] = np.matmul(a, b)
     scale[there] = np.matmul(np.abs(a), np.abs(b))[..., None]
 
 
-def turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
+def op_of(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
     """The matrices after their operation (none, transpose, conjugate transpose), as (..., rows, columns)."""
     wide = matrices.astype(np.complex128)
     if op is Op.N:
@@ -97,8 +97,8 @@ def samples(problem: Cgemm, operands: Operands, indices: NDArray[np.int64]) -> S
     for number, place in enumerate(zip(*np.unravel_index(indices, (*problem.output.shape, 2)), strict=True)):
         product, row, column, part = map(int, place)
         left, right = operands["a"][product], operands["b"][product]
-        a = turned(left[:, row : row + 1] if problem.a.transposes else left[row : row + 1], problem.a)[0]
-        b = turned(right[column : column + 1] if problem.b.transposes else right[:, column : column + 1], problem.b)[
+        a = op_of(left[:, row : row + 1] if problem.a.transposes else left[row : row + 1], problem.a)[0]
+        b = op_of(right[column : column + 1] if problem.b.transposes else right[:, column : column + 1], problem.b)[
             :, 0
         ]
         total = (a * b).sum()

@@ -42,9 +42,9 @@ def makers(
     layouts = (own, not own) if kind is DeviceKind.CUDA else (own,)
 
     def maker(channels_last: bool) -> PeerMaker:
-        told = f"{name}{', channels last' if channels_last else ''}"
+        title = f"{name}{', channels last' if channels_last else ''}"
         make = functools.partial(torch_peer, problem, operands, kind, sets, channels_last=channels_last)
-        return PeerMaker(told, ("torch",), make)
+        return PeerMaker(title, ("torch",), make)
 
     return tuple(map(maker, layouts))
 

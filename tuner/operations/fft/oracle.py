@@ -196,8 +196,8 @@ def make_hermitian(problem: Fft, spectrum: NDArray[Any]) -> None:
 def _mirrored_rows(problem: Fft) -> list[int]:
     """Position, for each position in a column, of the frequency that mirrors its own."""
     points = problem.size[0]
-    turned = list(range(points)) if problem.order is Order.NATURAL else _turned_bits(points)
-    return [turned[-frequency % points] for frequency in turned]
+    order = list(range(points)) if problem.order is Order.NATURAL else _bit_reversed(points)
+    return [order[-frequency % points] for frequency in order]
 
 
 def _forward(problem: Fft, signal: NDArray[Any]) -> NDArray[Any]:
@@ -227,12 +227,12 @@ def reordered(problem: Fft, spectrum: NDArray[Any]) -> NDArray[Any]:
         return spectrum
     for axis, points in enumerate(problem.size, start=1):
         halved = problem.is_real and axis == len(problem.size)
-        places = _turned_bits(points // 2 if halved else points)
+        places = _bit_reversed(points // 2 if halved else points)
         spectrum = spectrum.take([*places, points // 2] if halved else places, axis)
     return spectrum
 
 
-def _turned_bits(points: int) -> list[int]:
+def _bit_reversed(points: int) -> list[int]:
     """The numbers 0 to points - 1 in bit-reversed order, built by doubling: evens first."""
     order = [0]
     while len(order) < points:

@@ -149,8 +149,8 @@ class FilterBorder(_Border):
         the anchor. It runs on the stream with handle `stream`, or on the default one, and does not wait. Raises
         RuntimeError with NPP's status.
         """
-        turned = (_address(mask.array), Size(mask.columns, mask.rows), Point(mask.anchor[1], mask.anchor[0]))
-        self._call(image, offset, result, turned, stream)
+        geometry = (_address(mask.array), Size(mask.columns, mask.rows), Point(mask.anchor[1], mask.anchor[0]))
+        self._call(image, offset, result, geometry, stream)
 
 
 class LineFilterBorder(_Border):
@@ -213,14 +213,14 @@ def _context() -> StreamContext:
     """
     driver = ctypes.CDLL("libcuda.so.1")
 
-    def asked(function: str, *arguments: int) -> int:
+    def queried(function: str, *arguments: int) -> int:
         value = c_int()
         if status := getattr(driver, function)(byref(value), *arguments):
             raise RuntimeError(f"{function} returned CUresult {status}")
         return value.value
 
-    device = asked("cuCtxGetDevice")
-    attribute = functools.partial(asked, "cuDeviceGetAttribute")
+    device = queried("cuCtxGetDevice")
+    attribute = functools.partial(queried, "cuDeviceGetAttribute")
     return StreamContext(
         device=device,
         multiprocessors=attribute(_PROCESSORS, device),
@@ -258,8 +258,8 @@ def npp_peer(problem: Filter2d, taps: NDArray[np.float32], operands: Operands, a
     to_device, to_host = arrays
     above, left = _centre(problem)
     # NPP's filters are convolutions, so their mask is rotated, and so is the position of its anchor.
-    turned = to_device(np.ascontiguousarray(taps[0, ::-1, ::-1]))
-    mask = Mask(turned, *problem.filter, (problem.filter[0] - 1 - above, problem.filter[1] - 1 - left))
+    rotated = to_device(np.ascontiguousarray(taps[0, ::-1, ::-1]))
+    mask = Mask(rotated, *problem.filter, (problem.filter[0] - 1 - above, problem.filter[1] - 1 - left))
     sources, targets = _images(problem, operands, to_device, sets)
     offset = (above, left) if problem.border is Border.VALID else (0, 0)
 

@@ -71,7 +71,7 @@ def ndimage_peer(problem: Filter2d, operands: Operands, library: ScipyLibrary, s
     images = [arrays.asarray(operands["image"]) for _ in range(sets)]
     weights = arrays.asarray(operands["weights"].reshape((1,) * len(ahead) + problem.filter + (1,) * len(behind)))
     outputs = [arrays.empty(images[0].shape, dtype=str(problem.output.dtype)) for _ in range(sets)]
-    inside = _inside(problem, turned=problem.convolve)
+    inside = _inside(problem, rotated=problem.convolve)
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
         with library.stream(stream):
@@ -98,7 +98,7 @@ def separable_ndimage_peer(problem: Filter2d, term: Term, operands: Operands, li
     origins = [0, 0]
     if problem.border is not Border.VALID:
         origins = [at - size // 2 for at, size in zip(problem.before, problem.filter, strict=True)]
-    mode, inside = _mode(problem), _inside(problem, turned=False)
+    mode, inside = _mode(problem), _inside(problem, rotated=False)
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
         steps = ((images[index], between[index]), (between[index], outputs[index]))
@@ -115,12 +115,12 @@ def _mode(problem: Filter2d) -> str:
     return "constant" if problem.border is Border.VALID else str(problem.border)
 
 
-def _inside(problem: Filter2d, *, turned: bool) -> tuple[Any, ...]:
+def _inside(problem: Filter2d, *, rotated: bool) -> tuple[Any, ...]:
     """Part of ndimage's image-sized result that the problem needs."""
     if problem.border is not Border.VALID:
         return (...,)
     # A convolution's window reaches as far ahead as a correlation's window reaches behind.
-    first = [(size - 1) // 2 if turned else size // 2 for size in problem.filter]
+    first = [(size - 1) // 2 if rotated else size // 2 for size in problem.filter]
     rows, columns = (slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True))
     return (..., rows, columns, *[slice(None)] * (problem.channels > 1))
 
@@ -162,8 +162,8 @@ def fftconvolve_peer(
         raise Unavailable("its fftconvolve is compared in float32")
     arrays = library.arrays
     images = [arrays.asarray(operands["image"]) for _ in range(sets)]
-    turned = np.ascontiguousarray(taps[0, ::-1, ::-1]).reshape((1,) * (problem.planes > 1) + problem.filter)
-    weights = arrays.asarray(turned)
+    rotated = np.ascontiguousarray(taps[0, ::-1, ::-1]).reshape((1,) * (problem.planes > 1) + problem.filter)
+    weights = arrays.asarray(rotated)
     outputs: list[Any] = [None] * sets
     mode = "valid" if problem.border is Border.VALID else "full"
     inside: tuple[Any, ...] = (...,)

@@ -146,6 +146,6 @@ def _optunas_own(choice: SamplerChoice, seed: int) -> optuna.samplers.BaseSample
         if choice is SamplerChoice.CMAES:
             return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
     except ImportError as error:
-        told = str(error).splitlines()[0]
-        raise BadArgument(f"the sampler {choice} needs the packages {NEEDS[choice]}: {told}") from None
+        reason = str(error).splitlines()[0]
+        raise BadArgument(f"the sampler {choice} needs the packages {NEEDS[choice]}: {reason}") from None
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, multivariate=True)

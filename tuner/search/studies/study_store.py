@@ -189,5 +189,5 @@ def _as_store_error() -> Iterator[None]:
     try:
         yield
     except (optuna.exceptions.OptunaError, SQLAlchemyError, RuntimeError) as error:  # RuntimeError: newer tables
-        told = str(error).partition("\n")[0]
-        raise StoreError(f"the search is stored, but not as an Optuna study: {told}") from None
+        reason = str(error).partition("\n")[0]
+        raise StoreError(f"the search is stored, but not as an Optuna study: {reason}") from None

@@ -91,7 +91,7 @@ class _TensorMap(ctypes.Structure):
     )
 
 
-def tensor_map_bytes(told: TensorMap, address: int) -> bytes:
+def tensor_map_bytes(described: TensorMap, address: int) -> bytes:
     """Bytes of a tensor map of the images at `address`."""
-    fields = told.shape, told.first, told.extent, told.step
-    return bytes(_TensorMap(address, *fields, told.channels, told.pixels, told.dtype.itemsize))
+    fields = described.shape, described.first, described.extent, described.step
+    return bytes(_TensorMap(address, *fields, described.channels, described.pixels, described.dtype.itemsize))
