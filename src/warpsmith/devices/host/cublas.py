@@ -86,4 +86,4 @@ def _op_of(matrices: NDArray[np.complex64], how: Transpose) -> NDArray[Any]:
     if how is Transpose.N:
         return wide
     transposed = wide.swapaxes(1, 2)
-    return transposed.conj() if how is Transpose.C else turned
+    return transposed.conj() if how is Transpose.C else transposed
