@@ -311,7 +311,7 @@ class Prior:
 
 def between(one: Subject, other: Subject) -> float | None:
     """Distance of two subjects in octaves of size; None if samples of one do not apply to the other."""
-    far = one.problem.distance(other.problem)
+    far: float | None = one.problem.distance(other.problem)
     if far is None or one.device.kind is not other.device.kind:
         return None
     return far + between_devices(one.device, other.device)
