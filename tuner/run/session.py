@@ -41,61 +41,6 @@ from warpsmith.tuner.search.known import Key, known_first, present_answer, sampl
 from warpsmith.tuner.workers.job import Job, WorkerState
 
 
-def publish(loop: SearchLoop, store: Store) -> None:
-    """Adds the trials of this process to Optuna's studies beside the store."""
-    if store.address is None or not loop.finished:
-        return
-    from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import
-
-    try:
-        studies = StudyStore(store.address)
-        for name, family in loop.search.families.items():
-            if mine := [each for each in loop.finished if each.trial.family == name]:
-                studies.add(family.made.study_name, family.made.space, mine)
-    except StoreError as error:
-        warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Accompany(Job[None]):
-    """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
-
-    store: str
-    """Path or URL of the store."""
-    tuner: str
-    """Id of this tuner in the store."""
-    problem: Problem
-    device: DeviceRef
-    model: Device
-    """Model of `device`, whose compiler is `compiler`. Finding them out would start the driver of every GPU again."""
-    compiler: Compiler
-    options: TuneOptions
-    families: tuple[Family, ...]
-    processes: int
-    """Number of compiler processes."""
-
-    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
-        options, deadlines = self.options, self.options.deadlines
-        policy = options.timing_policy(self.device.kind)
-        with Store.open(self.store, write=True) as store:
-            bench = Bench(
-                self.device, self.compiler, self.problem, options.seed, policy, deadlines, sanitize=options.sanitize
-            )
-            with Evaluator.furnished(
-                self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
-            ) as evaluator:
-                seen, stored = store.trials_since(self.problem, self.model, 0)
-                with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
-                    start = time.monotonic()
-                    loop = SearchLoop(evaluator, store, stored, options, SilentProgress(), start, sharing)
-                    loop.run()
-                    publish(loop, store)
-
-
-_ANSWERING = "that answers before the search"
-"""Name of the family in a fault of the candidates to try first."""
-
-
 def tune_into(
     location: str, problem: Problem, devices: tuple[DeviceRef, ...], options: TuneOptions, progress: Progress
 ) -> TuneReport:
@@ -408,3 +353,58 @@ def _report(
         standings=loop.search.standings,
         part_failures=loop.faults.all,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accompany(Job[None]):
+    """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
+
+    store: str
+    """Path or URL of the store."""
+    tuner: str
+    """Id of this tuner in the store."""
+    problem: Problem
+    device: DeviceRef
+    model: Device
+    """Model of `device`, whose compiler is `compiler`. Finding them out would start the driver of every GPU again."""
+    compiler: Compiler
+    options: TuneOptions
+    families: tuple[Family, ...]
+    processes: int
+    """Number of compiler processes."""
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
+        options, deadlines = self.options, self.options.deadlines
+        policy = options.timing_policy(self.device.kind)
+        with Store.open(self.store, write=True) as store:
+            bench = Bench(
+                self.device, self.compiler, self.problem, options.seed, policy, deadlines, sanitize=options.sanitize
+            )
+            with Evaluator.furnished(
+                self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
+            ) as evaluator:
+                seen, stored = store.trials_since(self.problem, self.model, 0)
+                with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
+                    start = time.monotonic()
+                    loop = SearchLoop(evaluator, store, stored, options, SilentProgress(), start, sharing)
+                    loop.run()
+                    publish(loop, store)
+
+
+_ANSWERING = "that answers before the search"
+"""Name of the family in a fault of the candidates to try first."""
+
+
+def publish(loop: SearchLoop, store: Store) -> None:
+    """Adds the trials of this process to Optuna's studies beside the store."""
+    if store.address is None or not loop.finished:
+        return
+    from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import
+
+    try:
+        studies = StudyStore(store.address)
+        for name, family in loop.search.families.items():
+            if mine := [each for each in loop.finished if each.trial.family == name]:
+                studies.add(family.made.study_name, family.made.space, mine)
+    except StoreError as error:
+        warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store

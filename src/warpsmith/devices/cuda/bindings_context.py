@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cuda.bindings
 import numpy as np
@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from warpsmith.devices.cuda.primary_context import PrimaryContext
 from warpsmith.devices.cuda.status import SUCCESS, call
 from warpsmith.errors import DeviceError
-
-if TYPE_CHECKING:
-    from warpsmith.devices.cuda.primary_context import PrimaryContext
 
 
 class DeviceArray:

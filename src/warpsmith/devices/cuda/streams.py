@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cu
@@ -20,10 +20,6 @@ from warpsmith.devices.cuda.status import call, capture_of, outside_of_captures
 from warpsmith.devices.module import Graph
 from warpsmith.devices.runtime import Runtime, Work, closing
 from warpsmith.errors import DeviceError
-
-if TYPE_CHECKING:
-    from warpsmith.devices.cuda.primary_context import PrimaryContext
-
 
 _DOING = "work beside the caller"
 
