@@ -62,7 +62,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import compare
 from warpsmith.tuner.finals.recheck import APART
 from warpsmith.tuner.run.problem_list import read_problems
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 
 REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400

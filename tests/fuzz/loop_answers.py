@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from policies import ONE_RUN
 from problems import Question, Scale, random_problem
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument, OutOfMemory
 from warpsmith.generator.device import DeviceKind

@@ -26,10 +26,9 @@ from warpsmith.tuner.faults import Faults
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.report import TuneReport
-from warpsmith.tuner.run import companions, search_loop, session
-from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run import search_loop, session, sharing
 from warpsmith.tuner.run.session import tune
-from warpsmith.tuner.run.sharing import new_tuner
+from warpsmith.tuner.run.sharing import Companions, new_tuner
 from warpsmith.tuner.workers.job import Job
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -108,7 +107,7 @@ def test_what_runs_at_the_end_is_not_suspected(
     tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids: list[str] = []
-    monkeypatch.setattr(companions, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
+    monkeypatch.setattr(sharing, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
     monkeypatch.setattr(session, "Companions", with_work_left)
     running = "SELECT count(*) FROM warpsmith_poisoned JOIN warpsmith_claims USING (fingerprint) WHERE tuner = ?"
 

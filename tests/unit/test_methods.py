@@ -34,7 +34,7 @@ from warpsmith.store.record import Record
 from warpsmith.store.store import Store
 from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import StoreReader
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.

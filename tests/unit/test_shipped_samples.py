@@ -14,7 +14,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.store.trials import FASTEST, OTHERS, Sample
-from warpsmith.tuner.search.shipped_samples import SHIPPED, read_samples, shipped_samples, write_samples
+from warpsmith.tuner.search.known import SHIPPED, read_samples, shipped_samples, write_samples
 
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
 

@@ -78,8 +78,8 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
         return _without_time(record, verdict, f"{times.kind}: {times.message}", environment)
     now = next((timing for timing in times.ours if _comparable(then, timing)), None)
     if now is None:
-        told = f"it was timed as {then.conditions!r}, which is {times.ours[0].conditions!r} now"
-        return _without_time(record, Verdict.UNCHECKED, told, environment)
+        reason = f"it was timed as {then.conditions!r}, which is {times.ours[0].conditions!r} now"
+        return _without_time(record, Verdict.UNCHECKED, reason, environment)
     return Rechecked(record, _checked(_verdict(then, now), now, environment), now, None, _copies(record, times.copy))
 
 
@@ -124,8 +124,8 @@ def ready_again(
     """
     program = program_of(record, record.problem, record.device) if renewed else regenerate(record)
     if program is None:
-        told = "its config is not legal in this version" if renewed else "this version generates another text"
-        raise CannotMeasure(f"{told}; tune it again")
+        reason = "its config is not legal in this version" if renewed else "this version generates another text"
+        raise CannotMeasure(f"{reason}; tune it again")
     with _reopened(record, device, seed) as evaluator:
         winner = evaluator.verified(program, evaluator.bench)
         if isinstance(winner, Failure):

@@ -139,8 +139,8 @@ def _turn(
     except (*NEVER_CONTAINED, CompileError, MissingExtra):
         raise
     except Exception as error:
-        told = str(error) if isinstance(error, TuningFailed) else failure_of(error).message
-        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=told)
+        reason = str(error) if isinstance(error, TuningFailed) else failure_of(error).message
+        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=reason)
     if report.interrupted:
         raise KeyboardInterrupt
     trials = store.trials(problem, devices[0].device())

@@ -251,7 +251,7 @@ def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
 
 def _format_run(run: Run) -> str:
     """Text of a run. Values that the run's version did not store are left out."""
-    from warpsmith.tuner.costs import Stage
+    from warpsmith.tuner.costs import CostStage
 
     told, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):
@@ -261,7 +261,7 @@ def _format_run(run: Run) -> str:
     costs = spec.get("costs")
     seconds = costs.get("seconds") if isinstance(costs, dict) else None
     if isinstance(seconds, dict):
-        stages = [(stage, cost) for stage in Stage if isinstance(cost := seconds.get(stage), int | float)]
+        stages = [(stage, cost) for stage in CostStage if isinstance(cost := seconds.get(stage), int | float)]
         told.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
     if spec.get("interrupted"):
         told.append("interrupted")

@@ -83,7 +83,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
 
 
 def _of(name: str, report: CompilerReport) -> _Finding:
-    return _Finding(name, report.condition is Condition.OK, report.condition, report.told)
+    return _Finding(name, report.condition is Condition.OK, report.condition, report.message)
 
 
 def _look(name: str, look: Callable[[], str]) -> _Finding:

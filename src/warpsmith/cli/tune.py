@@ -131,7 +131,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
     facts += [("family", _standing(each)) for each in report.standings]
-    facts += [("failed", each.told) for each in report.part_failures]
+    facts += [("failed", each.message) for each in report.part_failures]
     facts.append(("stages", format_costs(report)))
     if report.interrupted:
         facts.append(("note", "interrupted; run the same command again to continue"))

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BundleError, CompileError, LaunchError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device

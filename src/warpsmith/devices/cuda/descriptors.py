@@ -1,9 +1,13 @@
-"""Texture objects on a GPU: created when a launch is first bound, and destroyed when no kernel can use them any
-more.
+"""Descriptors through which kernels read memory on a GPU: texture objects, and tensor maps (TMA im2col) of images.
+
+Texture objects are created when a launch is first bound, and destroyed when no kernel can use them any more.
+
+Source: CUDA driver API, cuTensorMapEncodeIm2col.
 """
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import Any
 
@@ -11,7 +15,7 @@ from cuda.bindings import driver as cu
 
 from warpsmith.devices.cuda.status import SUCCESS, call, outside_of_captures
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Texture
+from warpsmith.generator.program import TensorMap, Texture
 
 MOST_KEPT = 64
 """Texture objects that a module caches although no launch is bound to them, and unused ones that trigger a sweep."""
@@ -121,3 +125,38 @@ def _reading(texture: Texture) -> Any:
     reading.filterMode = cu.CUfilter_mode.CU_TR_FILTER_MODE_POINT
     reading.flags = cu.CU_TRSF_READ_AS_INTEGER if texture.dtype is DType.UINT8 else 0
     return reading
+
+
+MAP_BYTES = 128
+_TYPES = {
+    DType.FLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+    DType.BFLOAT16: cu.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+}
+
+
+def tensor_map_bytes(described: TensorMap, address: int) -> bytes:
+    """The 128 bytes of a tensor map of the images at `address`. Raises DeviceError if the driver refuses it."""
+    images, rows, columns, channels = described.shape
+    pixel = channels * described.dtype.itemsize
+    (first_row, first_column), (last_row, last_column) = described.corners
+    row_step, column_step = described.step
+    made = call(
+        cu.cuTensorMapEncodeIm2col(
+            _TYPES[described.dtype],
+            4,
+            address,
+            [cu.cuuint64_t(each) for each in (channels, columns, rows, images)],
+            [cu.cuuint64_t(each) for each in (pixel, columns * pixel, rows * columns * pixel)],
+            [first_column, first_row],
+            [last_column, last_row],
+            described.channels,
+            described.pixels,
+            [cu.cuuint32_t(each) for each in (1, column_step, row_step, 1)],
+            cu.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            cu.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            cu.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            cu.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        ),
+        f"describe {described.buffer} to the copy engine",
+    )
+    return ctypes.string_at(int(made.getPtr()), MAP_BYTES)

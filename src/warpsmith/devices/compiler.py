@@ -1,10 +1,14 @@
-"""Compiled units, and the registers and memory that their kernels use."""
+"""Interface of compilers; compiled units, and the registers and memory that their kernels use."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
+
+from warpsmith.generator.program import Program
+from warpsmith.generator.steps import Compilation
 
 
 class BinaryKind(enum.StrEnum):
@@ -28,7 +32,7 @@ class Usage:
     """Bytes of static shared memory per block."""
 
 
-NOT_TOLD = Usage()
+NOT_REPORTED = Usage()
 """Usage of a kernel for which the compiler reports nothing."""
 
 
@@ -45,7 +49,7 @@ class Binary:
     """Usage of each kernel for which the compiler reports one, by entry name."""
 
     def usage(self, entry: str) -> Usage:
-        return self.kernels.get(entry, NOT_TOLD)
+        return self.kernels.get(entry, NOT_REPORTED)
 
     @property
     def most(self) -> Usage:
@@ -55,6 +59,42 @@ class Binary:
 
 Binaries = Mapping[str, Binary]
 """A compiled program: the binary of each unit, by the unit's name."""
+
+
+class Compiler(abc.ABC):
+    """Compiles units to binaries. Subclasses are frozen dataclasses, cheap to pickle, because they are sent to other
+    processes.
+    """
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str:
+        """Everything beside the unit that determines the binary: name, version, architecture, options.
+
+        Raises CompileError if the compiler is missing, naming what to install.
+        """
+
+    @abc.abstractmethod
+    def compile(self, unit: Compilation) -> Binary:
+        """Compiles one unit. Raises CompileError with the compiler's first error line."""
+
+    def text_of(self, unit: Compilation) -> str:
+        """The part of a unit that determines its binary, beside `identity`: equal texts give equal binaries."""
+        return unit.source
+
+    def cached(self, unit: Compilation) -> Binary | None:  # noqa: ARG002 - for compilers with a cache
+        """The result of `compile` if it is known without compiling, else None."""
+        return None
+
+    def compile_program(self, program: Program) -> dict[str, Binary]:
+        """The binary of each unit of a program, by its name. Raises CompileError as `compile` does."""
+        return {name: self.compile(unit) for name, unit in program.compilations().items()}
+
+    def cached_program(self, program: Program) -> dict[str, Binary] | None:
+        """The result of `compile_program` if all of it is known without compiling, else None."""
+        found = {name: self.cached(unit) for name, unit in program.compilations().items()}
+        known = {name: binary for name, binary in found.items() if binary is not None}
+        return known if len(known) == len(found) else None
 
 
 def most_of(usages: Iterable[Usage]) -> Usage:

@@ -1,4 +1,6 @@
-"""Texture objects on the host: the descriptors that `tex2D` and `tex1Dfetch` of texture.h read."""
+"""Descriptors through which kernels read memory on the host: those of `tex2D` and `tex1Dfetch` (texture.h), and of
+`tma_load_im2col` (tensor_map.h).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import ctypes
 import enum
 
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Texture
+from warpsmith.generator.program import TensorMap, Texture
 
 
 class ChannelFormat(enum.IntEnum):
@@ -71,3 +73,25 @@ def describe(texture: Texture, address: int) -> TextureDescriptor:
         format=ChannelFormat.UNSIGNED if texture.dtype is DType.UINT8 else ChannelFormat.FLOAT,
         address=(AddressMode.CLAMP, AddressMode.CLAMP),
     )
+
+
+class _TensorMap(ctypes.Structure):
+    """`TensorMap` of tensor_map.h. It has the size of a GPU's tensor map."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("shape", ctypes.c_int32 * 4),
+        ("first", ctypes.c_int32 * 2),
+        ("extent", ctypes.c_int32 * 2),
+        ("step", ctypes.c_int32 * 2),
+        ("channels", ctypes.c_int32),
+        ("pixels", ctypes.c_int32),
+        ("bytes", ctypes.c_int32),
+        ("unused", ctypes.c_int32 * 17),
+    )
+
+
+def tensor_map_bytes(described: TensorMap, address: int) -> bytes:
+    """Bytes of a tensor map of the images at `address`."""
+    fields = described.shape, described.first, described.extent, described.step
+    return bytes(_TensorMap(address, *fields, described.channels, described.pixels, described.dtype.itemsize))
