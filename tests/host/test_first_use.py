@@ -385,7 +385,7 @@ def test_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_of_pytorch_get_checked_plans() -> None:
     torch = pytest.importorskip("torch")
     import warpsmith.torch as wt
-    from warpsmith.torch.forgetting import forget as forget_layers
+    from warpsmith.torch.answers import forget as forget_layers
 
     forget_layers()
     x, w = torch.randn(1, 3, 8, 9), torch.randn(4, 3, 3, 3)
