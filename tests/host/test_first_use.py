@@ -29,12 +29,12 @@ from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.first_use import check, verdicts
 from warpsmith.plans.first_use.check import check_on_random_data
-from warpsmith.plans.first_use.finding import Finding
-from warpsmith.plans.first_use.samples import samples_of
+from warpsmith.plans.first_use.kernels import samples_of
+from warpsmith.plans.first_use.verdicts import Finding
+from warpsmith.plans.loaded import Verified, Verify
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WRONG_HERE, WrongProgram
-from warpsmith.plans.verified import Verified, Verify
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
 from warpsmith.tuner.operations.answers import random_operands

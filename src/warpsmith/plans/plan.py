@@ -14,10 +14,8 @@ from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.loaded import LoadedProgram, VerifiedProgram
+from warpsmith.plans.loaded import LoadedProgram, Verification, VerifiedProgram, prepacked
 from warpsmith.plans.match import Match
-from warpsmith.plans.prepacking import prepacked
-from warpsmith.plans.verified import Verification
 
 
 def open_runtime(device: DeviceRef) -> Runtime:
