@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.distances import between_devices
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space, Value
@@ -23,6 +24,13 @@ class Subject(NamedTuple):
 
     problem: Problem
     device: Device
+
+    def distance(self, other: Subject) -> float | None:
+        """Octaves of size that `other`'s winner is from fitting here; None if it says nothing here."""
+        far = self.problem.distance(other.problem)
+        if far is None or other.device.kind is not self.device.kind:
+            return None
+        return far + between_devices(self.device, other.device)
 
 
 class Family(abc.ABC):
@@ -67,6 +75,10 @@ class Family(abc.ABC):
     def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - for those whose code may be long
         """Cost of compiling a config, in unrolled multiply-adds; 0 if it is small."""
         return 0
+
+    def is_long(self, problem: Problem, config: Config) -> bool:
+        """True if a compiler takes over 2 s for the config, so that nothing waits for it before a search."""
+        return self.unrolled(problem, config) > MAX_UNROLLED
 
     def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:  # noqa: ARG002 - for those who know
         """Configs of `space`, besides the default, that a search tries first."""

@@ -24,7 +24,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.first_use import check, verdicts

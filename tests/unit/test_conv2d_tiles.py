@@ -27,7 +27,8 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 from warpsmith.tuner.operations.answers import random_operands, reference
 
 FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import defaults, likely_first
+from warpsmith.generator.ranking import defaults, likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.location import StoreChain
@@ -112,7 +112,7 @@ def _not_stored(gate: Gate, families: Mapping[str, Family], samples: Iterable[Sa
     yield from _proposed(gate, families, samples)
     in_order = likely_first(families.values(), gate.problem, gate.device)
     for family, config in defaults(gate, [], tuple(in_order)):
-        if family.unrolled(gate.problem, config) <= MAX_UNROLLED:
+        if not family.is_long(gate.problem, config):
             yield family.name, config
 
 

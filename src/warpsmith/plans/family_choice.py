@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import able_families
@@ -142,8 +142,8 @@ def _of_family(
 ) -> Guess | None:
     """A family's answer: from its fastest kernels for near problems, or its default; None if neither may answer."""
     guess = best_guess(problem, device, of_family(family, stores, records), family)
-    is_quick = family.unrolled(problem, guess.config) <= MAX_UNROLLED
-    return guess if is_quick and (guess.record is not None or family.may_answer) else None
+    is_long = family.is_long(problem, guess.config)
+    return guess if not is_long and (guess.record is not None or family.may_answer) else None
 
 
 def of_family(family: Family, stores: StoreChain[Winners], records: Iterable[Record]) -> tuple[Record, ...]:

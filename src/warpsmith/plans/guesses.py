@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
-from warpsmith.generator.distances import between_devices
-from warpsmith.generator.family import MAX_UNROLLED, Family, Subject
+from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import defaults, family_named
+from warpsmith.generator.ranking import defaults
+from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.record import Record
@@ -165,12 +165,9 @@ class Ranked:
 
 def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[Ranked]:
     """The winners near enough to the request, nearest first; equally near ones are ordered by key."""
-    found = []
-    for record in records:
-        there = problem.distance(record.problem)
-        if there is not None and record.device.kind is device.kind:
-            found.append(Ranked(there + between_devices(device, record.device), record))
-    return sorted(found)
+    here = Subject(problem, device)
+    far = ((here.distance(Subject(record.problem, record.device)), record) for record in records)
+    return sorted(Ranked(octaves, record) for octaves, record in far if octaves is not None)
 
 
 def candidates(gate: Gate, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
@@ -195,6 +192,6 @@ def _carried(gate: Gate, near: Ranked) -> Candidate | None:
     if (family := family_named(record.trial.family)) is None:
         return None
     config = gate.carried(family, record.trial.config, Subject(record.problem, record.device))
-    if config is None or family.unrolled(problem, config) > MAX_UNROLLED:
+    if config is None or family.is_long(problem, config):
         return None  # the first call of a plan would wait long for the compiler
     return Candidate(record, family, config, near.octaves)
