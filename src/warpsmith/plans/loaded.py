@@ -1,5 +1,4 @@
-"""A program loaded on its device, as a plan calls it, with what is known of its results. Bundles use it: no third-party
-package.
+"""A program loaded on its device, as a plan calls it, with what is known of its results.
 
 Inputs may be prepacked: steps that depend on bound inputs alone run once, the others in each call.
 """
