@@ -21,6 +21,7 @@ from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCi
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
@@ -31,7 +32,6 @@ from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import FAMILIES as EVERY
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -145,7 +145,7 @@ def in_parts(problems: Iterable[Conv2d]) -> list[Any]:
     for 4 minutes on one core."""
     cases = []
     for problem in problems:
-        able = [family.name for family in EVERY if family.why_not(problem, H200) is None]
+        able = [family.name for family in CONV2D.families if family.why_not(problem, H200) is None]
         for first in range(0, len(able), TOGETHER):
             names = tuple(able[first : first + TOGETHER])
             cases.append(pytest.param(problem, names, id=f"{problem.key()},{first // TOGETHER}".replace(" ", ",")))

@@ -28,15 +28,17 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order, Product, Tiling
 from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
+
+FAMILIES = FFT.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

@@ -24,17 +24,20 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.window.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES, family_named
+from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.operations.answers import reference
 from warpsmith.tuner.operations.reference import Reference
+
+FAMILIES = FILTER2D.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

@@ -17,7 +17,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.registry import FAMILIES
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.record import Failure, FailureKind, Record
 from warpsmith.store.store import Store
@@ -26,6 +26,8 @@ from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.session import tune
+
+FAMILIES = FILTER2D.families
 
 pytestmark = pytest.mark.usefixtures("compile_as_asked")  # the faster family depends on it
 

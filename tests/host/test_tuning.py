@@ -23,9 +23,9 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
@@ -40,6 +40,8 @@ from warpsmith.tuner.run.session import tune
 from warpsmith.tuner.search import competition
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.workers.deadlines import Deadlines
+
+FAMILIES = FILTER2D.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))

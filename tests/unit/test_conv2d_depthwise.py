@@ -23,7 +23,6 @@ from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import Lanes, Tile
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import WeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.ranking import answering
@@ -305,10 +304,6 @@ def test_says_why_not(fields: dict[str, Any], told: str) -> None:
     why_not = FAMILY.why_not(problem, H200)
     assert why_not is not None
     assert told in why_not
-
-
-def test_solves_no_other_operation() -> None:
-    assert FAMILY.why_not(Filter2d((8, 8), (3, 3)), H200) == "solves conv2d only"
 
 
 @pytest.mark.parametrize("pass_", Pass)

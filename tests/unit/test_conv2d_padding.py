@@ -16,6 +16,7 @@ from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCi
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, SPLITS, Conv2dFft, Conv2dFftTensor
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
@@ -23,7 +24,8 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.registry import FAMILIES
+
+FAMILIES = CONV2D.families
 
 PLAIN, DIRECT, FOURIER = Conv2dPlain(), Conv2dDirect(), Conv2dFft()
 MODES = [mode for mode in PaddingMode if mode is not PaddingMode.ZEROS]

@@ -25,7 +25,6 @@ from warpsmith.generator.conv2d.fourier.tiled import (
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_bases
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.ranking import answering
 from warpsmith.generator.registry import families_for
@@ -147,7 +146,6 @@ class TestSizes:
     def test_of_filters_that_are_too_large_are_told_in_a_line(self) -> None:
         told = FAMILY.why_not(Conv2d((1, 1, 200, 200), (1, 1, 71, 3)), H200)
         assert told == "has tiles of 70 points at the most along an axis, with a filter inside"
-        assert FAMILY.why_not(Filter2d((8, 8), (3, 3)), H200) == "solves conv2d only"
         assert FAMILY.why_not(Conv2d((1, 1, 200, 200), (1, 1, 70, 3)), H200) is None
 
     def test_of_second_and_third_families_are_others(self) -> None:

@@ -13,6 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator import registry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.gate import Gate, IllegalConfig
@@ -153,6 +154,13 @@ def test_no_program_is_made_of_an_illegal_config(fake: Fake) -> None:
         gate.program(fake, ILLEGAL)
     assert gate.program_if_legal(fake, ILLEGAL) is None
     assert gate.program(fake, LEGAL).family == fake.name
+
+
+@pytest.mark.parametrize("family", registry.FAMILIES, ids=lambda family: family.name)
+def test_a_family_is_refused_for_a_problem_of_another_operation(family: Family) -> None:
+    operation = family.name.split("_")[0]
+    other = PROBLEM if operation != "filter2d" else Fft(8)
+    assert Gate(other, H200).why_unable(family) == f"solves {operation} only"
 
 
 @with_faults("why_not", "space", "starts")

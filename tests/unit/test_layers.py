@@ -44,6 +44,7 @@ MAY_IMPORT = {
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
+    "typing_extensions": {"warpsmith.generator.family"},
     "optuna": {"warpsmith.tuner.search.studies"},
     "pycuda": {"warpsmith.devices.cuda.pycuda_context", "warpsmith.devices.cuda.pycuda_compiler"},
     "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.search.studies.study_store"},

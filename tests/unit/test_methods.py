@@ -134,7 +134,7 @@ class TestMethods:
         for name in ("filter2d_matrix", "fft_block"):
             with pytest.raises(BadArgument, match=f"^{name} does not solve {PROBLEM.key()}: ") as caught:
                 find(PROBLEM, GPU, in_memory([], []), name)
-            assert str(caught.value).endswith(str(BY_NAME[name].why_not(PROBLEM, GPU)))
+            assert str(caught.value).endswith(str(Gate(PROBLEM, GPU).why_unable(BY_NAME[name])))
 
 
 def test_remembered_plans_are_told_apart_by_their_method(store: Store) -> None:

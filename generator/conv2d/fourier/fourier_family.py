@@ -31,13 +31,12 @@ from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.fold import PADDED
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import require_conv2d
 from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
 from warpsmith.generator.steps import Workspace
@@ -56,7 +55,7 @@ DEALT = ("product.groups", "product.columns", "product.dealt_to")
 """Parameters of `cgemm_warpgroup` that need a workspace under stream-K scheduling."""
 
 
-class Conv2dFft(Pipeline):
+class Conv2dFft(Pipeline[Conv2d]):
     """`conv2d` by Fourier transforms of whole planes on the likeliest basis."""
 
     name = "conv2d_fft"
@@ -70,9 +69,7 @@ class Conv2dFft(Pipeline):
     accuracy: ClassVar[Accuracy] = Accuracy.ELEMENTWISE
     """Scale of the products' errors. The layer's own errors are relative to its whole result in any case."""
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if (why := why_not_by_transforms(problem)) is not None:
             return why
         if self.rank >= (found := len(bases := self.parts.bases(problem))):
@@ -81,22 +78,22 @@ class Conv2dFft(Pipeline):
             return f"needs more than {problem.workspace_limit} bytes of workspace"
         return self.unsolved_stage(problem, device)
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """Whether its steps are expected to take less time than sums over taps."""
         if device.kind is not DeviceKind.CUDA or self.rank > 0 or not self.may_answer:
             return False
-        return self._parts(problem).expected_ns(device.rates) < direct_ns(require_conv2d(problem), device)
+        return self._parts(problem).expected_ns(device.rates) < direct_ns(problem, device)
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
         return self._parts(problem).expected_ns(device.rates, self.product_rate)
 
-    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+    def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
         parts = self._parts(problem)
         return _stages(parts, self._product(parts), self.transform, self.product)
 
-    def space(self, problem: Problem, device: Device) -> Space:
+    def space(self, problem: Conv2d, device: Device) -> Space:
         """The joined spaces of the stages; a product may split its sums only as far as the workspace allows."""
-        return _space(self, require_conv2d(problem), device)
+        return _space(self, problem, device)
 
     def _limited(self, problem: Conv2d, device: Device) -> Space:
         joined, parts = super().space(problem, device), self._parts(problem)
@@ -110,20 +107,20 @@ class Conv2dFft(Pipeline):
             limits.append(Constraint(told, lambda *tiles: dealt_bytes(*tiles) <= left, DEALT))
         return Space(joined.parameters, (*joined.constraints, *limits))
 
-    def default(self, problem: Problem, device: Device) -> Config:
+    def default(self, problem: Conv2d, device: Device) -> Config:
         return _fitting(super().default(problem, device), self.space(problem, device))
 
-    def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:  # noqa: ARG002
+    def carried(self, config: Config, home: Subject[Conv2d], problem: Conv2d, device: Device) -> Config | None:
         """`config` itself, if it is legal here. Winners that were changed for transforms of other sizes took 1.13 times
         the best in 24 pairs of layers, the default of the likeliest family 1.05 times.
         """
         return config if self.is_legal(problem, device, config) else None
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
         space = self.space(problem, device)
         return tuple(dict.fromkeys(_fitting(config, space) for config in super().starts(problem, device)))
 
-    def runs(self, problem: Problem) -> tuple[Run, ...]:
+    def runs(self, problem: Conv2d) -> tuple[Run, ...]:
         """The runs of all stages.
 
         The second factor is transformed once if it is not split. The other stages run for each part of the batch, whose
@@ -141,10 +138,10 @@ class Conv2dFft(Pipeline):
                 runs += [_of_part(first, number), *map(Run, between), Run(result, {"signal": number * written})]
         return (*runs, Run(result)) if parts.is_sum else tuple(runs)
 
-    def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
+    def workspaces(self, problem: Conv2d) -> tuple[Workspace, ...]:
         return self._parts(problem).workspaces(SPECTRA)
 
-    def program(self, problem: Problem, config: Config) -> Program:
+    def program(self, problem: Conv2d, config: Config) -> Program:
         parts, spectra = self._parts(problem), SPECTRA[2]
         joined = with_sums(super().program(problem, config), parts, spectra, RESULT)
         return with_ends(with_fold(joined, parts, RESULT), parts, spectra, RESULT)
@@ -154,11 +151,10 @@ class Conv2dFft(Pipeline):
         has_rows_apart = self.accuracy is Accuracy.NORMWISE and not parts.is_sum and parts.images > 1
         return dataclasses.replace(parts.product, accuracy=Accuracy.ROWWISE if has_rows_apart else self.accuracy)
 
-    def _parts(self, problem: Problem) -> FourierParts:
-        layer = require_conv2d(problem)
-        parts = self.parts.of(layer, self.parts.bases(layer)[self.rank])
+    def _parts(self, problem: Conv2d) -> FourierParts:
+        parts = self.parts.of(problem, self.parts.bases(problem)[self.rank])
         if parts is None:
-            raise ValueError(f"{layer.key()} is not solved by {self.name}")
+            raise ValueError(f"{problem.key()} is not solved by {self.name}")
         return parts
 
 
@@ -169,7 +165,7 @@ class Conv2dFftTensor(Conv2dFft):
     product: ClassVar[Family] = CgemmTensor()
     product_rate = ProductRate(50_000, instruction_of(TensorType.TF32))
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """Whether the family is likely by its transforms, and tensor cores are likely for its products."""
         product = self._product(self._parts(problem)) if super().is_likely(problem, device) else None
         return product is not None and self.product.is_likely(product, device)
@@ -224,8 +220,8 @@ class Conv2dFftCublas(Conv2dFft):
         limit = Constraint(told, lambda calls: STREAMS[calls] <= most_streams(left), (CALLS,))
         return Space(joined.parameters, (*joined.constraints, limit))
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        return with_room(super().program(problem, config), require_conv2d(problem).workspace_limit)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        return with_room(super().program(problem, config), problem.workspace_limit)
 
 
 @functools.lru_cache(maxsize=256)

@@ -27,7 +27,6 @@ from warpsmith.generator.fft.block.guesses import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 
@@ -112,8 +111,8 @@ class Conv2dFftFused(Conv2dFft):
     name = "conv2d_fft_fused"
     parts: ClassVar[type[FourierParts]] = FusedParts
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Conv2d) and (why := why_not_by_transforms(problem) or self._why_not_fused(problem)):
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if why := why_not_by_transforms(problem) or self._why_not_fused(problem):
             return why
         return super().why_not(problem, device)
 
@@ -123,7 +122,7 @@ class Conv2dFftFused(Conv2dFft):
             return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms}"
         return None
 
-    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+    def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
         first, second, _, result = super().stages(problem)
         memory = {"a": SPECTRA[0], "b": SPECTRA[1], "offset": "b", "signal": result.memory["signal"]}
         return first, second, dataclasses.replace(result, memory=memory)

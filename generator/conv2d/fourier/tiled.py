@@ -17,7 +17,6 @@ from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.device import Device
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Problem
 
 ODD_COLUMNS = 1.1
 """Factor on the expected time of tiles with an odd number of columns. In 200 layers (H200) such tiles lost to whole
@@ -33,14 +32,14 @@ class Conv2dFftTiled(Conv2dFft):
     whole: ClassVar[Conv2dFft] = Conv2dFft()
     """The family for whole planes, to compare expected times with."""
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Conv2d) and max(problem.weight[2:]) > MOST:
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if max(problem.weight[2:]) > MOST:
             return f"has tiles of {MOST} points at the most along an axis, with a filter inside"
-        if isinstance(problem, Conv2d) and problem.padding_mode is not PaddingMode.ZEROS:
+        if problem.padding_mode is not PaddingMode.ZEROS:
             return "pads with zeros only"
         return super().why_not(problem, device)
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """Whether its steps are expected to take less time than sums over taps, and than transforms of whole planes."""
         if not super().is_likely(problem, device):
             return False

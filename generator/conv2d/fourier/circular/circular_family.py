@@ -21,12 +21,12 @@ from warpsmith.generator.conv2d.fourier.circular.circular_geometry import Geomet
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import SOURCE, Conv2dText, require_conv2d
+from warpsmith.generator.conv2d.layer.text import SOURCE, Conv2dText
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, NonFinite, Problem
+from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -51,15 +51,13 @@ WAVE_BLOCKS = 4
 SUM_THREADS = 256
 
 
-class Conv2dCircular(Family):
+class Conv2dCircular(Family[Conv2d]):
     """`conv2d` of depthwise layers by one transform of each plane."""
 
     name = "conv2d_circular"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if problem.accuracy is Accuracy.ELEMENTWISE:
             return "has errors relative to the whole result: accuracy normwise"
         if problem.nonfinite is NonFinite.WINDOW:
@@ -81,14 +79,13 @@ class Conv2dCircular(Family):
             return f"a plane does not fit {device.shared_per_block_bytes} bytes of shared memory as one tile"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """The more taps there are, the more a transform saves."""
-        return device.kind is DeviceKind.CUDA and prod(require_conv2d(problem).weight[2:]) >= LIKELY_TAPS
+        return device.kind is DeviceKind.CUDA and prod(problem.weight[2:]) >= LIKELY_TAPS
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        parameters = tile_parameters(*(_sizes(conv2d, axis) for axis in (0, 1)))
-        if conv2d.pass_ is not Pass.WGRAD:
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        parameters = tile_parameters(*(_sizes(problem, axis) for axis in (0, 1)))
+        if problem.pass_ is not Pass.WGRAD:
             ahead = Parameter("ahead", (0, 1), "1 reads a filter's spectrum before the transform that it multiplies")
             return Space((*parameters, ahead), tile_constraints(device))
         return Space(
@@ -102,41 +99,39 @@ class Conv2dCircular(Family):
                     ),
                 ),
                 Constraint(
-                    f"there are {-(-conv2d.input[0] // 2)} pairs of images to share",
-                    lambda splits: splits <= -(-conv2d.input[0] // 2),
+                    f"there are {-(-problem.input[0] // 2)} pairs of images to share",
+                    lambda splits: splits <= -(-problem.input[0] // 2),
                 ),
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        conv2d = require_conv2d(problem)
+    def default(self, problem: Conv2d, device: Device) -> Config:
         space = self.space(problem, device)
-        choices = (each for axes in _likely_axes(conv2d, device) for each in _configs(conv2d, *axes, device))
+        choices = (each for axes in _likely_axes(problem, device) for each in _configs(problem, *axes, device))
         return next((config for config in choices if space.contains(config)), None) or next(space.configs())
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        conv2d, default = require_conv2d(problem), self.default(problem, device)
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        conv2d, default = problem, self.default(problem, device)
         space = self.space(problem, device)
         found: list[Config] = []
         for axes in _likely_axes(conv2d, device)[:4]:
             found += [each for each in _configs(conv2d, *axes, device) if space.contains(each)][:3]
         return tuple(dict.fromkeys(each for each in found if each != default))
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
         once = unrolled(Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices")))
-        if require_conv2d(problem).pass_ is not Pass.WGRAD:
+        if problem.pass_ is not Pass.WGRAD:
             return once
         passes = Passes.of(config, 1)
         return once + 2 * sums_of(passes) // passes.x.second * 10 * passes.x.second
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        geometry = Geometry.of(conv2d, config)
-        if conv2d.pass_ is Pass.WGRAD:
-            return self._weight_program(conv2d, config, geometry)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = Geometry.of(problem, config)
+        if problem.pass_ is Pass.WGRAD:
+            return self._weight_program(problem, config, geometry)
         passes = geometry.passes
-        source = render("conv2d/circular_image.cu.jinja", **_values(conv2d, geometry, config))
-        bias = (Pointer("b"),) if conv2d.bias else ()
+        source = render("conv2d/circular_image.cu.jinja", **_values(problem, geometry, config))
+        bias = (Pointer("b"),) if problem.bias else ()
         spectrum = Launch(
             entry=f"{self.name}_spectrum",
             grid=(passes.spectrum_blocks * geometry.channels, 1, 1),
@@ -148,10 +143,10 @@ class Conv2dCircular(Family):
             grid=(geometry.channels * geometry.pairs, 1, 1),
             block=(passes.threads, 1, 1),
             arguments=(
-                Pointer(SOURCE[conv2d.pass_]),
+                Pointer(SOURCE[problem.pass_]),
                 Pointer("spectra"),
                 *bias,
-                Pointer(conv2d.output.name),
+                Pointer(problem.output.name),
             ),
             shared_bytes=passes.shared_bytes,
         )

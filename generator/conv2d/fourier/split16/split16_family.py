@@ -22,6 +22,7 @@ from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     TransformInTurns,
 )
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
@@ -29,7 +30,7 @@ from warpsmith.generator.fft.block.guesses import SHORT
 from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
@@ -51,7 +52,7 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
     product_rate = ProductRate(200_000, instruction_of(TensorType.F16, WARPGROUP))
     """Operations per nanosecond. L5 and AlexNet are bound by memory."""
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """The time of its steps, with what halves take beside complex numbers.
 
         Large planes are estimated with the rates of the other transform families, which are slower than measured, so
@@ -73,7 +74,7 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
             added[0] += step_ns(signal.nbytes, rates) + rates.launch_ns - _looked_ns(first, rates)
         return each_ns + parts.count * added[0] + (parts.count if parts.is_sum else 1) * added[1]
 
-    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+    def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
         first, second, product, result = super().stages(problem)
         assert isinstance(product.problem, Cgemm)
         first = self._with_images_apart(first, product.problem)

@@ -15,7 +15,7 @@ import itertools
 from math import cbrt, ceil
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText
 from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
 from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
@@ -26,7 +26,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import REGIS
 from warpsmith.generator.conv2d.products.wgmma.wgmma_space import OTHER_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
 from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
@@ -51,16 +51,14 @@ L2_SHARE = 3400 / REFERENCE.l2_bytes_per_ns
 """Share of the L2 rate at which operands and results move (measured, H100)."""
 
 
-class HalvesProduct(Family):
+class HalvesProduct(Family[Cgemm]):
     """`cgemm` on operands that are stored as split fp16 numbers. It is a stage of a layer and solves no problem of its
     own.
     """
 
     name = "cgemm_halves"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Cgemm):
-            return "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
         if (why_not := device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)) is not None:
             return why_not
         if problem.accuracy is Accuracy.ELEMENTWISE:
@@ -74,13 +72,11 @@ class HalvesProduct(Family):
             return f"takes terms side by side by {TERMS}; there are {problem.k}"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Cgemm, device: Device) -> bool:
         """Whether tiles are full enough to win."""
-        cgemm = require_cgemm(problem)
-        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE
+        return device.kind is DeviceKind.CUDA and min(problem.m, problem.n) >= LIKELY_SIZE
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        cgemm = require_cgemm(problem)
+    def space(self, problem: Cgemm, device: Device) -> Space:
         return Space(
             parameters=(
                 Parameter("groups", GROUPS, "warpgroups of a block, 64 rows of a result each"),
@@ -88,19 +84,18 @@ class HalvesProduct(Family):
                 Parameter("stages", STAGES, f"of shared memory, {TERMS} terms each"),
                 Parameter("blocks", (0, device.multiprocessors), "that take tiles in turns; 0: one a tile"),
             ),
-            constraints=_constraints(cgemm, device),
+            constraints=_constraints(problem, device),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return self._ranked(require_cgemm(problem), device)[0]
+    def default(self, problem: Cgemm, device: Device) -> Config:
+        return self._ranked(problem, device)[0]
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return tuple(self._ranked(require_cgemm(problem), device)[1 : 1 + STARTS])
+    def starts(self, problem: Cgemm, device: Device) -> tuple[Config, ...]:
+        return tuple(self._ranked(problem, device)[1 : 1 + STARTS])
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = HalvesGeometry.of(cgemm, config)
-        source = render("conv2d/fourier_halves.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = HalvesGeometry.of(problem, config)
+        source = render("conv2d/fourier_halves.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
         arguments: tuple[Argument, ...] = (geometry.a.map, geometry.b.map, *map(Pointer, POWERS), Pointer("c"))
         launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, arguments)
         launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)

@@ -29,8 +29,7 @@ from warpsmith.generator.fft.block.guesses import (
 from warpsmith.generator.fft.block.split16 import HalvedSpectra, HalvesOrder
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import text_key
-from warpsmith.generator.fft.words import Loads, Packing, require_fft
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.fft.words import Loads, Packing
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -53,33 +52,32 @@ class HalvedTransform(FftBlock):
 
     order: ClassVar[HalvesOrder]
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Fft) and prod(problem.size) > MOST_POINTS:
+    def why_not(self, problem: Fft, device: Device) -> str | None:
+        if prod(problem.size) > MOST_POINTS:
             told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
             return f"{told} at the most; these have {prod(problem.size)}"
-        if isinstance(problem, Fft) and not problem.may_pair:
+        if not problem.may_pair:
             return "stores halves of two planes side by side, and an image has an odd number of them"
         return super().why_not(problem, device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
+    def space(self, problem: Fft, device: Device) -> Space:
         """The space of `fft_block` for pairs of planes only, because a thread stores two numbers side by side."""
         return super().space(problem, device).narrowed({"packing": (Packing.PAIR.value,)})
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return self._likely(require_fft(problem), device)[0]
+    def default(self, problem: Fft, device: Device) -> Config:
+        return self._likely(problem, device)[0]
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return self._likely(require_fft(problem), device)[1:]
+    def starts(self, problem: Fft, device: Device) -> tuple[Config, ...]:
+        return self._likely(problem, device)[1:]
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        fft = require_fft(problem)
-        (signal,) = fft.inputs
-        if fft.together is not None:
-            return self._program_of_images(fft, config)
+    def program(self, problem: Fft, config: Config) -> Program:
+        (signal,) = problem.inputs
+        if problem.together is not None:
+            return self._program_of_images(problem, config)
         maximum = Maximum(self.name, signal, samples(signal))
-        found = render("conv2d/halves_largest.cu.jinja", key=text_key(fft), g=maximum, threads=THREADS)
-        halves = HalvedSpectra.of(fft, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
-        text = FftBlockText.of(fft, config, halves)
+        found = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=maximum, threads=THREADS)
+        halves = HalvedSpectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        text = FftBlockText.of(problem, config, halves)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
         largest = dataclasses.replace(
             maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
