@@ -34,7 +34,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.store.record import Failure, FailureKind, Measurement

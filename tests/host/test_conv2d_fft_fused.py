@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.store.record import Failure, FailureKind, Measurement
 
 WHOLE, TILED = Conv2dFftFused(), Conv2dFftTiledFused()

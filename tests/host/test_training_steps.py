@@ -31,17 +31,16 @@ from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, S
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.plans import make as make_plans
-from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import shared_step as first_use
 from warpsmith.plans.conv2d import training as make_step
-from warpsmith.plans.conv2d.separate_step import SeparateStep
 from warpsmith.plans.conv2d.shared_step import SharedStep
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels
-from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
+from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, SeparateStep, TooLittleWorkspace, TrainingStep
 from warpsmith.plans.first_use import verdicts
+from warpsmith.plans.loaded import Verified, Verify
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.verified import Verified, Verify
 
 FAMILY, TENSOR = Conv2dFft(), Conv2dFftTensor()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -531,7 +530,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import shared_step as first_use
 from warpsmith.plans.conv2d import training as make_step
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels
 from warpsmith.plans.conv2d.shared_step import SharedStep

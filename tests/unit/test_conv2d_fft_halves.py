@@ -24,7 +24,7 @@ from warpsmith.generator.fft.block.split16 import RUN, HalvedSpectra, HalvesOrde
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 
 FAMILY, PRODUCT = Conv2dFftHalves(), HalvesProduct()
 L5: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}

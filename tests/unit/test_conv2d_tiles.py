@@ -26,7 +26,8 @@ from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_base
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 from warpsmith.tuner.operations.registry import random_operands, reference
 
 FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()

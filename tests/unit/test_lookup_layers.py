@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH, NEAR_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
