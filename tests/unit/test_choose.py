@@ -242,7 +242,7 @@ class TestWinner:
         """Makes config b of the family `plain` the simplest one of the operation."""
 
         class Plain:
-            name = "plain"
+            name, problem_type = "plain", type(PROBLEM)
 
             def why_not(self, *_: object) -> None:
                 return None
