@@ -43,7 +43,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 from warpsmith.tuner.costs import Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.run.flow import Flow, FlowCallbacks

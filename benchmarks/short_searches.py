@@ -202,7 +202,7 @@ def recording(lines: list[dict[str, Any]], path: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from prior_quality import SEARCH, write
 
-    from warpsmith.store.samples import Sample
+    from warpsmith.store.trials import Sample
 
     device = DeviceRef.parse(lines[0]["device"]).device()
     problems = [Problem.from_spec(*line["problem"]) for line in lines]

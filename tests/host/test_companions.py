@@ -19,6 +19,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.faults import Faults
@@ -52,8 +53,8 @@ def tuned(
 
 def stored(tmp_path: Path) -> list[int]:
     with Store.open(str(tmp_path / "store.db"), write=False) as store:
-        assert store.beats() == {}
-        assert store.check() == ()
+        assert store.tuners.beats() == {}
+        assert check_store(store) == ()
         return sorted(trial.config.integer("n") for trial in store.trials(PROBLEM, HOST.device()))
 
 
@@ -174,4 +175,4 @@ def test_nobody_is_no_trouble() -> None:
     with Store.open(":memory:", write=True) as store:
         with Companions((), store, none) as nobody:
             nobody.check(Faults())
-        assert store.beats() == {}
+        assert store.tuners.beats() == {}

@@ -402,7 +402,7 @@ def test_a_look_up_passes_over_poisoned_programs_of_any_kind(first: Path) -> Non
     program = answer.program
     with Store.open(str(first), write=True) as store:
         started = Started(program.family, program.config, program.fingerprint)
-        store.poison(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
+        store.poison.add(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
     other = ws.query(SMALL, "host")
     assert other.program.fingerprint != program.fingerprint
 

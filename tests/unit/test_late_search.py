@@ -16,8 +16,8 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.store.location import open_beside
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_beside
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.finals.choose import TuningFailed
 from warpsmith.tuner.options import TuneOptions

@@ -16,7 +16,7 @@ from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 from warpsmith.tuner.search.prior import FIRST, LEAST_CHECKED, Effects, Prior, PriorCheck
 
 GPU = dataclasses.replace(H200, name="Test GPU")

@@ -17,9 +17,8 @@ from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
 from warpsmith.plans.lookup import program_of, regenerate
-from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.conditions import THROTTLED
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Provenance, Record, Timing
+from warpsmith.store.record import COPY, Baseline, Checked, Failure, FailureKind, Provenance, Record, Timing, Verdict
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy

@@ -108,7 +108,7 @@ def tune_all(
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
-    if store.server_url is not None:
+    if store.database.server_url is not None:
         random.SystemRandom().shuffle(playing)
     apart_s = 0.0
     while playing and (left := end - time.monotonic()) > 0:

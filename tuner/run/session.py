@@ -21,9 +21,9 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import able_families, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
-from warpsmith.store.location import StoreChain, open_beside
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain, open_beside
 from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, CostStage
 from warpsmith.tuner.evaluate.bench import Bench
@@ -177,7 +177,7 @@ def _search(
         evaluator.bench.open_ahead()
         before, known = _known(evaluator, store, options.method, faults)
         seen, stored = store.trials_since(problem, device, 0)
-        is_shared = bool(others) or store.server_url is not None
+        is_shared = bool(others) or store.database.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
         job = functools.partial(_companion, evaluator, store, options)
         with Companions(tuple(others), store, job) as companions, joining as sharing:
@@ -192,14 +192,14 @@ def _search(
         publish(loop, store)
         interrupted |= ending.pressed
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
+        store.runs.add(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
     return report
 
 
 def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str) -> Accompany:
     """Job of a tuner on a further device, with an evaluator like the leader's."""
     return Accompany(
-        store.address or "",
+        store.database.address or "",
         tuner,
         evaluator.problem,
         device,
@@ -397,12 +397,12 @@ _ANSWERING = "that answers before the search"
 
 def publish(loop: SearchLoop, store: Store) -> None:
     """Adds the trials of this process to Optuna's studies beside the store."""
-    if store.address is None or not loop.finished:
+    if store.database.address is None or not loop.finished:
         return
     from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import
 
     try:
-        studies = StudyStore(store.address)
+        studies = StudyStore(store.database.address)
         for name, family in loop.search.families.items():
             if mine := [each for each in loop.finished if each.trial.family == name]:
                 studies.add(family.made.study_name, family.made.space, mine)

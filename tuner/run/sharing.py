@@ -23,9 +23,9 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.claims import Claim, StruckOff
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
+from warpsmith.store.tuners import Claim, StruckOff
 from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.workers.job import Job
 from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
@@ -44,7 +44,7 @@ counted instead of time, so that nobody is struck off while the store is away or
 
 def new_tuner(store: Store) -> str:
     """Registers a tuner named after this machine and process, and returns its id."""
-    return store.register_tuner(f"{platform.node()} {os.getpid()}")
+    return store.tuners.register(f"{platform.node()} {os.getpid()}")
 
 
 class Sharing:
@@ -84,7 +84,7 @@ class Sharing:
         self._ended.set()
         self._over.wait()
         if self._error is None:
-            self._store.strike(self._tuner)
+            self._store.tuners.strike(self._tuner)
 
     def seed(self, seed: int) -> int:
         """Seed of this tuner, in 32 bits: with equal seeds, tuners would request equal configs."""
@@ -101,7 +101,7 @@ class Sharing:
         self._raise()
         claims = {Claim(each.family, each.config, each.fingerprint, identity_of(each)): each for each in programs}
         granted = self._while_at_work(
-            lambda tuner: self._store.claim(self._problem, self._device, tuner, claims, holds)
+            lambda tuner: self._store.tuners.claim(self._problem, self._device, tuner, claims, holds)
         )
         self._news.extend(granted.stored)
         return frozenset(claims[claim] for claim in granted.mine)
@@ -120,7 +120,7 @@ class Sharing:
             rounds = 0
             while not self._ended.wait(ROUND_S):
                 if rounds % BEAT_ROUNDS == 0:
-                    self._while_at_work(self._store.beat)
+                    self._while_at_work(self._store.tuners.beat)
                 self._look_after_others()
                 self._seen, trials = self._store.trials_since(self._problem, self._device, self._seen)
                 self._news.extend(trials)
@@ -131,7 +131,7 @@ class Sharing:
             self._over.set()
 
     def _look_after_others(self) -> None:
-        beats = self._store.beats()
+        beats = self._store.tuners.beats()
         gone = self._others.keys() - beats.keys()
         self.departed += len(gone)
         before, self._others = self._others, {}
@@ -139,7 +139,7 @@ class Sharing:
             known, silent = before.get(tuner, (beats[tuner], -1))
             self._others[tuner] = (beats[tuner], silent + 1 if known == beats[tuner] else 0)
         for tuner in [tuner for tuner, (_, silent) in self._others.items() if silent >= DEAD_ROUNDS]:
-            self._store.strike(tuner)
+            self._store.tuners.strike(tuner)
 
     def _while_at_work(self, ask: Callable[[str], T]) -> T:
         """Calls `ask` with this tuner's id. If other tuners struck it off while it was stopped, it registers again."""
@@ -175,7 +175,7 @@ class Companions:
     def __init__(
         self, devices: tuple[DeviceRef, ...], store: Store, job: Callable[[DeviceRef, str], Job[None]]
     ) -> None:
-        if devices and store.address is None:
+        if devices and store.database.address is None:
             raise BadArgument("tuning on several devices needs a store in a file or on a server, not in memory")
         self._store, self._job = store, job
         self._workers = {device: Worker() for device in devices}
@@ -208,7 +208,7 @@ class Companions:
         self._threads.shutdown()
         if kind is None:  # after an error the store may be unreachable; the other tuners find out by themselves
             for tuner in self._tuners.values():
-                self._store.strike(tuner)
+                self._store.tuners.strike(tuner)
 
     def check(self, faults: Faults) -> None:
         """Warns of companions that failed since the last call, adds them to `faults`, and frees their claims."""
@@ -220,4 +220,4 @@ class Companions:
             faults.add(Part.WORKER, f"of {device}", error)
             words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
             warnings.warn(": ".join([f"tuning continues without {device}", str(error), *words]), stacklevel=2)
-            self._store.strike(self._tuners[device])
+            self._store.tuners.strike(self._tuners[device])

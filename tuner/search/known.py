@@ -22,10 +22,10 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import defaults, likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
-from warpsmith.store.location import StoreChain
-from warpsmith.store.samples import FASTEST, OTHERS, Sample
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
+from warpsmith.store.trials import FASTEST, OTHERS, Sample, stored_samples
 from warpsmith.tuner.search.prior import Prior
 
 FORMAT, VERSION = "warpsmith samples", 1
@@ -194,7 +194,7 @@ def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tup
     trials shipped with the package.
     """
     shipped = (each for each in shipped_samples() if each.problem.operation == operation)
-    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
+    return (*map(Sample.of, stores.answers(operation)), *stored_samples(store.database, operation), *shipped)
 
 
 def have_times(known: Iterable[Key], outcomes: Mapping[Key, bool]) -> bool:

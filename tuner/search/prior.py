@@ -23,7 +23,7 @@ from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config, Space, Value
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 
 Numbers = npt.NDArray[np.float64]
 Feature = tuple[tuple[str, Value], ...]

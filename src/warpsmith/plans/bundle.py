@@ -26,8 +26,7 @@ from warpsmith.plans.bundle_program import (
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.plans.verified import EXEMPT, TUNED_ELSEWHERE
-from warpsmith.store.checked import was_wrong
-from warpsmith.store.record import Record
+from warpsmith.store.record import Record, was_wrong
 from warpsmith.store.rows import checked_record
 
 FORMAT = "warpsmith-bundle"

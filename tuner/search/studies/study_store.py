@@ -20,9 +20,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
 from warpsmith.store import sqlite
+from warpsmith.store.location import is_url
 from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
-from warpsmith.store.shown import is_url
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.studies.samplers import categories, quiet_optuna
 

@@ -1,14 +1,37 @@
-"""The tables of a store. Names have a prefix, because a server's database may hold Optuna's tables too."""
+"""The tables of a store, and statements on them for both SQLite and PostgreSQL.
+
+Table names have a prefix, because a server's database may hold Optuna's tables too.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, ForeignKey, Integer, MetaData, Table, Text, UniqueConstraint
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, WINNERS_TABLE
-from warpsmith.store.layout import RUNNER_UP_IDENTITY as RUNNER_UP_IDENTITY
-from warpsmith.store.layout import SCHEMA_VERSION as SCHEMA_VERSION
-from warpsmith.store.layout import VERSION_TABLE as VERSION_TABLE
-from warpsmith.store.layout import WINNER_IDENTITY as WINNER_IDENTITY
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    UniqueConstraint,
+    and_,
+    bindparam,
+    delete,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.problem import Problem
+from warpsmith.store import rows
+from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, VERSION_TABLE, WINNERS_TABLE
+from warpsmith.store.rows import Row
 
 metadata = MetaData(
     naming_convention={
@@ -95,7 +118,7 @@ runners_up = Table(
     Column("created_at", Text, nullable=False),
     Column("spec", Text, nullable=False),
 )
-"""The fastest candidate of each family that the winner beat; see `runners_up`."""
+"""The fastest candidate of each family that the winner beat; see `winners`."""
 
 POISON_IDENTITY = ("device_key", "fingerprint")
 
@@ -143,3 +166,64 @@ claims = Table(
     Column("tuner", Text, ForeignKey("warpsmith_tuners.id"), nullable=False),
 )
 """The programs that each tuner is trying now."""
+
+
+def found(connection: Connection, query: Select[Any]) -> tuple[Row, ...]:
+    return tuple(dict(row) for row in connection.execute(query).mappings())
+
+
+def of_operation(table: Table, operation: str) -> ColumnElement[bool]:
+    """Condition on a row of `table`: its problem is one of the operation."""
+    return table.c.problem_key.in_(select(problems.c.key).where(problems.c.operation == operation))
+
+
+def of_subject(table: Table, problem: Problem, device: Device) -> ColumnElement[bool]:
+    """Condition on a row of `table`: it belongs to the problem on the device."""
+    return and_(table.c.problem_key == problem.key(), table.c.device_key == device.key())
+
+
+def matches(table: Table, row: Row, names: Sequence[str]) -> ColumnElement[bool]:
+    """Condition on a row of `table`: it has the values of `row` in the columns `names`."""
+    return and_(*(table.c[name] == row[name] for name in names))
+
+
+def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Insert of the connection's dialect, because `ON CONFLICT` is not standard SQL."""
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
+
+
+def add_missing(connection: Connection, table: Table, added: Iterable[Row]) -> None:
+    """Inserts the rows whose identity is not in the table yet."""
+    if values := [dict(row) for row in added]:
+        connection.execute(insert(connection, table).on_conflict_do_nothing(), values)
+
+
+def add_subject(connection: Connection, problem: Problem, device: Device) -> None:
+    """Inserts the problem and the device that other rows refer to, if they are missing."""
+    add_missing(connection, problems, (rows.problem_row(problem),))
+    add_missing(connection, devices, (rows.device_row(device),))
+
+
+def replace(connection: Connection, table: Table, row: Row, identity: Sequence[str]) -> None:
+    """`replace_all` for one row."""
+    replace_all(connection, table, (row,), identity)
+
+
+def replace_all(connection: Connection, table: Table, new: Sequence[Row], identity: Sequence[str]) -> None:
+    """Inserts rows of the same columns. A row of the same identity is overwritten and keeps its id.
+
+    It is a single statement, built and compiled once: for a hundred trials that is nine tenths of the time.
+    """
+    if new:
+        statement = insert(connection, table)
+        changed = {name: statement.excluded[name] for name in new[0] if name not in identity}
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=identity, set_=changed), [dict(row) for row in new]
+        )
+
+
+def delete_all(connection: Connection, table: Table, like: Sequence[Row], names: Sequence[str]) -> None:
+    """Deletes the rows that have the values of one of `like` in the columns `names`."""
+    if like:
+        same = and_(*(table.c[name] == bindparam(f"its_{name}") for name in names))
+        connection.execute(delete(table).where(same), [{f"its_{name}": row[name] for name in names} for row in like])

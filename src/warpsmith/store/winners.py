@@ -1,4 +1,4 @@
-"""Runners-up: the fastest candidate of each family that the winner beat.
+"""Winners, and runners-up: the fastest candidate of each family that the winner beat.
 
 For each problem, device and conditions, every family except the winner's has a row here with the same columns as a
 winner: a whole record. So code that reads, checks, merges and exports winners handles these too. They have a table of
@@ -11,11 +11,16 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, delete, select
 
 from warpsmith.store import rows
-from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.layout import RUNNERS_UP_SINCE
+from warpsmith.store.layout import RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, WINNER_IDENTITY
+from warpsmith.store.record import FamilyTime
 from warpsmith.store.rows import Row
-from warpsmith.store.schema import RUNNER_UP_IDENTITY, WINNER_IDENTITY, problems, runners_up, winners
-from warpsmith.store.statements import found, matches, replace
+from warpsmith.store.tables import found, matches, of_operation, replace, runners_up, winners
+
+
+def found_winners(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
+    """Winners as rows of the current schema, by problem and device, and then with the preferred conditions first."""
+    kept = [column for column in winners.c if schema >= 3 or column.name != "conditions"]
+    return rows.winners_in_order(found(connection, select(*kept).where(*where)))
 
 
 def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[bool]) -> tuple[Row, ...]:
@@ -25,14 +30,12 @@ def found_runners_up(connection: Connection, schema: int, *where: ColumnElement[
     return rows.winners_in_order(rows.in_order(found(connection, select(runners_up).where(*where)), "family"))
 
 
-def times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
+def family_times(connection: Connection, schema: int, operation: str) -> tuple[FamilyTime, ...]:
     """Times of all runners-up of an operation, in no order."""
     if schema < RUNNERS_UP_SINCE:
         return ()
-    keys = select(problems.c.key).where(problems.c.operation == operation)
     columns = (runners_up.c[name] for name in FamilyTime._fields)
-    query = select(*columns).where(runners_up.c.problem_key.in_(keys))
-    return FamilyTime.readable(connection.execute(query))
+    return FamilyTime.readable(connection.execute(select(*columns).where(of_operation(runners_up, operation))))
 
 
 def crown(connection: Connection, row: Row) -> None:
@@ -44,7 +47,7 @@ def crown(connection: Connection, row: Row) -> None:
     connection.execute(delete(runners_up).where(matches(runners_up, row, RUNNER_UP_IDENTITY)))
 
 
-def keep(connection: Connection, row: Row) -> None:
+def keep_runner_up(connection: Connection, row: Row) -> None:
     """Makes a row its family's runner-up, replacing any other. Does nothing if the winner is of that family."""
     if not _is_of_the_winners_family(connection, row):
         replace(connection, runners_up, row, RUNNER_UP_IDENTITY)
