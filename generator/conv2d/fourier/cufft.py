@@ -15,10 +15,9 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
+from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
@@ -98,7 +97,7 @@ def _basis(word: str) -> Basis:
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     """Basis sizes whose memory fits, the libraries' included, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    fitting = (each for each in parts if each.fits and _nbytes(each) <= layer.workspace_limit)
+    fitting = (each for each in parts if each.fits() and _nbytes(each) <= layer.workspace_limit)
     return tuple(each.basis for each in fitting if _is_counted(each))
 
 
