@@ -39,7 +39,7 @@ _FAMILIES = families_in(
         "conv2d_fft_3": "fourier.variants:FOURIER",
         "conv2d_fft_cublas": "fourier.variants:FOURIER",
         "conv2d_cufft": "fourier.cufft:Conv2dCufft",
-        "conv2d_circular": "fourier.circular.circular_family:Conv2dCircular",
+        "conv2d_circular": "fourier.circular_family:Conv2dCircular",
         "conv2d_plain": "plain_family:Conv2dPlain",
     },
 )

@@ -19,7 +19,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect

@@ -107,8 +107,8 @@ def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
         _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
     }
-    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
-    return Constraint(told, lambda basis, calls: STREAMS[calls] <= most[basis])
+    why = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
+    return Constraint(why, lambda basis, calls: STREAMS[calls] <= most[basis])
 
 
 def _is_counted(parts: FourierParts) -> bool:

@@ -51,9 +51,20 @@ class Variant:
         """Basis sizes for a layer, the likeliest first."""
         return self.product.parts.bases(layer, self.transforms)
 
-    def parts(self, layer: Conv2d, basis: Basis) -> FourierParts | None:
-        """The parts of a layer on a basis; None if its spectra do not fit the workspace."""
-        return self.product.parts.of(layer, basis, self.transforms, self.product.beside)
+    @functools.lru_cache(1024)  # noqa: B019 - variants live as long as the process
+    def parts(self, layer: Conv2d) -> FourierParts | str:
+        """The parts of a layer; one line that says why if the variant does not solve it."""
+        limits = self.product.why_not(layer) or self.transforms.why_not(layer)
+        if (why := limits or why_not_by_transforms(layer)) is not None:
+            return why
+        if self.rank >= (found := len(bases := self.bases(layer))):
+            return f"takes basis size number {self.rank + 1}, of which there are {found}"
+        parts = self.product.parts.of(layer, bases[self.rank], self.transforms, self.product.beside)
+        return f"needs more than {layer.workspace_limit} bytes of workspace" if parts is None else parts
+
+    @functools.lru_cache(256)  # noqa: B019 - likewise
+    def stages(self, parts: FourierParts) -> tuple[Stage, ...]:
+        return self.product.stages(parts)
 
 
 class Conv2dFft(Pipeline[Conv2d]):
@@ -68,15 +79,8 @@ class Conv2dFft(Pipeline[Conv2d]):
         self._rival = None if variant.rival is None else Conv2dFft(variant.rival)
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        variant = self.variant
-        limits = variant.product.why_not(problem) or variant.transforms.why_not(problem)
-        if (why := limits or why_not_by_transforms(problem)) is not None:
-            return why
-        if variant.rank >= (found := len(bases := variant.bases(problem))):
-            return f"takes basis size number {variant.rank + 1}, of which there are {found}"
-        if variant.parts(problem, bases[variant.rank]) is None:
-            return f"needs more than {problem.workspace_limit} bytes of workspace"
-        return self.unsolved_stage(problem, device)
+        parts = self.variant.parts(problem)
+        return parts if isinstance(parts, str) else self.unsolved_stage(problem, device)
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """Whether its steps are expected to take less time than sums over taps, and tiles less than whole planes."""
@@ -96,7 +100,7 @@ class Conv2dFft(Pipeline[Conv2d]):
         return self.variant.product.expected_ns(self._parts(problem), device)
 
     def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
-        return _stages(self.variant, problem)
+        return self.variant.stages(self._parts(problem))
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         """The joined spaces of the stages, with what the workspace allows."""
@@ -147,20 +151,10 @@ class Conv2dFft(Pipeline[Conv2d]):
         return self.variant.product.finished(program, problem)
 
     def _parts(self, problem: Conv2d) -> FourierParts:
-        return _parts(self.variant, problem)
-
-
-@functools.lru_cache(256)
-def _parts(variant: Variant, layer: Conv2d) -> FourierParts:
-    parts = variant.parts(layer, variant.bases(layer)[variant.rank])
-    if parts is None:
-        raise ValueError(f"{layer.key()} is not solved by {variant.name}")
-    return parts
-
-
-@functools.lru_cache(256)
-def _stages(variant: Variant, layer: Conv2d) -> tuple[Stage, ...]:
-    return variant.product.stages(_parts(variant, layer))
+        parts = self.variant.parts(problem)
+        if isinstance(parts, str):
+            raise ValueError(f"{problem.key()} is not solved by {self.name}: {parts}")
+        return parts
 
 
 @functools.lru_cache(maxsize=64)  # a default, its legality and the starts of a search all use it

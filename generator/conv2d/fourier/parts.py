@@ -141,7 +141,7 @@ class FourierParts:
         """Transforms per channel, which are the rows of the first operand, or the terms of a sum over the batch."""
         return self.images * prod(self.transforms.tiles(self.layer, self.basis))
 
-    @property
+    @functools.cached_property
     def factors(self) -> tuple[Operand, Operand]:
         """The operands of the layer that are the product's first and second operand."""
         named = {operand.name: operand for operand in self.layer.inputs}
@@ -169,7 +169,7 @@ class FourierParts:
         whole = self._transform(self.layer.of_padded.output, Kind.C2R)
         return whole if self.is_sum else self._of_part(whole)
 
-    @property
+    @functools.cached_property
     def is_sum(self) -> bool:
         """Whether the result is one sum over the batch."""
         return self.layer.pass_.sums_images
@@ -231,7 +231,7 @@ class FourierParts:
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
         a, b, c = (operand.nbytes for operand in self.product.operands)
         each = zip(names, (a, b, c + (self.results - 1) * self.result_pitch_bytes), holds, strict=True)
-        spectra = tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
+        spectra = tuple(Workspace(name, nbytes, holds=names) for name, nbytes, names in each)
         return spectra if self.fold is None else (*spectra, self.fold.workspace)
 
     def _of_part(self, transform: Fft) -> Fft:

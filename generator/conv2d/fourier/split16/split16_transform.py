@@ -1,6 +1,6 @@
 """Forward transforms that store spectra as split fp16 numbers: one launch finds the largest number, one transforms.
 
-For a large image only a sample is read, as `halves.maximum` describes, and the transforms are launched twice. The
+For a large image only a sample is read, as `split16_maximum` describes, and the transforms are launched twice. The
 second launch exits at once if no frequency was too large for the first one's scale.
 """
 
@@ -73,11 +73,11 @@ class ImagePowers:
     """Name of the workspace of the powers."""
 
     @classmethod
-    def of(cls, family: str, problem: Fft, halves: HalvedSpectra, names: tuple[str, str]) -> ImagePowers:
+    def of(cls, family: str, problem: Fft, spectra: HalvedSpectra, names: tuple[str, str]) -> ImagePowers:
         assert problem.together is not None
         (signal,) = problem.inputs
         return cls(
-            family, signal, problem.batch // problem.together, problem.batch // halves.together, halves.growth, *names
+            family, signal, problem.batch // problem.together, problem.batch // spectra.together, spectra.growth, *names
         )
 
     @property
@@ -125,8 +125,8 @@ class Split16Transform(FftBlock):
 
     def why_not(self, problem: Fft, device: Device) -> str | None:
         if prod(problem.size) > MOST_POINTS:
-            told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
-            return f"{told} at the most; these have {prod(problem.size)}"
+            limit = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
+            return f"{limit} at the most; these have {prod(problem.size)}"
         if not problem.may_pair:
             return "stores halves of two planes side by side, and an image has an odd number of them"
         return super().why_not(problem, device)
@@ -147,8 +147,8 @@ class Split16Transform(FftBlock):
             return self._program_of_images(problem, config)
         maximum = Maximum(self.name, signal, samples(signal))
         found = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=maximum, threads=THREADS)
-        halves = HalvedSpectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
-        text = FftBlockText.of(problem, config, halves)
+        spectra = HalvedSpectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        text = FftBlockText.of(problem, config, spectra)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
         largest = dataclasses.replace(
             maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
@@ -163,9 +163,9 @@ class Split16Transform(FftBlock):
 
     def _program_of_images(self, problem: Fft, config: Config) -> Program:
         """The program that scales each image by its own power of two."""
-        halves = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
-        text = FftBlockText.of(problem, config, halves)
-        powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
+        spectra = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
+        text = FftBlockText.of(problem, config, spectra)
+        powers = ImagePowers.of(self.name, problem, spectra, (LARGEST, POWER))
         signal, spectrum = problem.operands
         arguments = (Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name))
         return Program(
@@ -209,8 +209,8 @@ def _launches(text: FftBlockText) -> tuple[Launch, ...]:
     numbers = Pointer(LARGEST)
     if not text.halves.is_sampled:
         return (block_launch(text, (first, numbers, *others)),)
-    asked = (numbers, Pointer(LARGEST, 4 * (text.halves.largest + 1)))
-    return tuple(block_launch(text, (first, numbers, each, *others)) for each in asked)
+    checks = (numbers, Pointer(LARGEST, 4 * (text.halves.largest + 1)))
+    return tuple(block_launch(text, (first, numbers, each, *others)) for each in checks)
 
 
 def _guesses(problem: Fft) -> Iterator[Guess]:
