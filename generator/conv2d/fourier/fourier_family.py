@@ -36,7 +36,7 @@ planes eight times of nine where 0.92 to 0.95 of their time was expected, and wo
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Variant:
-    """What one Fourier family does in a way of its own."""
+    """How a Fourier family transforms planes, multiplies spectra and chooses its basis."""
 
     name: str
     """Name of the family."""

@@ -95,7 +95,7 @@ class FusedParts(FourierParts):
 
 
 class FusedStage(ProductStage):
-    """Products of few terms, which the inverse transforms compute; a stage of their own they have not."""
+    """Products of few terms, which the inverse transforms compute instead of a stage of their own."""
 
     parts = FusedParts
 
