@@ -292,7 +292,7 @@ def expected_ns(problem: Cgemm, config: Config, device: Device) -> float:
 
 
 def _inner_sizes(problem: Cgemm) -> list[int]:
-    """Those of M and N that are contiguous in their operand."""
+    """Sizes out of M and N whose numbers are contiguous in their operand."""
     return [problem.m] * problem.a.transposes + [problem.n] * (not problem.b.transposes)
 
 
