@@ -14,8 +14,9 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.fourier.plane_transforms import MOST, TILES, Basis
-from warpsmith.generator.conv2d.fourier.variants import FOURIER
+from warpsmith.generator.conv2d.fourier.plane_transforms import MOST, TILES, WHOLE_PLANES, Basis
+from warpsmith.generator.conv2d.fourier.variants import FOURIER, VARIANTS
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.presets import H200, HOST
@@ -55,6 +56,18 @@ def multiplied(product: Cgemm, *factors: Values) -> Values:
         for each, op, operand in given
     )
     return np.asarray(a @ b)
+
+
+class TestVariants:
+    def test_are_families_of_the_operation(self) -> None:
+        listed = {name: family() for name, family in CONV2D.listed.items() if name.startswith("conv2d_fft")}
+        assert listed == FOURIER
+        assert all(family.name == name for name, family in listed.items())
+
+    def test_on_tiles_have_a_rival_on_whole_planes(self) -> None:
+        for variant in VARIANTS:
+            rivals = [] if variant.rival is None else [variant.rival.transforms]
+            assert rivals == ([WHOLE_PLANES] if variant.transforms is TILES else [])
 
 
 @every_pass
