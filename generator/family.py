@@ -47,9 +47,9 @@ class Family(abc.ABC, Generic[P]):
 
     problem_type: ClassVar[type[Problem]] = Problem  # type: ignore[type-abstract]
     """The `P` of a subclass. No method is called with a problem of another class: a `Gate` refuses it first."""
-    name: ClassVar[str]
+    name: str
     """The family's name in stores and on the command line."""
-    may_answer: ClassVar[bool] = True
+    may_answer: bool = True
     """True if the family's default may answer when nothing is stored. It is False for a family whose library may be
     missing: only a search finds out that the library is there and wins."""
     default_reach: ClassVar[float] = math.inf

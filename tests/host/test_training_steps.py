@@ -26,8 +26,9 @@ from warpsmith.devices.module import Allocation
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, passes_of, spectra_of
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.plans import make as make_plans
@@ -42,7 +43,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WrongProgram
 
-FAMILY, TENSOR = Conv2dFft(), Conv2dFftTensor()
+FAMILY, TENSOR = FOURIER["conv2d_fft"], FOURIER["conv2d_fft_tensor"]
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 CHOICE = Choice(True, ChosenBy.CALLER, "a test")
 PADDED = Conv2d((3, 4, 8, 7), (5, 4, 3, 4), padding=((2, 0), (1, 3)), bias=True)

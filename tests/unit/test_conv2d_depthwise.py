@@ -14,7 +14,7 @@ import pytest
 
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.layer.fold import PADDED, folds
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
