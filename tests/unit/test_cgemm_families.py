@@ -27,7 +27,7 @@ from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.progress import PROGRESS
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
 
 SAMPLE = 16

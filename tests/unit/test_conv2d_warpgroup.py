@@ -28,7 +28,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeightGeometry, weight_ns
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
 

@@ -25,7 +25,7 @@ from warpsmith.generator.conv2d.products.winograd.winograd_image import (
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import WinogradAxis
 from warpsmith.generator.conv2d.products.winograd.winograd_weight import WinogradWeightGeometry, gradient_ns
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer, aligned
 from warpsmith.tuner.operations.conv2d.oracle import reference

@@ -16,7 +16,7 @@ the weights' gradient).
 from __future__ import annotations
 
 from warpsmith.generator.architectures import ASYNC_COPIES
-from warpsmith.generator.conv2d.fourier.circular.circular_family import LIKELY_TAPS, Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import LIKELY_TAPS, Conv2dCircular
 from warpsmith.generator.conv2d.layer.axes import multiply_adds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
