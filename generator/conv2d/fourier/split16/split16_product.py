@@ -21,7 +21,7 @@ from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS
 from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.conv2d.products.wgmma.im2col_copies import CHANNELS, LINE_BYTES, MOST_CORNER, why_no_map
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, LINE_BYTES, MOST_CORNER, why_no_map
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     BARRIER_BYTES,
     COPYING_REGISTERS,

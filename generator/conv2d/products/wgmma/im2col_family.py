@@ -1,7 +1,7 @@
 """Implicit GEMM on Hopper's tensor cores with 16-bit pixels that TMA loads in im2col mode.
 
 The family works like `conv2d_warpgroup`, without the launches that lay operands out on a line of positions: see
-`im2col_copies.py`.
+`im2col_window.py`.
 
 Source: as of `conv2d_warpgroup`. Blocks read pixels from the operand's own layout as in Chetlur et al. 2014, "cuDNN:
 Efficient Primitives for Deep Learning", section 3.
@@ -16,9 +16,9 @@ from warpsmith.generator.conv2d.layer.sided_family import Side
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.conv2d.products.wgmma.im2col_copies import NAME, PRODUCT_CHANNELS
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImages
 from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeights
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import NAME, PRODUCT_CHANNELS
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType

@@ -14,7 +14,7 @@ from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reac
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
 from warpsmith.generator.conv2d.products.wgmma import wgmma_image
-from warpsmith.generator.conv2d.products.wgmma.im2col_copies import (
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
     COLUMNS,
     COPY_BYTES_PER_CYCLE,
@@ -22,11 +22,16 @@ from warpsmith.generator.conv2d.products.wgmma.im2col_copies import (
     NAME,
     PRODUCT_CHANNELS,
     STARTS,
+    Sharing,
+    Window,
+    WindowStep,
     lines_of,
     pixels_of,
     program_ns,
     tensor_map_of,
     why_no_map,
+    window_lattice,
+    window_steps,
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
     WgmmaImageGeometry,
@@ -35,13 +40,6 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
     tile_constraints,
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES, why_no_least
-from warpsmith.generator.conv2d.products.wgmma.wgmma_window import (
-    Sharing,
-    Window,
-    WindowStep,
-    window_lattice,
-    window_steps,
-)
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
 from warpsmith.generator.render import render

@@ -12,30 +12,28 @@ from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
-from warpsmith.generator.conv2d.products.wgmma.im2col_copies import (
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     CHANNELS,
     COLUMNS,
     COPY_BYTES_PER_CYCLE,
     LINE_BYTES,
     NAME,
     STARTS,
+    Window,
+    WindowTapSet,
     lines_of,
     pixels_of,
     program_ns,
     tensor_map_of,
     why_no_map,
+    window_lattice,
+    window_tap_sets,
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import why_no_least
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
     LEAST_WEIGHT,
     WgmmaWeightGeometry,
     weight_choices,
-)
-from warpsmith.generator.conv2d.products.wgmma.wgmma_window import (
-    Window,
-    WindowTapSet,
-    window_lattice,
-    window_tap_sets,
 )
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
