@@ -252,11 +252,6 @@ class Conv2d(Problem):
         return self.pass_.select(self.group_filters, self.group_channels, 1)
 
     @property
-    def plane_size(self) -> Pair:
-        """Rows and columns of the result image; for wgrad those of dy, over which it sums."""
-        return self.pass_.select(self.output_size, self.input[2:], self.output_size)
-
-    @property
     def terms(self) -> int:
         """Most products of one result's sum (K of the implicit GEMM), if each pixel stands at one place of the padded
         image.

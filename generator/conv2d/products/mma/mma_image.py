@@ -32,7 +32,7 @@ from warpsmith.generator.conv2d.products.split16.split16_arithmetic import (
     Arithmetic,
 )
 from warpsmith.generator.conv2d.products.split16.split16_folding import folded
-from warpsmith.generator.conv2d.products.split16.split16_image_tiles import ImageTiles, Reach, summed_and_results
+from warpsmith.generator.conv2d.products.split16.split16_image_tiles import ImageTiles, Reach
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     TimedConfig,
     busy_multiprocessor,
@@ -130,7 +130,7 @@ class MmaImageGeometry(ImageTiles):
 
 
 def image_space(problem: Conv2d, device: Device) -> Space:
-    summed, results = summed_and_results(folded(problem))
+    summed, results = folded(problem).summed_channels, folded(problem).result_channels
     return Space(
         parameters=(
             *warp_parameters("positions", "channels of the result"),

@@ -40,7 +40,7 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import (
     RangeCheck,
 )
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16
-from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach, summed_and_results
+from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.device import Device
@@ -102,7 +102,7 @@ _TILE = ("warps_down", "warps_across", "warp_rows", "warp_columns", "channels", 
 
 def slices_space(problem: Conv2d, device: Device) -> Space:
     """The space of fprop and dgrad."""
-    summed, results = summed_and_results(problem)
+    summed, results = problem.summed_channels, problem.result_channels
     return Space(
         parameters=(
             Parameter("warps_down", WARPS, "of a block, below each other: in positions"),

@@ -195,11 +195,6 @@ class ImageTiles(abc.ABC):
         return sum(aligned(each.nbytes) for each in nbytes)
 
 
-def summed_and_results(problem: Conv2d) -> tuple[int, int]:
-    """Channels of a group that a result of fprop or dgrad sums over, and channels of a group of the result."""
-    return problem.summed_channels, problem.result_channels
-
-
 def _folding(problem: Conv2d, arithmetic: Arithmetic) -> Folding | None:
     """Folding of the layer. Slices are scaled channel by channel, and so are not folded."""
     return None if arithmetic.is_sliced else Folding.of(problem)
@@ -242,7 +237,7 @@ def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int,
     """The 16-bit weights, in tiles of `columns` result channels and blocks of `chunks` channel vectors."""
     folding = _folding(problem, arithmetic)
     layer = problem if folding is None else folding.layer
-    summed, results = summed_and_results(layer)
+    summed, results = layer.summed_channels, layer.result_channels
     return Filters(
         family=family,
         operand=problem.inputs[1],

@@ -13,7 +13,7 @@ from warpsmith.generator.conv2d.products.split16.split16_arithmetic import (
     Arithmetic,
 )
 from warpsmith.generator.conv2d.products.split16.split16_folding import folded
-from warpsmith.generator.conv2d.products.split16.split16_image_tiles import ImageTiles, Reach, summed_and_results
+from warpsmith.generator.conv2d.products.split16.split16_image_tiles import ImageTiles, Reach
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     Sustained,
     TimedConfig,
@@ -192,7 +192,7 @@ def tile_constraints(problem: Conv2d, device: Device, least: int = COLUMNS[0]) -
 
 
 def _column_constraint(problem: Conv2d, least: int) -> Constraint:
-    _, results = summed_and_results(folded(problem))
+    results = folded(problem).result_channels
     return Constraint(
         f"a tile has less than twice the {results} channels of a result, or {least}",
         lambda columns: columns < 2 * results or columns == least,
@@ -200,7 +200,7 @@ def _column_constraint(problem: Conv2d, least: int) -> Constraint:
 
 
 def _depth_constraint(problem: Conv2d) -> Constraint:
-    summed, _ = summed_and_results(folded(problem))
+    summed = folded(problem).summed_channels
     return Constraint(
         f"a stage has less than twice the {summed} channels of a sum, or {CHANNELS[0]}",
         lambda channels: channels < 2 * summed or channels == CHANNELS[0],
@@ -316,7 +316,7 @@ def _image_candidates(
     stages: Sequence[tuple[int, int]],
 ) -> Iterator[Config]:
     """The legal config with the most stages for each tile, depth and choice."""
-    summed, results = summed_and_results(folded(problem))
+    summed, results = folded(problem).summed_channels, folded(problem).result_channels
     least = CHANNELS[0]
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
     for warpgroups, columns in warpgroup_tiles(problem, results, device):
