@@ -16,12 +16,11 @@ from warpsmith.cli.verdicts import conditions_words, format_timing, short, summa
 from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store.checked import checked_of
-from warpsmith.store.location import open_with_trials
-from warpsmith.store.record import Failure, Record
-from warpsmith.store.runs import Run
-from warpsmith.store.scope import Counts, Scope
+from warpsmith.store.contents import Counts, Scope, count_rows, subjects_of
+from warpsmith.store.record import Failure, Record, checked_of
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_with_trials
+from warpsmith.store.tuners import Run
 from warpsmith.units import format_duration, format_time
 
 LISTED = 10
@@ -67,7 +66,7 @@ def _ls(
     scope = scope_of(operation, device_key)
     with open_with_trials(store) as stores:
         check_scope(scope, stores.stores)
-        contents = [(each.location, each.counts(scope), _records(each, scope)) for each in stores.stores]
+        contents = [(each.location, count_rows(each, scope), _records(each, scope)) for each in stores.stores]
     if json:
         winners = [_winner_document(location, record) for location, _, records in contents for record in records]
         totals = [{"store": location, **dataclasses.asdict(counts)} for location, counts, _ in contents]
@@ -141,7 +140,7 @@ def _show_problem(
         views = [
             _view(each, stored, device)
             for each in stores.stores
-            for stored, device in each.subjects(Scope(problem.operation, device_key))
+            for stored, device in subjects_of(each, Scope(problem.operation, device_key))
             if stored == problem
         ]
     if not views:
@@ -229,7 +228,7 @@ def _view(store: Store, problem: Problem, device: Device) -> _View:
         winners[1:],
         len(trials),
         dict(sorted(failures.items())),
-        store.runs(problem, device),
+        store.runs.of(problem, device),
         store.poisoned(device),
     )
 
@@ -242,7 +241,7 @@ def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
 
 def _format_run(run: Run) -> str:
     """Text of a run. Values that the run's version did not store are left out."""
-    from warpsmith.tuner.costs import Stage
+    from warpsmith.tuner.costs import CostStage
 
     parts, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):
@@ -252,7 +251,7 @@ def _format_run(run: Run) -> str:
     costs = spec.get("costs")
     seconds = costs.get("seconds") if isinstance(costs, dict) else None
     if isinstance(seconds, dict):
-        stages = [(stage, cost) for stage in Stage if isinstance(cost := seconds.get(stage), int | float)]
+        stages = [(stage, cost) for stage in CostStage if isinstance(cost := seconds.get(stage), int | float)]
         parts.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
     if spec.get("interrupted"):
         parts.append("interrupted")
@@ -303,10 +302,10 @@ def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
     if scope == Scope():
         return
     for store in opened:
-        found = store.counts(scope)
+        found = count_rows(store, scope)
         if found.winners or found.trials or found.poisoned or found.runs:
             return
-    keys = sorted({device.key() for store in opened for _, device in store.subjects()})
+    keys = sorted({device.key() for store in opened for _, device in subjects_of(store)})
     text = f"the devices that are stored are {', '.join(keys)}" if keys else "nothing is stored yet"
     of = f" of {scope.operation}" if scope.operation is not None else ""
     on = f" for the device {scope.device_key}" if scope.device_key is not None else ""
@@ -320,6 +319,6 @@ def subjects_with(
     wanted = {word for given in words or () for word in given.split()}
     return tuple(
         (problem, device)
-        for problem, device in store.subjects(Scope(device_key=device_key))
+        for problem, device in subjects_of(store, Scope(device_key=device_key))
         if wanted <= set(problem.key().split())
     )

@@ -17,8 +17,8 @@ from warpsmith.errors import NothingStored
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.plans.lookup import find, regenerate
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain, open_for_look_up
 from warpsmith.store.record import Measurement, Record
+from warpsmith.store.store_chain import StoreChain, open_for_look_up
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
 

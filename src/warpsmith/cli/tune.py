@@ -27,9 +27,8 @@ from warpsmith.cli.output import print_facts, print_json, print_table, record_fa
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import AUTO, Problem, member
-from warpsmith.store.location import write_location
+from warpsmith.store.location import shown, write_location
 from warpsmith.store.record import Trial
-from warpsmith.store.shown import shown
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.timing_policy import CacheState, Launching
 from warpsmith.tuner.options import Effort, TuneOptions
@@ -140,7 +139,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
     facts += [("family", _standing(each)) for each in report.standings]
-    facts += [("failed", each.told) for each in report.part_failures]
+    facts += [("failed", each.message) for each in report.part_failures]
     facts.append(("stages", format_costs(report)))
     if report.interrupted:
         facts.append(("note", "interrupted; run the same command again to continue"))

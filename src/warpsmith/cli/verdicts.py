@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from warpsmith.generator.registry import OPERATIONS
-from warpsmith.store.checked import Verdict, checked_of
 from warpsmith.store.conditions import is_throttled
-from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, fastest_library
+from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, Verdict, checked_of, fastest_library
 from warpsmith.units import format_time
 
 NOBODY = "no other library was there to be measured beside it"

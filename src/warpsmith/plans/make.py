@@ -9,10 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 
-from warpsmith.devices.base import Runtime
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.library_versions import library_version, versions_in
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
 from warpsmith.generator.device import DeviceKind
@@ -24,9 +24,8 @@ from warpsmith.plans.loaded import VerifiedProgram, Verify
 from warpsmith.plans.match import Match
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.plans.poisoned import WRONG_HERE, refuse
-from warpsmith.store.changes import State, state_of
+from warpsmith.store.changes import OWN_WRITES, State, state_of
 from warpsmith.store.location import named_location
-from warpsmith.store.own_writes import OWN_WRITES
 
 SOFT_FACTS = ("driver", "toolkit")
 """Facts of the environment whose change may affect times, but not results."""

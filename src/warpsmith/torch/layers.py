@@ -17,7 +17,7 @@ from warpsmith.generator.conv2d.layer.problem import ACCURACIES
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch import arguments
 from warpsmith.torch.answers import Answer, CachedAnswer, new_cache, tune_command
 from warpsmith.torch.arguments import Fallback, LeftToTorch, Source, device_name

@@ -54,7 +54,7 @@ from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
-from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_sweep
+from warpsmith.tuner.plots import REMEDY, ImageFormat, PlotLine, can_plot, plot_sweep
 from warpsmith.tuner.progress import format_failures, progress_for
 from warpsmith.tuner.spaces.regions import Region, path_words, plan_sweep
 from warpsmith.tuner.spaces.sweep import Point, Sweep, points, sweep
@@ -303,7 +303,7 @@ def _plot(swept: Sweep, found: tuple[Point, ...], folder: Path) -> None:
         save_file(folder / f"sweep.{kind}", plot_sweep(title, list(_lines(found)), copy_ns, kind))
 
 
-def _lines(found: tuple[Point, ...]) -> Iterator[Line]:
+def _lines(found: tuple[Point, ...]) -> Iterator[PlotLine]:
     for name, group in groupby(found, key=lambda point: point.line):
         best = ((point.outputs, point.best) for point in group)
-        yield Line(name, tuple((outputs, trial.median_ns) for outputs, trial in best if trial and trial.median_ns))
+        yield PlotLine(name, tuple((outputs, trial.median_ns) for outputs, trial in best if trial and trial.median_ns))
