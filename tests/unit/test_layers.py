@@ -298,21 +298,17 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not offenders, "without a docstring:\n" + "\n".join(offenders)
 
 
-def test_every_docstring_has_a_subject() -> None:
+def test_every_docstring_has_a_subject_and_says_more_than_its_name() -> None:
     """A docstring is a sentence, or a noun phrase that names the thing."""
-    offenders = [
-        f"{each.where}: {each.text.splitlines()[0]}" for each in docstrings() if WITHOUT_SUBJECT.match(each.text)
-    ]
-    assert not offenders, f"{len(offenders)} docstrings without a subject:\n" + "\n".join(offenders)
-
-
-def test_no_docstring_only_repeats_its_name() -> None:
-    offenders = [
+    found = list(docstrings())
+    fragments = [f"{each.where}: {each.text.splitlines()[0]}" for each in found if WITHOUT_SUBJECT.match(each.text)]
+    assert not fragments, f"{len(fragments)} docstrings without a subject:\n" + "\n".join(fragments)
+    repeated = [
         f"{each.where}: {each.name}"
-        for each in docstrings()
+        for each in found
         if each.name and _words(inspect.cleandoc(each.text)) <= _words(each.name)
     ]
-    assert not offenders, "the name says it already:\n" + "\n".join(offenders)
+    assert not repeated, "the name says it already:\n" + "\n".join(repeated)
 
 
 def _words(text: str) -> set[str]:
@@ -331,10 +327,10 @@ class Docstring:
     """Name of the class or function that it describes; empty for others."""
 
 
-@functools.cache
-def docstrings() -> tuple[Docstring, ...]:
+def docstrings() -> Iterator[Docstring]:
     """Docstrings of all files, which take seconds to parse."""
-    return tuple(each for path in python_files() for each in _docstrings(path, ast.parse(path.read_text())))
+    for path in python_files():
+        yield from _docstrings(path, ast.parse(path.read_text()))
 
 
 def _docstrings(path: Path, node: ast.AST) -> Iterator[Docstring]:
