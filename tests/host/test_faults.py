@@ -242,6 +242,7 @@ def check_winner(store: Path, told: Any = None) -> None:
         assert opened.check() == ()
 
 
+@pytest.mark.usefixtures("start_workers")  # found by their command lines
 class TestWorkers:
     """Faults of the processes that run and compile candidates."""
 
