@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forking
 from policies import ONE_RUN
 from together import can_be_together, together
 from warpsmith.devices.binary import Binaries
@@ -38,10 +38,9 @@ def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
     path = folder / "candidates"
     path.write_bytes(pickle.dumps(_compiled(cases, compiler)))
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, __file__, str(path)],
         env={**os.environ, **compiler.sanitizer_environment()},
-        capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
