@@ -16,13 +16,14 @@ import sys
 from collections.abc import Iterator
 
 import warpsmith as ws
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 
 LIMIT_S = 2.0
 DEVICES = {

@@ -1,6 +1,6 @@
 """Call of cuBLAS as a step of a program: its products, scratch memory and streams.
 
-These are pure values; a device carries the call out (`warpsmith.devices.library`).
+These are pure values; a device carries the call out (`warpsmith.devices.module`).
 """
 
 from __future__ import annotations

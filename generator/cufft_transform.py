@@ -1,6 +1,6 @@
 """Call of cuFFT as a step of a program: the transforms, and the memory layout of both sides.
 
-These are pure values; a device carries the call out (`warpsmith.devices.library`).
+These are pure values; a device carries the call out (`warpsmith.devices.module`).
 """
 
 from __future__ import annotations

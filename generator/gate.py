@@ -47,7 +47,11 @@ class Gate:
         if family.name not in self._reasons:
             try:
                 with self._contained(family):
-                    self._reasons[family.name] = family.why_not(self.problem, self.device)
+                    self._reasons[family.name] = (
+                        family.why_not(self.problem, self.device)
+                        if isinstance(self.problem, family.problem_type)
+                        else f"solves {family.problem_type.operation} only"
+                    )
             except IllegalConfig as failed:
                 self._reasons[family.name] = str(failed)
         return self._reasons[family.name]

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, P
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
@@ -47,7 +47,7 @@ class Run:
     """Bytes from the start of an operand's memory to the part, for operands whose part begins elsewhere."""
 
 
-class Pipeline(Family):
+class Pipeline(Family[P]):
     """A family made of stages that are problems of their own.
 
     A config joins the configs of all stages. Trials of the stages' problems tell the search of the whole where to begin
@@ -55,37 +55,37 @@ class Pipeline(Family):
     """
 
     @abc.abstractmethod
-    def stages(self, problem: Problem) -> tuple[Stage, ...]:
+    def stages(self, problem: P) -> tuple[Stage, ...]:
         """Stages for a problem that this family solves, in order; all problems have the same stage names."""
 
-    def runs(self, problem: Problem) -> tuple[Run, ...]:
+    def runs(self, problem: P) -> tuple[Run, ...]:
         """Executions of stages, in order: every stage once, unless a family takes its work in parts."""
         return tuple(map(Run, self.stages(problem)))
 
     @abc.abstractmethod
-    def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
+    def workspaces(self, problem: P) -> tuple[Workspace, ...]:
         """Workspaces between the stages; each stage's program has its own besides."""
 
-    def unsolved_stage(self, problem: Problem, device: Device) -> str | None:
+    def unsolved_stage(self, problem: P, device: Device) -> str | None:
         """First stage that its family cannot solve, with the reason; None if all stages can be solved."""
         for stage in self.stages(problem):
             if (why := stage.family.why_not(stage.problem, device)) is not None:
                 return f"{stage.name} ({stage.problem.key()}): {why}"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
+    def space(self, problem: P, device: Device) -> Space:
         return Space.joined(self.spaces(problem, device))
 
-    def spaces(self, problem: Problem, device: Device) -> dict[str, Space]:
+    def spaces(self, problem: P, device: Device) -> dict[str, Space]:
         """Space of each stage, by the stage's name."""
         return {stage.name: stage.family.space(stage.problem, device) for stage in self.stages(problem)}
 
-    def default(self, problem: Problem, device: Device) -> Config:
+    def default(self, problem: P, device: Device) -> Config:
         return Config.joined(
             {stage.name: stage.family.default(stage.problem, device) for stage in self.stages(problem)}
         )
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+    def starts(self, problem: P, device: Device) -> tuple[Config, ...]:
         """Starts of all stages joined by rank: the first of each, then the second, until the longest list ends."""
         starts = {
             stage.name: (
@@ -101,10 +101,10 @@ class Pipeline(Family):
         )
         return tuple(dict.fromkeys(joined))
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
+    def unrolled(self, problem: P, config: Config) -> int:
         return max(stage.family.unrolled(stage.problem, config.of_stage(stage.name)) for stage in self.stages(problem))
 
-    def work(self, problem: Problem, config: Config) -> Work | None:
+    def work(self, problem: P, config: Config) -> Work | None:
         """Sum over the stages that know their work; None if no stage does."""
         known = [
             work
@@ -115,7 +115,7 @@ class Pipeline(Family):
             Work(sum(each.multiply_adds for each in known), sum(each.loaded_bytes for each in known)) if known else None
         )
 
-    def program(self, problem: Problem, config: Config) -> Program:
+    def program(self, problem: P, config: Config) -> Program:
         units: list[Unit] = []
         workspaces = list(self.workspaces(problem))
         programs: dict[str, Program] = {}

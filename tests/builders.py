@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from warpsmith.devices.binary import Binary, BinaryKind, Usage
+from warpsmith.devices.compiler import Binary, BinaryKind, Usage
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d

@@ -33,9 +33,9 @@ from warpsmith.tuner.workers import worker
 IMPORTED = (
     "optuna",
     "warpsmith.store.store",
-    "warpsmith.tuner.evaluate.jobs",
+    "warpsmith.tuner.evaluate.bench",
     "warpsmith.tuner.run.session",
-    "warpsmith.tuner.workers.compile_job",
+    "warpsmith.tuner.workers.compile_pool",
 )
 """Modules of tuners and of their workers."""
 READ_AT_START = (

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import warpsmith.devices.host.compiler
-from warpsmith.devices.base import Binary
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.generator.steps import Compilation
 

@@ -14,10 +14,9 @@ from pathlib import Path
 import forking
 from policies import ONE_RUN
 from together import can_be_together, together
-from warpsmith.devices.binary import Binaries
-from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.compiler import Binaries
+from warpsmith.devices.host.compiler import HostCompiler, cooperates, dynamic_shared, without_comments
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.host.translation import cooperates, dynamic_shared, without_comments
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Measurement

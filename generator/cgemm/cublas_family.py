@@ -9,11 +9,9 @@ Source: cuBLAS API reference, CUDA 13: cublasCgemmStridedBatched, cublasCgemm3mS
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import require_cgemm
 from warpsmith.generator.cublas_product import CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
@@ -25,19 +23,16 @@ MOST_CALLS = 64
 """Most calls of one product each: more of them take longer to queue than they can save."""
 
 
-class CgemmCublas(Family):
+class CgemmCublas(Family[Cgemm]):
     """`cgemm` by cuBLAS. It is never the default answer where nothing is stored."""
 
     name = "cgemm_cublas"
     may_answer = False
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Cgemm):
-            return "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
         return "calls cuBLAS, which runs on GPUs only" if device.kind is DeviceKind.HOST else None
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - one for all GPUs
-        cgemm = require_cgemm(problem)
+    def space(self, problem: Cgemm, device: Device) -> Space:
         functions = tuple(each.value for each in ProductFunction)
         return Space(
             (
@@ -49,17 +44,17 @@ class CgemmCublas(Family):
             (
                 Constraint(
                     f"2 to {MOST_CALLS} products have calls of their own",
-                    lambda calls: calls == STRIDED or 1 < cgemm.batch <= MOST_CALLS,
+                    lambda calls: calls == STRIDED or 1 < problem.batch <= MOST_CALLS,
                 ),
-                Constraint("each stream has a product", lambda calls: STREAMS[calls] <= cgemm.batch),
+                Constraint("each stream has a product", lambda calls: STREAMS[calls] <= problem.batch),
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - one for all
+    def default(self, problem: Cgemm, device: Device) -> Config:
         return Config.of({"function": ProductFunction.CGEMM.value, "calls": STRIDED})
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm, calls = require_cgemm(problem), config.text("calls")
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        cgemm, calls = problem, config.text("calls")
         product = CublasProduct(
             ProductFunction(config.text("function")),
             m=cgemm.n,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -47,36 +46,34 @@ class Geometry:
         )
 
 
-class CgemmPlain(Family):
+class CgemmPlain(Family[Cgemm]):
     """`cgemm` with one thread per result."""
 
     name = "cgemm_plain"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        return None if isinstance(problem, Cgemm) else "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
+        return None
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
-        cgemm = require_cgemm(problem)
+    def space(self, problem: Cgemm, device: Device) -> Space:
         return Space(
             parameters=(
                 Parameter("threads", (64, 128, 256, 512), "threads of a block"),
                 Parameter("unroll", (1, 2, 4, 8), "terms whose loads are in flight at once"),
             ),
-            constraints=(Constraint(f"a sum has {cgemm.k} terms", lambda unroll: unroll <= cgemm.k),),
+            constraints=(Constraint(f"a sum has {problem.k} terms", lambda unroll: unroll <= problem.k),),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+    def default(self, problem: Cgemm, device: Device) -> Config:
         return Config.of({"threads": THREADS, "unroll": 1})
 
-    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        return Work(require_cgemm(problem).multiply_adds, 0)
+    def work(self, problem: Cgemm, config: Config) -> Work:
+        return Work(problem.multiply_adds, 0)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - the same for every problem
+    def unrolled(self, problem: Cgemm, config: Config) -> int:
         return 4 * config.integer("unroll")
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = Geometry.of(cgemm, config)
-        source = render("cgemm/plain.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(cgemm))
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = Geometry.of(problem, config)
+        source = render("cgemm/plain.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(problem))
         return Program.of_source(self.name, config, source, (launch,))

@@ -17,11 +17,10 @@ from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.tensor_choice import tensor_default, tensor_starts
 from warpsmith.generator.cgemm.tensor_geometry import TensorGeometry
 from warpsmith.generator.cgemm.tensor_space import tensor_space
-from warpsmith.generator.cgemm.text import CgemmText, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText
 from warpsmith.generator.cgemm.tiled_family import tile_program
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -31,34 +30,30 @@ LIKELY_SIZE = 32
 """Rows, columns and terms from which on tensor-core products are expected to win."""
 
 
-class CgemmTensor(Family):
+class CgemmTensor(Family[Cgemm]):
     """`cgemm` on tensor cores, with three tf32 products for each float32 product (3xTF32)."""
 
     name = "cgemm_tensor"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Cgemm):
-            return "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
         return device.why_no_tensor_instruction(TensorType.TF32) or device.why_no(ASYNC_COPIES)
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        cgemm = require_cgemm(problem)
-        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n, cgemm.k) >= LIKELY_SIZE
+    def is_likely(self, problem: Cgemm, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and min(problem.m, problem.n, problem.k) >= LIKELY_SIZE
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return tensor_space(require_cgemm(problem), device)
+    def space(self, problem: Cgemm, device: Device) -> Space:
+        return tensor_space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return tensor_default(require_cgemm(problem), device)
+    def default(self, problem: Cgemm, device: Device) -> Config:
+        return tensor_default(problem, device)
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return tensor_starts(require_cgemm(problem), device)
+    def starts(self, problem: Cgemm, device: Device) -> tuple[Config, ...]:
+        return tensor_starts(problem, device)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        return TensorGeometry.of(require_cgemm(problem), config).written
+    def unrolled(self, problem: Cgemm, config: Config) -> int:
+        return TensorGeometry.of(problem, config).written
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = TensorGeometry.of(cgemm, config)
-        source = render("cgemm/tensor.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        return tile_program(self.name, cgemm, config, geometry, source)
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = TensorGeometry.of(problem, config)
+        source = render("cgemm/tensor.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
+        return tile_program(self.name, problem, config, geometry, source)

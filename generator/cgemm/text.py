@@ -6,7 +6,6 @@ import dataclasses
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.words import Op
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Argument, Pointer
 
 
@@ -44,13 +43,6 @@ class CgemmText:
 
 def _sign(op: Op) -> str:
     return "-" if op is Op.C else ""
-
-
-def require_cgemm(problem: Problem) -> Cgemm:
-    """`problem`, typed as a Cgemm. Raises TypeError for another operation."""
-    if not isinstance(problem, Cgemm):
-        raise TypeError(f"not a cgemm problem: {problem.key()}")
-    return problem
 
 
 def cgemm_arguments(problem: Cgemm) -> tuple[Argument, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.cgemm.thin_geometry import (
     MOST_SUMS,
     OWN,
@@ -28,7 +28,6 @@ from warpsmith.generator.cgemm.thin_geometry import (
 from warpsmith.generator.cgemm.tiled_choice import changed
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -41,24 +40,22 @@ BUSY = 0.5
 """Share of an SM's threads, below which warps share sums."""
 
 
-class CgemmThin(Family):
+class CgemmThin(Family[Cgemm]):
     """`cgemm` whose results have one to four rows or columns."""
 
     name = "cgemm_thin"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        if not isinstance(problem, Cgemm):
-            return "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
         if min(problem.m, problem.n) > THIN:
             return f"takes results of {THIN} rows or columns at the most"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Cgemm, device: Device) -> bool:
         """True for every problem that the family solves on a GPU."""
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
-        shape = ThinShape(require_cgemm(problem))
+    def space(self, problem: Cgemm, device: Device) -> Space:
+        shape = ThinShape(problem)
         by = "lanes of a warp" if shape.is_by_terms else "warps"
         return Space(
             parameters=(
@@ -91,8 +88,8 @@ class CgemmThin(Family):
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        shape = ThinShape(require_cgemm(problem))
+    def default(self, problem: Cgemm, device: Device) -> Config:
+        shape = ThinShape(problem)
         wanted = {"threads": USUAL_THREADS, "sharers": 1, "own": 1, "unroll": 8}
         if shape.is_by_terms:
             lanes = max(each for each in SHARERS if each == 1 or each <= min(USUAL_LANES, shape.term_vectors))
@@ -105,24 +102,22 @@ class CgemmThin(Family):
         assert config is not None
         return config
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
+    def starts(self, problem: Cgemm, device: Device) -> tuple[Config, ...]:
         wanted: list[dict[str, Value]] = [{"own": own, "sharers": each} for own in (1, 2, 4) for each in (1, 4, 16)]
         wanted += [{"unroll": 4}, {"threads": 128}]
         return changed(self.space(problem, device), self.default(problem, device), wanted)
 
-    def work(self, problem: Problem, config: Config) -> Work:
-        cgemm = require_cgemm(problem)
-        geometry = ThinGeometry.of(cgemm, config)
-        long = max(operand.nbytes for operand in cgemm.inputs)
-        return Work(cgemm.multiply_adds, long + long * geometry.shape.thin // geometry.own)
+    def work(self, problem: Cgemm, config: Config) -> Work:
+        geometry = ThinGeometry.of(problem, config)
+        long = max(operand.nbytes for operand in problem.inputs)
+        return Work(problem.multiply_adds, long + long * geometry.shape.thin // geometry.own)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        geometry = ThinGeometry.of(require_cgemm(problem), config)
+    def unrolled(self, problem: Cgemm, config: Config) -> int:
+        geometry = ThinGeometry.of(problem, config)
         return 4 * geometry.unroll * geometry.own * geometry.shape.sums
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = ThinGeometry.of(cgemm, config)
-        source = render("cgemm/thin.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(cgemm))
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = ThinGeometry.of(problem, config)
+        source = render("cgemm/thin.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(problem))
         return Program.of_source(self.name, config, source, (launch,))

@@ -15,13 +15,12 @@ from typing import Protocol
 
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.cgemm.tiled_choice import tiled_default, tiled_starts
 from warpsmith.generator.cgemm.tiled_geometry import Geometry, parts_bytes
 from warpsmith.generator.cgemm.tiled_space import tiled_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -32,35 +31,34 @@ PARTS = "parts"
 SUM_THREADS = 256
 
 
-class CgemmTiled(Family):
+class CgemmTiled(Family[Cgemm]):
     """`cgemm` with accumulators in registers."""
 
     name = "cgemm_tiled"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        return device.why_no(ASYNC_COPIES) if isinstance(problem, Cgemm) else "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
+        return device.why_no(ASYNC_COPIES)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return tiled_space(require_cgemm(problem), device)
+    def space(self, problem: Cgemm, device: Device) -> Space:
+        return tiled_space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return tiled_default(require_cgemm(problem), device)
+    def default(self, problem: Cgemm, device: Device) -> Config:
+        return tiled_default(problem, device)
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return tiled_starts(require_cgemm(problem), device)
+    def starts(self, problem: Cgemm, device: Device) -> tuple[Config, ...]:
+        return tiled_starts(problem, device)
 
-    def work(self, problem: Problem, config: Config) -> Work:
-        geometry = Geometry.of(require_cgemm(problem), config)
+    def work(self, problem: Cgemm, config: Config) -> Work:
+        geometry = Geometry.of(problem, config)
         return Work(geometry.multiply_adds, geometry.loaded_bytes)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        return Geometry.of(require_cgemm(problem), config).written
+    def unrolled(self, problem: Cgemm, config: Config) -> int:
+        return Geometry.of(problem, config).written
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = Geometry.of(cgemm, config)
-        source = render("cgemm/tiled.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
-        return tile_program(self.name, cgemm, config, geometry, source)
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = Geometry.of(problem, config)
+        source = render("cgemm/tiled.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
+        return tile_program(self.name, problem, config, geometry, source)
 
 
 class Blocks(Protocol):

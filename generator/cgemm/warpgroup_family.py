@@ -17,7 +17,7 @@ of a has a power of two of its own, found by the threads that copied it, and sum
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments, require_cgemm
+from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.cgemm.tiled_family import tile_launch, tile_program
 from warpsmith.generator.cgemm.warpgroup_choice import warpgroup_default, warpgroup_starts
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
@@ -25,7 +25,7 @@ from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
 from warpsmith.generator.cgemm.warpgroup_space import warpgroup_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program, Workspace
 from warpsmith.generator.progress import PROGRESS, begin_launch, counter_bytes
 from warpsmith.generator.render import render
@@ -38,14 +38,12 @@ LIKELY_SIZE, LIKELY_TERMS = 48, 16
 """Rows and columns, and terms, from which on its tiles are full enough to win."""
 
 
-class CgemmWarpgroup(Family):
+class CgemmWarpgroup(Family[Cgemm]):
     """`cgemm` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = "cgemm_warpgroup"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Cgemm):
-            return "solves cgemm only"
+    def why_not(self, problem: Cgemm, device: Device) -> str | None:
         if (why_not := device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)) is not None:
             return why_not
         if problem.accuracy is Accuracy.ELEMENTWISE:
@@ -54,29 +52,27 @@ class CgemmWarpgroup(Family):
             return "scales rows by themselves where their terms lie side by side: takes a as it is"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        cgemm = require_cgemm(problem)
-        return device.kind is DeviceKind.CUDA and min(cgemm.m, cgemm.n) >= LIKELY_SIZE and cgemm.k >= LIKELY_TERMS
+    def is_likely(self, problem: Cgemm, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and min(problem.m, problem.n) >= LIKELY_SIZE and problem.k >= LIKELY_TERMS
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return warpgroup_space(require_cgemm(problem), device)
+    def space(self, problem: Cgemm, device: Device) -> Space:
+        return warpgroup_space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return warpgroup_default(require_cgemm(problem), device)
+    def default(self, problem: Cgemm, device: Device) -> Config:
+        return warpgroup_default(problem, device)
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return warpgroup_starts(require_cgemm(problem), device)
+    def starts(self, problem: Cgemm, device: Device) -> tuple[Config, ...]:
+        return warpgroup_starts(problem, device)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        return WarpgroupGeometry.of(require_cgemm(problem), config).written
+    def unrolled(self, problem: Cgemm, config: Config) -> int:
+        return WarpgroupGeometry.of(problem, config).written
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        cgemm = require_cgemm(problem)
-        geometry = WarpgroupGeometry.of(cgemm, config)
-        source = render("cgemm/warpgroup.cu.jinja", p=CgemmText.of(cgemm), g=geometry, config=config.key())
+    def program(self, problem: Cgemm, config: Config) -> Program:
+        geometry = WarpgroupGeometry.of(problem, config)
+        source = render("cgemm/warpgroup.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
         if geometry.shares is not None:
-            return _dealt_program(cgemm, config, geometry, geometry.shares, source)
-        return tile_program(self.name, cgemm, config, geometry, source)
+            return _dealt_program(problem, config, geometry, geometry.shares, source)
+        return tile_program(self.name, problem, config, geometry, source)
 
 
 def _dealt_program(

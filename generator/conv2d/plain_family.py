@@ -11,12 +11,11 @@ import dataclasses
 
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -66,55 +65,52 @@ class Geometry:
         )
 
 
-class Conv2dPlain(Family):
+class Conv2dPlain(Family[Conv2d]):
     """`conv2d` with one thread per result, or one block per weight for the gradient of the weights."""
 
     name = "conv2d_plain"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        return None if isinstance(problem, Conv2d) else "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        return None
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
-        conv2d = require_conv2d(problem)
-        what = "positions" if conv2d.pass_ is Pass.WGRAD else "channels"
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        what = "positions" if problem.pass_ is Pass.WGRAD else "channels"
         return Space(
             parameters=(
                 Parameter(
-                    "threads", LANES_THREADS if lanes_of(conv2d) > 1 else (64, 128, 256, 512), "threads of a block"
+                    "threads", LANES_THREADS if lanes_of(problem) > 1 else (64, 128, 256, 512), "threads of a block"
                 ),
                 Parameter("unroll", (1, 2, 4, 8), f"{what} whose loads are in flight at once"),
             ),
             constraints=(
                 Constraint(
-                    f"there are {looped(conv2d)} {what} to go through",
-                    lambda unroll: unroll <= looped(conv2d),
+                    f"there are {looped(problem)} {what} to go through",
+                    lambda unroll: unroll <= looped(problem),
                 ),
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+    def default(self, problem: Conv2d, device: Device) -> Config:
         return Config.of({"threads": THREADS, "unroll": 1})
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        conv2d = require_conv2d(problem)
-        geometry, (rows, columns) = Geometry.of(conv2d, config), conv2d.weight[2:]
-        if conv2d.pass_ is Pass.WGRAD:
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        geometry, (rows, columns) = Geometry.of(problem, config), problem.weight[2:]
+        if problem.pass_ is Pass.WGRAD:
             return geometry.unroll
         taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
         return taps * geometry.unroll
 
-    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
+    def work(self, problem: Conv2d, config: Config) -> Work:
         """Each product loads one pixel. The weight beside it may be the same for all lanes of a warp."""
-        products = multiply_adds(require_conv2d(problem))
+        products = multiply_adds(problem)
         return Work(products, 4 * products)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        geometry = Geometry.of(conv2d, config)
-        template = "plain" if conv2d.layout is ImageLayout.NCHW else "plain_channels_last"
-        source = render(f"conv2d/{template}.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
-        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, conv2d_arguments(conv2d))
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = Geometry.of(problem, config)
+        template = "plain" if problem.layout is ImageLayout.NCHW else "plain_channels_last"
+        source = render(f"conv2d/{template}.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, conv2d_arguments(problem))
         return Program.of_source(self.name, config, source, (launch,))
 
 

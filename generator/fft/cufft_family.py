@@ -18,9 +18,8 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.fft.text import text_key
-from warpsmith.generator.fft.words import require_fft
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -42,15 +41,13 @@ class Scaling(enum.StrEnum):
     """The pass scales the result in place."""
 
 
-class FftCufft(Family):
+class FftCufft(Family[Fft]):
     """`fft` by cuFFT, in batch and frequency layout. It is never the default answer where nothing is stored."""
 
     name = "fft_cufft"
     may_answer = False
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Fft):
-            return "solves fft only"
+    def why_not(self, problem: Fft, device: Device) -> str | None:
         if device.kind is DeviceKind.HOST:
             return "calls cuFFT, which runs on GPUs only"
         if problem.order is Order.REVERSED:
@@ -67,10 +64,9 @@ class FftCufft(Family):
             return f"cuFFT takes {MOST_TRANSFORMS} transforms at most"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - one for all GPUs
-        fft = require_fft(problem)
-        scalings = _scalings(fft)
-        is_none, is_complex = scalings == (Scaling.NONE,), fft.kind is Kind.C2R
+    def space(self, problem: Fft, device: Device) -> Space:
+        scalings = _scalings(problem)
+        is_none, is_complex = scalings == (Scaling.NONE,), problem.kind is Kind.C2R
         return Space(
             (
                 Parameter("scaling", tuple(each.value for each in scalings), "where a pass over memory scales"),
@@ -82,21 +78,21 @@ class FftCufft(Family):
             (
                 Constraint(
                     "the number of floats must be a multiple of the vector",
-                    lambda scaling, vector: vector == 0 or _scaled(fft, Scaling(scaling)).components.size % vector == 0,
+                    lambda scaling, vector: (
+                        vector == 0 or _scaled(problem, Scaling(scaling)).components.size % vector == 0
+                    ),
                 ),
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        config = self.space(problem, device).like(
-            {"scaling": _scalings(require_fft(problem))[0].value, "threads": 256, "vector": 4}
-        )
+    def default(self, problem: Fft, device: Device) -> Config:
+        config = self.space(problem, device).like({"scaling": _scalings(problem)[0].value, "threads": 256, "vector": 4})
         if config is None:
             raise ValueError(f"the space of {problem.key()} is empty")
         return config
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        fft, scaling = require_fft(problem), Scaling(config.text("scaling"))
+    def program(self, problem: Fft, config: Config) -> Program:
+        fft, scaling = problem, Scaling(config.text("scaling"))
         source, target = fft.inputs[0].name, fft.output.name
         if scaling is Scaling.NONE:
             return Program(self.name, config, (), (cufft_call(fft, source, target),))

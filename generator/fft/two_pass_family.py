@@ -13,23 +13,20 @@ from math import prod
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
-from warpsmith.generator.fft.words import require_fft
 from warpsmith.generator.pipeline import Pipeline, Stage
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.steps import Workspace
 
 BETWEEN = "between"
 """Name of the workspace for the half-transformed plane: columns of the spectrum by rows of the signal."""
 
 
-class FftTwoPass(Pipeline):
+class FftTwoPass(Pipeline[Fft]):
     """A single two-dimensional `fft` with the spectrum transposed."""
 
     name = "fft_two_pass"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Fft):
-            return "solves fft only"
+    def why_not(self, problem: Fft, device: Device) -> str | None:
         if len(problem.size) != 2 or problem.batch > 1:
             return "transforms one plane"
         if problem.layout is not Layout.TRANSPOSED:
@@ -42,8 +39,8 @@ class FftTwoPass(Pipeline):
             return "takes a signal without a border"
         return self.unsolved_stage(problem, device)
 
-    def stages(self, problem: Problem) -> tuple[Stage, ...]:
-        fft, block = require_fft(problem), FftBlock()
+    def stages(self, problem: Fft) -> tuple[Stage, ...]:
+        fft, block = problem, FftBlock()
         there, columns = fft.signal_size, fft.spectrum_size[1]
         rows_pass = Fft(
             (fft.size[1],),
@@ -68,7 +65,6 @@ class FftTwoPass(Pipeline):
         across = Stage("columns", columns_pass, block, {"signal": BETWEEN, "spectrum": "spectrum"})
         return (across, rows) if fft.inverse else (rows, across)
 
-    def workspaces(self, problem: Problem) -> tuple[Workspace, ...]:
-        fft = require_fft(problem)
-        elements = prod((fft.signal_size[0], fft.spectrum_size[1]))
+    def workspaces(self, problem: Fft) -> tuple[Workspace, ...]:
+        elements = prod((problem.signal_size[0], problem.spectrum_size[1]))
         return (Workspace(BETWEEN, elements * DType.COMPLEX64.itemsize),)

@@ -7,7 +7,6 @@ import enum
 
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.problem import Problem
 
 
 class Packing(enum.StrEnum):
@@ -79,10 +78,3 @@ class Table:
 def complex_columns(problem: Fft, packing: Packing) -> int:
     """Complex numbers of a row: half the columns under Packing.HALF."""
     return problem.size[-1] // 2 if packing is Packing.HALF else problem.size[-1]
-
-
-def require_fft(problem: Problem) -> Fft:
-    """`problem`, typed as an Fft. Raises TypeError for another operation."""
-    if not isinstance(problem, Fft):
-        raise TypeError(f"no fft: {problem.operation}")
-    return problem

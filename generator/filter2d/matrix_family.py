@@ -25,14 +25,13 @@ from warpsmith.generator.filter2d.text import (
     Weights,
     filter2d_arguments,
     filter2d_constants,
-    require_filter2d,
     result_pitch,
     row_pitch,
     too_many_weights,
     words,
 )
 from warpsmith.generator.filter2d.window.window_geometry import StoreHint
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -127,15 +126,13 @@ class Geometry:
         )
 
 
-class Filter2dMatrix(Family):
+class Filter2dMatrix(Family[Filter2d]):
     """`filter2d` on uint8 and float16 images by mma.sync products."""
 
     name = "filter2d_matrix"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Filter2d):
-            return "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
         if told := too_many_weights(problem):
             return told
         if problem.dtype is DType.FLOAT32:
@@ -155,16 +152,14 @@ class Filter2dMatrix(Family):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Filter2d, device: Device) -> bool:
         """True on a GPU from 5x5 on, but from 7x7 on for float16 results below LIKELY_SIZE; 3x3 tied or lost (H200)."""
-        filter2d = require_filter2d(problem)
-        is_large = filter2d.dtype is DType.UINT8 or filter2d.output.size >= LIKELY_SIZE
+        is_large = problem.dtype is DType.UINT8 or problem.output.size >= LIKELY_SIZE
         least = LIKELY_TAPS if is_large else LIKELY_HALF_TAPS
-        return device.kind is DeviceKind.CUDA and min(filter2d.filter) >= least
+        return device.kind is DeviceKind.CUDA and min(problem.filter) >= least
 
-    def space(self, problem: Problem, device: Device) -> Space:  # noqa: ARG002 - the same on every device
-        filter2d = require_filter2d(problem)
-        product_rows = _product_rows(filter2d)
+    def space(self, problem: Filter2d, device: Device) -> Space:
+        product_rows = _product_rows(problem)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
@@ -189,7 +184,7 @@ class Filter2dMatrix(Family):
                 ),
                 Constraint(
                     f"sums, weights and pixels of a thread must fit {THREAD_REGISTERS} registers",
-                    lambda tiles, prefetch: _registers(filter2d, tiles, prefetch) <= THREAD_REGISTERS,
+                    lambda tiles, prefetch: _registers(problem, tiles, prefetch) <= THREAD_REGISTERS,
                 ),
                 Constraint(
                     "a block is at most 8 warps, so that several are resident at once",
@@ -198,24 +193,22 @@ class Filter2dMatrix(Family):
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
+    def default(self, problem: Filter2d, device: Device) -> Config:
         """A config within 6% of the best of 400 trials, 5x5 to 13x13 on images of 1080x1920 to 9216x9216 (H200)."""
-        filter2d = require_filter2d(problem)
         shared = {"path": MemoryPath.GLOBAL.value, "weights": Weights.ARGUMENT.value}
-        walk = _likely_half_walk(filter2d) if filter2d.dtype is DType.FLOAT16 else _likely_byte_walk(filter2d)
+        walk = _likely_half_walk(problem) if problem.dtype is DType.FLOAT16 else _likely_byte_walk(problem)
         return Config.of(shared | walk._asdict())
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d = require_filter2d(problem)
-        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        geometry, weights = Geometry.of(problem, config), Weights.of(config)
         source = render(
             "filter2d/matrix.cu.jinja",
-            p=Filter2dText.of(filter2d),
+            p=Filter2dText.of(problem),
             g=geometry,
             config=config.key(),
             weights=weights.value,
         )
-        interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes if geometry.interior_warps else 0
+        interior = geometry.column_blocks * geometry.strip_blocks * problem.planes if geometry.interior_warps else 0
         launch = Launch(
             entry=self.name,
             grid=(geometry.frame_blocks + interior, 1, 1),

@@ -19,10 +19,8 @@ from warpsmith.generator.filter2d.text import (
     filter2d_arguments,
     filter2d_constants,
     image_texture,
-    require_filter2d,
     weights_parameter,
 )
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -90,19 +88,18 @@ class Geometry:
         return self.column_blocks * self.row_blocks * self.filter_groups
 
 
-class Filter2dPlain(Family):
+class Filter2dPlain(Family[Filter2d]):
     """`filter2d` with every tap's pixel read where it is used."""
 
     name = "filter2d_plain"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        return None if isinstance(problem, Filter2d) else "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
+        return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        filter2d = require_filter2d(problem)
-        paths = (MemoryPath.GLOBAL, *((MemoryPath.TEXTURE,) if image_texture(filter2d) else ()))
-        fewer = tuple(count for count in FILTERS_AT_ONCE if count < filter2d.filters)
-        filters = fewer if filter2d.filters > max(FILTERS_AT_ONCE) else (*fewer, filter2d.filters)
+    def space(self, problem: Filter2d, device: Device) -> Space:
+        paths = (MemoryPath.GLOBAL, *((MemoryPath.TEXTURE,) if image_texture(problem) else ()))
+        fewer = tuple(count for count in FILTERS_AT_ONCE if count < problem.filters)
+        filters = fewer if problem.filters > max(FILTERS_AT_ONCE) else (*fewer, problem.filters)
         return Space(
             parameters=(
                 Parameter("path", tuple(path.value for path in paths), "where pixels are read from"),
@@ -112,36 +109,34 @@ class Filter2dPlain(Family):
                 Parameter("block_columns", (16, 32, 64, 128, 256), "threads across a block"),
                 Parameter("block_rows", (1, 2, 4, 8, 16), "threads down a block"),
                 Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
-                weights_parameter(filter2d),
+                weights_parameter(problem),
             ),
-            constraints=_constraints(filter2d, device),
+            constraints=_constraints(problem, device),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:  # noqa: ARG002 - the same on every device
-        filter2d = require_filter2d(problem)
+    def default(self, problem: Filter2d, device: Device) -> Config:
         # The loop over the filter's rows, with two outputs across, stays a loop for that many reads with a border.
-        is_long = filter2d.border is not Border.VALID and LONG_READS < prod(filter2d.filter) <= MAX_READS
+        is_long = problem.border is not Border.VALID and LONG_READS < prod(problem.filter) <= MAX_READS
         return Config.of(
             {
                 "path": MemoryPath.GLOBAL.value,
                 "rows": 1,
-                "columns": 2 if is_long and filter2d.output_shape[1] * filter2d.channels > 1 else 1,
-                "filters": min(filter2d.filters, max(FILTERS_AT_ONCE)),
+                "columns": 2 if is_long and problem.output_shape[1] * problem.channels > 1 else 1,
+                "filters": min(problem.filters, max(FILTERS_AT_ONCE)),
                 "block_columns": 32,
                 "block_rows": 8,
                 "min_blocks": 0,
-                "weights": default_weights(filter2d),
+                "weights": default_weights(problem),
             }
         )
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        filter2d = require_filter2d(problem)
-        geometry, (rows, columns) = Geometry.of(filter2d, config), filter2d.filter
+    def unrolled(self, problem: Filter2d, config: Config) -> int:
+        geometry, (rows, columns) = Geometry.of(problem, config), problem.filter
         taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
         return taps * geometry.rows * geometry.columns * geometry.filters
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d, weights = require_filter2d(problem), Weights.of(config)
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        filter2d, weights = problem, Weights.of(config)
         geometry = Geometry.of(filter2d, config)
         texture = image_texture(filter2d) if config.text("path") == MemoryPath.TEXTURE else None
         source = render(
@@ -161,19 +156,18 @@ class Filter2dPlain(Family):
         )
         return Program.of_source(self.name, config, source, (launch,))
 
-    def work(self, problem: Problem, config: Config) -> Work | None:
-        filter2d = require_filter2d(problem)
-        geometry = Geometry.of(filter2d, config)
-        is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (filter2d.weights or ())
-        if not is_whole or filter2d.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
+    def work(self, problem: Filter2d, config: Config) -> Work | None:
+        geometry = Geometry.of(problem, config)
+        is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (problem.weights or ())
+        if not is_whole or problem.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
             return None  # some taps or pixels are never read, or not through global loads
         # A thread reads a pixel at best once for all of its outputs.
-        rows, columns = geometry.rows + filter2d.filter[0] - 1, geometry.columns + filter2d.filter[1] - 1
+        rows, columns = geometry.rows + problem.filter[0] - 1, geometry.columns + problem.filter[1] - 1
         if not geometry.unroll_rows:
-            rows = geometry.rows * filter2d.filter[0]
-        threads = filter2d.output.size // (filter2d.filters * geometry.rows * geometry.columns)
+            rows = geometry.rows * problem.filter[0]
+        threads = problem.output.size // (problem.filters * geometry.rows * geometry.columns)
         reads = threads * geometry.filter_groups * rows * columns
-        return Work(filter2d.flops // 2, reads * filter2d.dtype.itemsize)
+        return Work(problem.flops // 2, reads * problem.dtype.itemsize)
 
 
 def _is_unrolled(reads: int, filters: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.problem import DType, NonFinite, Problem
+from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
 from warpsmith.generator.space import Config, Parameter
 
@@ -183,13 +183,6 @@ def result_pitch(problem: Filter2d) -> int:
     """Elements from one row of the result to the next."""
     size = problem.output.dtype.itemsize
     return (problem.result_pitch or size * problem.output_shape[1] * problem.channels) // size
-
-
-def require_filter2d(problem: Problem) -> Filter2d:
-    """`problem`, typed as a Filter2d. Raises TypeError for another operation."""
-    if not isinstance(problem, Filter2d):
-        raise TypeError(f"not a filter2d problem: {problem.key()}")
-    return problem
 
 
 def _under_the_usual_rule(problem: Filter2d) -> Filter2d:

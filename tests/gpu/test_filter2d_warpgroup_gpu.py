@@ -21,7 +21,7 @@ from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarp
 from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, Geometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.answers import reference
+from warpsmith.tuner.operations.registry import reference
 
 pytestmark = pytest.mark.gpu
 

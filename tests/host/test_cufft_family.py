@@ -18,11 +18,11 @@ import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
 from warpsmith.devices import library_versions as library_module
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host import cufft as stand_in
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.library_versions import identity_with_libraries, is_of_today, library_version
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.devices.select import CompilerChoice, DeviceRef, host_compiler
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError
@@ -32,7 +32,8 @@ from warpsmith.generator.fft.cufft_family import FftCufft
 from warpsmith.generator.library import Library
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES, answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall
 from warpsmith.plans.make import StaleTiming

@@ -19,24 +19,27 @@ import exhaustive
 from guarded import Guarded
 from policies import ONE_RUN
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Compiler, Module
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout, Norm, Order, Product, Tiling
 from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
+
+FAMILIES = FFT.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

@@ -25,6 +25,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import batches
 from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
@@ -32,10 +33,11 @@ from warpsmith.generator.filter2d.window.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
+
+FAMILIES = FILTER2D.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

@@ -16,25 +16,27 @@ from numpy.typing import NDArray
 
 import exhaustive
 from together import AT_ONCE, can_be_together, together
-from warpsmith.devices.base import Binary
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.window.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import FAMILIES, family_named
+from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import reference
+
+FAMILIES = FILTER2D.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()

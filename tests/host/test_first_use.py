@@ -13,9 +13,9 @@ import pytest
 
 import exhaustive
 import warpsmith as ws
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, CompileError, OutOfMemory, WrongResult
 from warpsmith.generator import registry
@@ -24,20 +24,20 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.first_use import check, verdicts
 from warpsmith.plans.first_use.check import check_on_random_data
-from warpsmith.plans.first_use.finding import Finding
-from warpsmith.plans.first_use.samples import samples_of
+from warpsmith.plans.first_use.kernels import samples_of
+from warpsmith.plans.first_use.verdicts import Finding
+from warpsmith.plans.loaded import Verified, Verify
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WRONG_HERE, WrongProgram
-from warpsmith.plans.verified import Verified, Verify
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL = ws.Filter2d(image=(40, 50), filter=(3, 4))
@@ -385,7 +385,7 @@ def test_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_of_pytorch_get_checked_plans() -> None:
     torch = pytest.importorskip("torch")
     import warpsmith.torch as wt
-    from warpsmith.torch.forgetting import forget as forget_layers
+    from warpsmith.torch.answers import forget as forget_layers
 
     forget_layers()
     x, w = torch.randn(1, 3, 8, 9), torch.randn(4, 3, 3, 3)
@@ -402,7 +402,7 @@ def test_a_look_up_passes_over_poisoned_programs_of_any_kind(first: Path) -> Non
     program = answer.program
     with Store.open(str(first), write=True) as store:
         started = Started(program.family, program.config, program.fingerprint)
-        store.poison(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
+        store.poison.add(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
     other = ws.query(SMALL, "host")
     assert other.program.fingerprint != program.fingerprint
 
@@ -421,7 +421,7 @@ def test_weights_of_any_size_and_type_may_be_given(host: Runtime, quickest: Host
 
 
 def test_copies_of_weights_are_made_once_for_each_contents(host: Runtime) -> None:
-    from warpsmith.devices.copied import CopiedWeights
+    from warpsmith.devices.checked_calls import CopiedWeights
 
     operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
     copies = CopiedWeights(host, operand)
@@ -436,7 +436,7 @@ def test_copies_of_weights_are_made_once_for_each_contents(host: Runtime) -> Non
 
 
 def test_copies_that_a_graph_reads_stay(host: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from warpsmith.devices.copied import CopiedWeights
+    from warpsmith.devices.checked_calls import CopiedWeights
 
     operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
     copies, captured = CopiedWeights(host, operand), np.full(operand.shape, 7, np.float32)

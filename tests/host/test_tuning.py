@@ -24,10 +24,11 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate import evaluator
@@ -41,6 +42,8 @@ from warpsmith.tuner.run.session import tune
 from warpsmith.tuner.search import competition
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.workers.deadlines import Deadlines
+
+FAMILIES = FILTER2D.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 PROBLEM = Filter2d(image=(48, 64), filter=(3, 3))
@@ -169,7 +172,7 @@ def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
         for trial in trials
     }
     with Store.open(str(store), write=True) as opened:
-        assert opened.check() == ()
+        assert check_store(opened) == ()
     # Later trials are added.
     _, more = run(store, TuneOptions(trials=8, deadlines=QUICK), (faulty, Filter2dPlain()))
     summaries = optuna.get_all_study_summaries(storage=f"sqlite:///{store}")

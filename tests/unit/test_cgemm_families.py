@@ -24,12 +24,11 @@ from warpsmith.generator.cgemm.tiled_family import PARTS, CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
 from warpsmith.generator.cgemm.warpgroup_family import HANDED, CgemmWarpgroup
 from warpsmith.generator.family import MAX_UNROLLED, Family
-from warpsmith.generator.fft import Fft
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.progress import PROGRESS
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
 
 SAMPLE = 16
@@ -164,10 +163,6 @@ class TestSpace:
 
 
 class TestRefusals:
-    def test_other_operations(self) -> None:
-        for family in (*FAMILIES, CUBLAS):
-            assert family.why_not(Fft(8), H200) == "solves cgemm only"
-
     def test_cublas_on_the_host(self) -> None:
         """NumPy would take its place on the host, win every search, and show nothing."""
         assert CUBLAS.why_not(PROBLEMS[0], HOST) == "calls cuBLAS, which runs on GPUs only"

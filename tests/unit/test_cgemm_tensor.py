@@ -13,7 +13,6 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.tensor_family import CgemmTensor
 from warpsmith.generator.cgemm.tensor_geometry import CHAIN, TensorGeometry, TensorSide
 from warpsmith.generator.cgemm.tiled_family import PARTS
-from warpsmith.generator.fft import Fft
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 
@@ -55,9 +54,8 @@ def places(side: TensorSide) -> NDArray[np.intp]:
 
 
 class TestRefusals:
-    def test_other_operations_and_older_tensor_cores(self) -> None:
+    def test_older_tensor_cores(self) -> None:
         volta = dataclasses.replace(H200, compute_capability=(7, 0))
-        assert TENSOR.why_not(Fft(8), H200) == "solves cgemm only"
         assert TENSOR.why_not(PROBLEMS[0], volta) is not None
         assert TENSOR.why_not(PROBLEMS[0], dataclasses.replace(H200, compute_capability=(8, 0))) is None
         assert TENSOR.why_not(PROBLEMS[0], HOST) is None

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import warpsmith.tuner.finals.recheck
 from builders import timing, winner
+from warpsmith.cli import db_check
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -20,8 +20,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.store import location
-from warpsmith.store.checked import Checked, Verdict, checked_of, marked
-from warpsmith.store.record import Baseline, Record, Timing
+from warpsmith.store.record import Baseline, Checked, Record, Timing, Verdict, checked_of, marked
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.recheck import Rechecked
 
@@ -76,7 +75,7 @@ class Rechecks:
 @pytest.fixture
 def rechecks(monkeypatch: pytest.MonkeyPatch) -> Rechecks:
     fake = Rechecks()
-    monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", fake)
+    monkeypatch.setattr(db_check, "recheck", fake)
     return fake
 
 
@@ -205,7 +204,7 @@ class TestTimes:
                 store.put_winner(stored(PROBLEMS[0], 17.0))
             return rechecks(record, device, seed)
 
-        monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", look)
+        monkeypatch.setattr(db_check, "recheck", look)
         looked = document(*CHECK)["times"]["looked_at"]
         assert {each["problem_key"]: each["noted"] for each in looked} == {
             problem.key(): problem != PROBLEMS[0] for problem in PROBLEMS

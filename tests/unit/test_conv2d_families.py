@@ -23,7 +23,6 @@ from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry,
 from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Pointer, Program
@@ -130,10 +129,6 @@ class TestSpace:
 
 
 class TestRefusals:
-    def test_other_operations(self) -> None:
-        for family in FAMILIES:
-            assert family.why_not(Filter2d((8, 8), (3, 3)), H200) == "solves conv2d only"
-
     def test_of_what_would_be_too_much_code(self) -> None:
         wide = Conv2d((1, 1, 4, MAX_TAPS + 9), (1, 1, 2, MAX_TAPS + 1))
         assert DIRECT.why_not(wide, H200) == (

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
-from warpsmith.generator.registry import FAMILIES
+
+FAMILIES = CONV2D.families
 
 SPREADING = ("conv2d_fft", "conv2d_winograd", "conv2d_circular", "conv2d_cufft")
 """Prefixes of the families that spread a NaN beyond its window in every pass."""

@@ -14,17 +14,21 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.errors import BadArgument
+from warpsmith.generator import registry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import MAX_UNROLLED, Filter2dPlain, Geometry
 from warpsmith.generator.filter2d.problem import Border, Filter2d
-from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, require_filter2d, result_pitch
+from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, result_pitch
 from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed
-from warpsmith.generator.registry import FAMILIES, families_for, family_named
+from warpsmith.generator.registry import families_for, family_named
 from warpsmith.generator.space import Config
+
+FAMILIES = FILTER2D.families
 
 MOST_TAPS = (PARAMETER_BYTES - 2 * 8) // 4
 """Most taps that fit a kernel's parameters beside the pointers to image and result."""
@@ -176,7 +180,7 @@ class TestEveryProgram:
             where = program.config.text("weights")
             arguments = [each for launch in program.launches for each in launch.arguments]
             assert (ByValue("weights") in arguments) == (where == "argument")
-            is_given = require_filter2d(problem).weights is None
+            is_given = problem.weights is None
             assert (Pointer("weights") in arguments) == (where == "global" and is_given)
             for launch in program.launches:
                 is_transformed = where == "argument" and program.config.values().get("method") == "winograd"
@@ -184,25 +188,17 @@ class TestEveryProgram:
                 assert launch.constants == ((Constant("weights", "weights"),) if where == "constant" else ())
                 textures = [each for each in launch.arguments if isinstance(each, Texture)]
                 is_texture = program.config.text("path") == "texture"
-                assert textures == ([image_texture(require_filter2d(problem))] if is_texture else [])
+                assert textures == ([image_texture(problem)] if is_texture else [])
 
 
 class TestRefusals:
-    @every_family
-    def test_a_problem_of_another_operation(self, family: Family) -> None:
-        assert family.why_not(Mock(spec=Problem), H200) == f"solves {family.name.split('_')[0]} only"
-
     def test_no_family_at_all_names_each_one_s_reason(self) -> None:
         problem = Mock(spec=Problem, key=lambda: "imaginary size=3")
         with pytest.raises(BadArgument, match=re.escape("no kernel family solves imaginary size=3: ")) as caught:
             families_for(problem, H200, FAMILIES)
         assert "\n" not in str(caught.value)
         for family in FAMILIES:
-            assert f"{family.name}: {family.why_not(problem, H200)}" in str(caught.value)
-
-    def test_a_problem_that_is_no_filter(self) -> None:
-        with pytest.raises(TypeError, match="not a filter2d problem"):
-            require_filter2d(Mock(spec=Problem))
+            assert f"{family.name}: solves filter2d only" in str(caught.value)
 
 
 class TestRegistry:
@@ -213,8 +209,8 @@ class TestRegistry:
         assert families_for(large, H200, (window, PLAIN)) == (PLAIN,)
 
     def test_names_are_unique_and_found_again(self) -> None:
-        assert len({family.name for family in FAMILIES}) == len(FAMILIES)
-        assert all(family_named(family.name) is family for family in FAMILIES)
+        assert len({family.name for family in registry.FAMILIES}) == len(registry.FAMILIES)
+        assert all(family_named(family.name) is family for family in registry.FAMILIES)
         assert family_named("filter2d_imaginary") is None
 
 

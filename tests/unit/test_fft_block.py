@@ -20,7 +20,6 @@ from warpsmith.generator.fft.block.block_text import FftBlockText
 from warpsmith.generator.fft.block.block_tile import Address, Tile
 from warpsmith.generator.fft.block.guesses import MOST
 from warpsmith.generator.fft.block.mirrored import Sets
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
@@ -199,11 +198,6 @@ class TestRefusals:
                 r"(half of )?one transform takes \d+ bytes of shared memory; a block has 232448", why
             ), problem.key()
         assert FAMILY.why_not(fft((128, 128), kind="c2c"), H200) is None
-
-    def test_other_operations(self) -> None:
-        assert FAMILY.why_not(Filter2d(image=(8, 8), filter=(3, 3)), H200) == "solves fft only"
-        with pytest.raises(TypeError, match="no fft: filter2d"):
-            FAMILY.space(Filter2d(image=(8, 8), filter=(3, 3)), H200)
 
 
 class TestPlanes:

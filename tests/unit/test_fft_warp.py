@@ -22,7 +22,6 @@ from warpsmith.generator.fft.warp.lanes import First, Spread, lane_steps, twiddl
 from warpsmith.generator.fft.warp.warp_family import MOST_KEPT, FftWarp
 from warpsmith.generator.fft.warp.warp_text import FftWarpText
 from warpsmith.generator.fft.words import Packing, Twiddles
-from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer
 from warpsmith.generator.space import Config
@@ -127,7 +126,6 @@ class TestWhyNot:
     @pytest.mark.parametrize(
         ("problem", "why"),
         [
-            (Filter2d(image=(20, 20), filter=(3, 3)), "solves fft only"),
             (fft(24), "transforms powers of two up to 512 only"),
             (fft(1024), "transforms powers of two up to 512 only"),
             (fft((64, 32)), "transforms powers of two up to 32x32 only"),

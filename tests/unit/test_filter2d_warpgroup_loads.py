@@ -18,7 +18,7 @@ from warpsmith.generator.filter2d.warpgroup.frame import frames, likely_frame, w
 from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
 from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Frame, Geometry
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
 
 WARPGROUP = Filter2dWarpgroup()

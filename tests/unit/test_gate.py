@@ -13,6 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator import registry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Subject
+from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.gate import Gate, IllegalConfig
@@ -20,11 +21,12 @@ from warpsmith.generator.operation import Operation
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
+from warpsmith.generator.ranking import likely_first
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.plans.lookup import find, known_configs, matches
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.location import StoreChain
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.tuner.spaces.regions import plan_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +123,7 @@ class TestFaults:
 
 @with_faults("is_likely")
 def test_a_model_that_fails_leaves_the_family_among_the_others(fake: Fake) -> None:
-    assert [each.name for each in registry.likely_first((PLAIN, fake), PROBLEM, GPU)] == [PLAIN.name, fake.name]
+    assert [each.name for each in likely_first((PLAIN, fake), PROBLEM, GPU)] == [PLAIN.name, fake.name]
 
 
 @with_faults("carried", "carries")
@@ -154,6 +156,13 @@ def test_no_program_is_made_of_an_illegal_config(fake: Fake) -> None:
     assert gate.program(fake, LEGAL).family == fake.name
 
 
+@pytest.mark.parametrize("family", registry.FAMILIES, ids=lambda family: family.name)
+def test_a_family_is_refused_for_a_problem_of_another_operation(family: Family) -> None:
+    operation = family.name.split("_")[0]
+    other = PROBLEM if operation != "filter2d" else Fft(8)
+    assert Gate(other, H200).why_unable(family) == f"solves {operation} only"
+
+
 @with_faults("why_not", "space", "starts")
 def test_the_gate_remembers_what_a_family_raised(fake: Fake) -> None:
     gate = Gate(PROBLEM, GPU)
@@ -175,6 +184,7 @@ ASKING_FILES = (
     *(path for path in (ROOT / "src").rglob("*.py") if path.name != "program_server.py"),
     *(ROOT / "tuner").rglob("*.py"),
     ROOT / "generator" / "registry.py",
+    ROOT / "generator" / "ranking.py",
     ROOT / "generator" / "conv2d" / "fourier" / "sharing.py",
 )
 """Files that ask families: all but the families, their parts, the gate, and the server of an earlier generator, whose

@@ -45,11 +45,12 @@ MAY_IMPORT = {
 
 LIVES_IN = {
     "jinja2": {"warpsmith.generator.render"},
+    "typing_extensions": {"warpsmith.generator.family"},
     "optuna": {"warpsmith.tuner.search.studies"},
     "pycuda": {"warpsmith.devices.cuda.pycuda_context", "warpsmith.devices.cuda.pycuda_compiler"},
     "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.search.studies.study_store"},
     "alembic": {"warpsmith.store"},
-    "psycopg": {"warpsmith.store.whole_batch_cursor"},
+    "psycopg": {"warpsmith.store.postgresql"},
     "typer": {"warpsmith.cli"},
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},

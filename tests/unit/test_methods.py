@@ -24,16 +24,17 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.plans import family_choice
-from warpsmith.plans.family_model import CrossCheck, cross_check, how_far, words_of
+from warpsmith.plans.family_choice import FamilyCheck, cross_check, how_far, words_of
 from warpsmith.plans.guesses import best_guess
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.plans.make import forget_plans
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain, shipped_store
+from warpsmith.store.location import shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import StoreReader
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.
@@ -134,7 +135,7 @@ class TestMethods:
         for name in ("filter2d_matrix", "fft_block"):
             with pytest.raises(BadArgument, match=f"^{name} does not solve {PROBLEM.key()}: ") as caught:
                 find(PROBLEM, GPU, in_memory([], []), name)
-            assert str(caught.value).endswith(str(BY_NAME[name].why_not(PROBLEM, GPU)))
+            assert str(caught.value).endswith(str(Gate(PROBLEM, GPU).why_unable(BY_NAME[name])))
 
 
 def test_remembered_plans_are_told_apart_by_their_method(store: Store) -> None:
@@ -204,7 +205,7 @@ class TestModel:
         assert chosen_by_model(match) == []
 
     def test_what_does_not_choose_better_for_others_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(CrossCheck, "is_passed", False)
+        monkeypatch.setattr(FamilyCheck, "is_passed", False)
         match = find(self.ASKED, GPU, made_up(swapped=True))
         assert match.program.family == PLAIN.name
         assert chosen_by_model(match) == []

@@ -9,12 +9,11 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.problem import AUTO, Problem
-from warpsmith.generator.registry import likely
+from warpsmith.generator.ranking import likely
 from warpsmith.generator.space import Config
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.search.additive import Expected
-from warpsmith.tuner.search.stage_times import StageTimes
+from warpsmith.tuner.search.additive import Expected, StageTimes
 
 SHARE = 0.4
 """Share of the trials and of the time limit that goes to the stages. A pipeline's space is the product of its stages'

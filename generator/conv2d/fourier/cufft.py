@@ -15,13 +15,12 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
+from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import require_conv2d, text_key
+from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -29,7 +28,7 @@ from warpsmith.generator.fft.cufft_family import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.literals import float_literal
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -43,16 +42,14 @@ TILE = 32
 """Rows and columns that a block transposes."""
 
 
-class Conv2dCufft(Family):
+class Conv2dCufft(Family[Conv2d]):
     """`conv2d` by cuFFT and cuBLAS. The family is never a default."""
 
     name = "conv2d_cufft"
     default_reach = DEFAULT_REACH
     may_answer = False
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if device.kind is DeviceKind.HOST:
             return "calls cuFFT and cuBLAS, which run on GPUs only"
         if (why := why_not_by_transforms(problem)) is not None:
@@ -65,10 +62,9 @@ class Conv2dCufft(Family):
             return f"needs more than {problem.workspace_limit} bytes of workspace"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        layer = require_conv2d(problem)
-        found = _bases(layer)
-        product = CgemmCublas().space(FourierParts(layer, found[0], 1).product, device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        found = _bases(problem)
+        product = CgemmCublas().space(FourierParts(problem, found[0], 1).product, device)
         return Space(
             (
                 Parameter("basis", tuple(map(_word, found)), "points of all transforms, rows by columns"),
@@ -76,19 +72,17 @@ class Conv2dCufft(Family):
                 Parameter("transposers", (4, 8, 16), f"threads that transpose each row of {TILE} numbers' tile"),
                 *product.parameters,
             ),
-            (*product.constraints, _streams_constraint(layer, found)),
+            (*product.constraints, _streams_constraint(problem, found)),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        layer = require_conv2d(problem)
-        found = _bases(layer)
-        product = CgemmCublas().default(FourierParts(layer, found[0], 1).product, device)
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        found = _bases(problem)
+        product = CgemmCublas().default(FourierParts(problem, found[0], 1).product, device)
         return Config.of({"basis": _word(found[0]), "threads": 256, "transposers": 8, **product.values()})
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        layer = require_conv2d(problem)
-        parts = FourierParts(layer, _basis(config.text("basis")), 1)
-        return with_room(_Steps(layer, parts, config).program(self.name), layer.workspace_limit)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        parts = FourierParts(problem, _basis(config.text("basis")), 1)
+        return with_room(_Steps(problem, parts, config).program(self.name), problem.workspace_limit)
 
 
 def _word(basis: Basis) -> str:
@@ -103,7 +97,7 @@ def _basis(word: str) -> Basis:
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     """Basis sizes whose memory fits, the libraries' included, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    fitting = (each for each in parts if each.fits and _nbytes(each) <= layer.workspace_limit)
+    fitting = (each for each in parts if each.fits() and _nbytes(each) <= layer.workspace_limit)
     return tuple(each.basis for each in fitting if _is_counted(each))
 
 
@@ -113,8 +107,8 @@ def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
         _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
     }
-    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
-    return Constraint(told, lambda basis, calls: STREAMS[calls] <= most[basis])
+    why = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
+    return Constraint(why, lambda basis, calls: STREAMS[calls] <= most[basis])
 
 
 def _is_counted(parts: FourierParts) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Pointer
 
 SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
@@ -142,13 +142,6 @@ def _reaches_outside(problem: Conv2d, axis: int) -> bool:
     last = (problem.output_size[axis] - 1) * problem.stride[axis]
     last += (problem.weight[2 + axis] - 1) * problem.dilation[axis] - before
     return before > 0 or last >= problem.input[2 + axis]
-
-
-def require_conv2d(problem: Problem) -> Conv2d:
-    """The problem, known to be a Conv2d. Raises TypeError otherwise."""
-    if not isinstance(problem, Conv2d):
-        raise TypeError(f"not a conv2d problem: {problem.key()}")
-    return problem
 
 
 def conv2d_arguments(problem: Conv2d) -> tuple[Pointer, ...]:

@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry
@@ -26,7 +26,6 @@ from warpsmith.generator.conv2d.sums.direct_image_space import image_default, im
 from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry, weight_default, weight_space
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -38,15 +37,13 @@ MAX_PHASES = 64
 """Most phases of a strided dgrad; each has its own code."""
 
 
-class Conv2dDirect(Family):
+class Conv2dDirect(Family[Conv2d]):
     """`conv2d` as sums in registers."""
 
     name = "conv2d_direct"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if folds(problem) and problem.layout is not ImageLayout.NCHW:
             return f"folds the gradient of padded images in nchw only, and none in {problem.layout}"
         if (why := why_not_counted(problem)) is not None:
@@ -63,31 +60,30 @@ class Conv2dDirect(Family):
             return f"writes out every phase of a stride, {MAX_PHASES} of them at the most; this one has {phases}"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = _summed(require_conv2d(problem))
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        conv2d = _summed(problem)
         return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        conv2d = _summed(require_conv2d(problem))
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        conv2d = _summed(problem)
         return (weight_default if conv2d.pass_ is Pass.WGRAD else image_default)(conv2d, device)
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        conv2d = _summed(require_conv2d(problem))
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        conv2d = _summed(problem)
         if conv2d.pass_ is Pass.WGRAD:
             return WeightGeometry.of(conv2d, config).written
         return ImageGeometry.of(conv2d, config).written.multiply_adds
 
-    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        return Work(multiply_adds(require_conv2d(problem)), 0)
+    def work(self, problem: Conv2d, config: Config) -> Work:
+        return Work(multiply_adds(problem), 0)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        if conv2d.pass_ is Pass.WGRAD:
-            text, weight = Conv2dText.of(conv2d), WeightGeometry.of(conv2d, config)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            text, weight = Conv2dText.of(problem), WeightGeometry.of(problem, config)
             source = render("conv2d/direct_weight.cu.jinja", p=text, g=weight, config=config.key())
-            launch = Launch.of_blocks(self.name, weight.blocks, weight.threads, conv2d_arguments(conv2d))
+            launch = Launch.of_blocks(self.name, weight.blocks, weight.threads, conv2d_arguments(problem))
             return Program.of_source(self.name, config, source, (launch,))
-        return self._image_program(conv2d, config)
+        return self._image_program(problem, config)
 
     def _image_program(self, problem: Conv2d, config: Config) -> Program:
         image = ImageGeometry.of(_summed(problem), config)

@@ -30,8 +30,7 @@ from warpsmith.generator.fft.block.guesses import (
 from warpsmith.generator.fft.block.mirrored import may_mirror
 from warpsmith.generator.fft.factors import LARGEST_PRIME, factorizations
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.fft.words import Packing, complex_columns, require_fft
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.fft.words import Packing, complex_columns
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
@@ -42,14 +41,12 @@ USUAL_RADIX = 16
 """Largest radix of a default config: a radix of 32 takes 80 registers."""
 
 
-class FftBlock(Family):
+class FftBlock(Family[Fft]):
     """`fft` of any size whose primes are small and whose transform fits into shared memory."""
 
     name = "fft_block"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Fft):
-            return "solves fft only"
+    def why_not(self, problem: Fft, device: Device) -> str | None:
         if not all(factorizations(points) for points in problem.size):
             return f"has no radix for a prime above {LARGEST_PRIME}"
         if problem.product is not None and not may_mirror(problem):
@@ -66,20 +63,18 @@ class FftBlock(Family):
             return _why_empty(problem, device)
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        fft = require_fft(problem)
-        return space_of(fft, device)
+    def space(self, problem: Fft, device: Device) -> Space:
+        return space_of(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return _default(require_fft(problem), device)
+    def default(self, problem: Fft, device: Device) -> Config:
+        return _default(problem, device)
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return _starts(require_fft(problem), device)
+    def starts(self, problem: Fft, device: Device) -> tuple[Config, ...]:
+        return _starts(problem, device)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        fft = require_fft(problem)
-        text = FftBlockText.of(fft, config)
-        launch = block_launch(text, tuple(Pointer(operand.name) for operand in fft.operands))
+    def program(self, problem: Fft, config: Config) -> Program:
+        text = FftBlockText.of(problem, config)
+        launch = block_launch(text, tuple(Pointer(operand.name) for operand in problem.operands))
         return Program.of_source(self.name, config, block_source(text, config), (launch,))
 
 

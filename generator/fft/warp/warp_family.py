@@ -23,8 +23,7 @@ from warpsmith.generator.fft.problem import Fft, Layout, Order
 from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.fft.warp.lanes import First
 from warpsmith.generator.fft.warp.warp_text import FftWarpText
-from warpsmith.generator.fft.words import Packing, Stores, Twiddles, complex_columns, require_fft
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.fft.words import Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -41,14 +40,12 @@ LEAST_OTHERS = 16
 _STORES = tuple(each.value for each in (Stores.PLAIN, Stores.STREAMING))
 
 
-class FftWarp(Family):
+class FftWarp(Family[Fft]):
     """`fft` of small power-of-two sizes."""
 
     name = "fft_warp"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002
-        if not isinstance(problem, Fft):
-            return "solves fft only"
+    def why_not(self, problem: Fft, device: Device) -> str | None:
         largest = LARGEST[len(problem.size)]
         if max(problem.size) > largest or any(points & (points - 1) for points in problem.size):
             return f"transforms powers of two up to {dimensions((largest,) * len(problem.size))} only"
@@ -64,21 +61,19 @@ class FftWarp(Family):
             return "takes two signals of two columns as one, and these are apart"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Fft, device: Device) -> bool:
         """True on a GPU for 1-D transforms of up to 128 points: it won 39 of 49 there, and one 2-D transform (H200)."""
-        size = require_fft(problem).size
+        size = problem.size
         return device.kind is DeviceKind.CUDA and len(size) == 1 and size[0] <= LIKELY_POINTS
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        fft = require_fft(problem)
-        return Space(_parameters(fft), _constraints(fft, device))
+    def space(self, problem: Fft, device: Device) -> Space:
+        return Space(_parameters(problem), _constraints(problem, device))
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        fft = require_fft(problem)
+    def default(self, problem: Fft, device: Device) -> Config:
         wanted = {
-            "packing": _packings(fft)[0].value,
-            "points": _usual_points(fft.size[-1]),
-            "first": _usual_first(fft).value,
+            "packing": _packings(problem)[0].value,
+            "points": _usual_points(problem.size[-1]),
+            "first": _usual_first(problem).value,
             "warps": 4,
             "repeats": 1,
             "twiddles": Twiddles.POWERS.value,
@@ -88,14 +83,13 @@ class FftWarp(Family):
         space = self.space(problem, device)
         config = space.like(wanted)
         if config is None:
-            raise ValueError(f"the space of {fft.key()} is empty")
+            raise ValueError(f"the space of {problem.key()} is empty")
         return config
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        fft = require_fft(problem)
-        text = FftWarpText.of(fft, config)
+    def program(self, problem: Fft, config: Config) -> Program:
+        text = FftWarpText.of(problem, config)
         source = render("fft/warp.cu.jinja", g=text, config=config.key())
-        arguments = tuple(Pointer(operand.name) for operand in fft.operands)
+        arguments = tuple(Pointer(operand.name) for operand in problem.operands)
         launch = Launch.of_blocks(self.name, text.blocks, 32 * text.choice.warps, arguments)
         return Program.of_source(self.name, config, source, (launch,))
 

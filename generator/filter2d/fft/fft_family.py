@@ -40,12 +40,11 @@ from warpsmith.generator.filter2d.text import (
     Filter2dText,
     Weights,
     is_strict,
-    require_filter2d,
     too_many_weights,
     weights_arguments,
 )
 from warpsmith.generator.filter2d.window.window_geometry import StoreHint
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.progress import PROGRESS, begin_launch
 from warpsmith.generator.render import render
@@ -77,14 +76,12 @@ _CHANGES: tuple[dict[str, Value], ...] = (
 """Changes to the default config that are worth a try."""
 
 
-class Filter2dFft(Family):
+class Filter2dFft(Family[Filter2d]):
     """`filter2d` by FFTs of tiles in global memory."""
 
     name = "filter2d_fft"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Filter2d):
-            return "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
         if problem.accuracy is not Accuracy.IMAGEWISE:
             return "has errors relative to its whole tile: accuracy imagewise"
         if is_strict(problem):
@@ -98,49 +95,44 @@ class Filter2dFft(Family):
             return f"no tile for a filter of {r}x{s} has lines of at most {MOST_POINTS} points and fits its workspaces"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Filter2d, device: Device) -> bool:
         """True on a GPU if tiles in shared memory cannot take the filter, or are expected to take longer."""
-        filter2d = require_filter2d(problem)
         if device.kind is not DeviceKind.CUDA:
             return False
-        if too_many_weights(filter2d, pointers=3) or not (axes := likely_axes(filter2d, device)):
+        if too_many_weights(problem, pointers=3) or not (axes := likely_axes(problem, device)):
             return True
-        theirs_ns = overlap.nanoseconds(filter2d, *axes[0], device)
-        return nanoseconds(filter2d, likely(filter2d, device)[0], device) < _SHARED_TILES * theirs_ns
+        theirs_ns = overlap.nanoseconds(problem, *axes[0], device)
+        return nanoseconds(problem, likely(problem, device)[0], device) < _SHARED_TILES * theirs_ns
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        filter2d = require_filter2d(problem)
-        return Space(fft_parameters(filter2d, device), fft_constraints(filter2d, device))
+    def space(self, problem: Filter2d, device: Device) -> Space:
+        return Space(fft_parameters(problem, device), fft_constraints(problem, device))
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        filter2d = require_filter2d(problem)
+    def default(self, problem: Filter2d, device: Device) -> Config:
         space = self.space(problem, device)
-        choices = (each for choice in likely(filter2d, device) for each in configs(filter2d, choice, space, device))
+        choices = (each for choice in likely(problem, device) for each in configs(problem, choice, space, device))
         return next(choices, None) or next(space.configs())
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        filter2d = require_filter2d(problem)
+    def starts(self, problem: Filter2d, device: Device) -> tuple[Config, ...]:
         space, default = self.space(problem, device), self.default(problem, device)
         pairs = default.integer("pairs")
         more: tuple[dict[str, Value], ...] = ({"pairs": 2 * pairs}, {"pairs": max(1, pairs // 2)})
         found = [most_blocks(_changed(default, change), space, device) for change in (*_CHANGES, *more)]
-        for choice in likely(filter2d, device)[:START_SIZES]:
+        for choice in likely(problem, device)[:START_SIZES]:
             kept = dataclasses.replace(choice, pairs=pairs_in_cache(choice, device), buffers=1)
-            found += [config for each in (choice, kept) for config in list(configs(filter2d, each, space, device))[:2]]
+            found += [config for each in (choice, kept) for config in list(configs(problem, each, space, device))[:2]]
             found += [each for each in (flowing(found[-1], space, device),) if each is not None]
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 
-    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
+    def unrolled(self, problem: Filter2d, config: Config) -> int:
         """The text has transforms of rows three times, once in two forms, and of columns three times."""
         x, y = (sum(INSTRUCTIONS[n] + 4 * n for n in radices_of(config.text(f"{axis}_radices"))) for axis in "xy")
         return 4 * x + 3 * y
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d = require_filter2d(problem)
-        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        geometry, weights = Geometry.of(problem, config), Weights.of(config)
         source = render(
             "filter2d/fft.cu.jinja",
-            p=Filter2dText.of(filter2d),
+            p=Filter2dText.of(problem),
             g=FftText(geometry),
             at=geometry,
             flow=Flow(geometry),
@@ -154,7 +146,7 @@ class Filter2dFft(Family):
             *([Workspace(PROGRESS, Flow(geometry).counter_bytes)] if geometry.flows else []),
         )
         return Program.of_source(
-            self.name, config, source, tuple(_launches(self.name, filter2d, geometry, weights)), workspaces
+            self.name, config, source, tuple(_launches(self.name, problem, geometry, weights)), workspaces
         )
 
 

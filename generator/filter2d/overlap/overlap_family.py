@@ -24,12 +24,11 @@ from warpsmith.generator.filter2d.text import (
     Filter2dText,
     MemoryPath,
     Weights,
-    require_filter2d,
     too_many_weights,
     words,
 )
 from warpsmith.generator.filter2d.window.window_geometry import StoreHint
-from warpsmith.generator.problem import Accuracy, Problem
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
@@ -62,14 +61,12 @@ _CHANGES: tuple[dict[str, Value], ...] = (
 """Changes to the default config that are worth a try."""
 
 
-class Filter2dOverlapSave(Family):
+class Filter2dOverlapSave(Family[Filter2d]):
     """`filter2d` by transforms of tiles."""
 
     name = "filter2d_overlap_save"
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Filter2d):
-            return "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
         if problem.accuracy is not Accuracy.IMAGEWISE:
             return "has errors relative to its whole tile: accuracy imagewise"
         if problem.channels > 1:
@@ -83,17 +80,16 @@ class Filter2dOverlapSave(Family):
             return f"no tile for a filter of {r}x{s} fits {device.shared_per_block_bytes} bytes of shared memory"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Filter2d, device: Device) -> bool:
         """More taps make a transform save more."""
-        return device.kind is DeviceKind.CUDA and prod(require_filter2d(problem).filter) >= LIKELY_TAPS
+        return device.kind is DeviceKind.CUDA and prod(problem.filter) >= LIKELY_TAPS
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        filter2d = require_filter2d(problem)
+    def space(self, problem: Filter2d, device: Device) -> Space:
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.GLOBAL,)), "how pixels come from the image to a thread"),
                 Parameter("weights", words((Weights.ARGUMENT,)), "where the spectrum's kernel finds the weights"),
-                *tile_parameters(sizes(filter2d, 0), sizes(filter2d, 1)),
+                *tile_parameters(sizes(problem, 0), sizes(problem, 1)),
                 Parameter("ahead", (0, 1), "1 reads the filter's spectrum before the transform that it multiplies"),
                 Parameter("partners", words(Partners), "which two tiles are one complex tile"),
                 Parameter("store", words(StoreHint), "streaming marks the result as evicted first from L2"),
@@ -101,31 +97,28 @@ class Filter2dOverlapSave(Family):
             constraints=tile_constraints(device),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        filter2d = require_filter2d(problem)
+    def default(self, problem: Filter2d, device: Device) -> Config:
         space = self.space(problem, device)
-        choices = (each for axes in likely_axes(filter2d, device) for each in _configs(*axes, device))
+        choices = (each for axes in likely_axes(problem, device) for each in _configs(*axes, device))
         return next((config for config in choices if space.contains(config)), None) or next(space.configs())
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        filter2d = require_filter2d(problem)
+    def starts(self, problem: Filter2d, device: Device) -> tuple[Config, ...]:
         space, default = self.space(problem, device), self.default(problem, device)
         found = [Config.of({**default.values(), **change}) for change in _CHANGES]
-        for axes in likely_axes(filter2d, device)[:START_TILES]:
+        for axes in likely_axes(problem, device)[:START_TILES]:
             found += [each for each in _configs(*axes, device) if space.contains(each)][:STARTS]
         return tuple(dict.fromkeys(each for each in found if each != default))
 
-    def unrolled(self, problem: Problem, config: Config) -> int:  # noqa: ARG002 - whatever is filtered
+    def unrolled(self, problem: Filter2d, config: Config) -> int:
         """Unrolled work: each pass is written out forward and backward."""
         return unrolled(Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices")))
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d = require_filter2d(problem)
-        geometry = Geometry.of(filter2d, config)
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        geometry = Geometry.of(problem, config)
         passes = geometry.passes
         source = render(
             "filter2d/overlap.cu.jinja",
-            p=Filter2dText.of(filter2d),
+            p=Filter2dText.of(problem),
             g=TileText(passes),
             at=geometry,
             config=config.key(),

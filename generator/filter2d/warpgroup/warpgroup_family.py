@@ -32,7 +32,6 @@ from warpsmith.generator.filter2d.text import (
     filter2d_arguments,
     filter2d_constants,
     literals,
-    require_filter2d,
     too_many_weights,
     words,
 )
@@ -71,7 +70,6 @@ from warpsmith.generator.filter2d.warpgroup.warpgroup_limits import (
     weights_choices,
 )
 from warpsmith.generator.filter2d.window.window_geometry import StoreHint
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -92,15 +90,13 @@ LITERALS_ARE_WHOLE = Constraint(
 )
 
 
-class Filter2dWarpgroup(Family):
+class Filter2dWarpgroup(Family[Filter2d]):
     """`filter2d` by wgmma instructions: 64 segments of a row of the image times a filter's Toeplitz matrix."""
 
     name = "filter2d_warpgroup"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Filter2d):
-            return "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
         if told := too_many_weights(problem):
             return told
         if (why_not := device.why_no_tensor_instruction(TensorType.TF32, WARPGROUP)) is not None:
@@ -122,33 +118,31 @@ class Filter2dWarpgroup(Family):
             return f"a filter of {problem.filter[0]} rows does not fit the registers of a thread and shared memory"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Filter2d, device: Device) -> bool:
         """True from LIKELY_ROWS on, on images large enough. It is False on the CPU, where the products are loops.
 
         Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
         many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
         `filter2d_window` takes 9, and 11x11 on 1080x1920 takes 20 and 16 (H200).
         """
-        filter2d = require_filter2d(problem)
-        if device.kind is not DeviceKind.CUDA or filter2d.filter[0] < LIKELY_ROWS:
+        if device.kind is not DeviceKind.CUDA or problem.filter[0] < LIKELY_ROWS:
             return False
-        if filter2d.filter[0] >= ALWAYS_LIKELY:
+        if problem.filter[0] >= ALWAYS_LIKELY:
             return True
-        walk = wave_rows(filter2d, device, AHEAD_RESIDENT, likely_frame(filter2d))
-        return walk >= LIKELY_WALK * filter2d.filter[0]
+        walk = wave_rows(problem, device, AHEAD_RESIDENT, likely_frame(problem))
+        return walk >= LIKELY_WALK * problem.filter[0]
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        filter2d = require_filter2d(problem)
-        framed, in_parts = frame_parameters(filter2d), _parts_parameter(filter2d, device)
+    def space(self, problem: Filter2d, device: Device) -> Space:
+        framed, in_parts = frame_parameters(problem), _parts_parameter(problem, device)
         return Space(
             parameters=(
                 Parameter("path", words((MemoryPath.ASYNC,)), "how pixels come from the image to a thread"),
                 Parameter(
-                    "weights", words(weights_choices(filter2d, device)), "where weights lie; literals: separable passes"
+                    "weights", words(weights_choices(problem, device)), "where weights lie; literals: separable passes"
                 ),
                 *framed,
                 *in_parts,
-                Parameter("rows", strips(filter2d, device), "output rows a warpgroup walks down"),
+                Parameter("rows", strips(problem, device), "output rows a warpgroup walks down"),
                 Parameter("columns", (THREAD_COLUMNS,), "outputs of a thread, across"),
                 Parameter("ahead", (0, 1), "rows whose products are under way while others are added"),
                 Parameter("prefetch", (1, 2, 3, 4, 5, 7, 9, 11), "rows whose pixels are read ahead"),
@@ -159,38 +153,37 @@ class Filter2dWarpgroup(Family):
             ),
             constraints=(
                 *(LITERALS_ARE_WHOLE for _ in in_parts),
-                *limit_rules(filter2d, device, tuple(each.name for each in (*framed, *in_parts))),
+                *limit_rules(problem, device, tuple(each.name for each in (*framed, *in_parts))),
                 Constraint(
                     "a block is at most 4 warpgroups, so that several are resident at once",
                     lambda block_groups, block_strips: block_groups * block_strips <= 4,
                 ),
-                *frame_rules(filter2d),
+                *frame_rules(problem),
             ),
         )
 
-    def default(self, problem: Problem, device: Device) -> Config:
+    def default(self, problem: Filter2d, device: Device) -> Config:
         """The likeliest walk, with as many rows read ahead as shared memory has room for.
 
         A filter has the fewest parts that fit the registers and shared memory. Two warpgroups that share an SM make one
         block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
         """
-        filter2d = require_filter2d(problem)
-        choices = weights_choices(filter2d, device)
+        choices = weights_choices(problem, device)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        parts = next(each for each in parts_choices(filter2d, device) if fits(filter2d, device, weights, each))
-        frame = likely_frame(filter2d)
-        walk = likely_walk(filter2d, device, weights, frame, parts)
+        parts = next(each for each in parts_choices(problem, device) if fits(problem, device, weights, each))
+        frame = likely_frame(problem)
+        walk = likely_walk(problem, device, weights, frame, parts)
         depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)
 
         def prefetch(groups: int) -> int | None:
-            return next((each for each in depths if has_shared(filter2d, device, weights, each, groups, parts)), None)
+            return next((each for each in depths if has_shared(problem, device, weights, each, groups, parts)), None)
 
-        across = ceil(filter2d.output_shape[1] * filter2d.channels / COLUMNS)
-        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(filter2d, device) == (1,)
+        across = ceil(problem.output_shape[1] * problem.channels / COLUMNS)
+        is_pair = walk.resident == 2 and not walk.ahead and across % 2 == 0 and parts_choices(problem, device) == (1,)
         groups = 2 if is_pair and prefetch(2) else 1
         return Config.of(
-            ({"frame": frame.value} if frame_parameters(filter2d) else {})
-            | {each.name: parts for each in _parts_parameter(filter2d, device)}
+            ({"frame": frame.value} if frame_parameters(problem) else {})
+            | {each.name: parts for each in _parts_parameter(problem, device)}
             | {
                 "path": MemoryPath.ASYNC.value,
                 "weights": weights.value,
@@ -205,9 +198,9 @@ class Filter2dWarpgroup(Family):
             }
         )
 
-    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+    def scaled(self, config: Config, home: Subject[Filter2d], problem: Filter2d, device: Device) -> Config:
         """`config` with rows that keep strips of a single wave in a single wave."""
-        rows, there, here = config.integer("rows"), require_filter2d(home.problem), require_filter2d(problem)
+        rows, there, here = config.integer("rows"), home.problem, problem
         if rows in STRIPS:
             return config
         fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
@@ -217,14 +210,13 @@ class Filter2dWarpgroup(Family):
         frame = frame_of(config) if is_told else likely_frame(here)
         return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d = require_filter2d(problem)
-        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
-        terms = separable_terms(filter2d) if weights is Weights.LITERAL else ()
-        asked_for = asked_for_bytes(filter2d, weights)
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        geometry, weights = Geometry.of(problem, config), Weights.of(config)
+        terms = separable_terms(problem) if weights is Weights.LITERAL else ()
+        asked_for = asked_for_bytes(problem, weights)
         source = render(
             "filter2d/warpgroup.cu.jinja",
-            p=Filter2dText.of(filter2d),
+            p=Filter2dText.of(problem),
             g=geometry,
             config=config.key(),
             weights=weights.value,
@@ -233,7 +225,7 @@ class Filter2dWarpgroup(Family):
         )
         launch = Launch(
             entry=self.name,
-            grid=(geometry.blocks(filter2d.planes), 1, 1),
+            grid=(geometry.blocks(problem.planes), 1, 1),
             block=(128 * geometry.block_groups, geometry.block_strips, 1),
             arguments=filter2d_arguments(weights),
             shared_bytes=asked_for,

@@ -27,7 +27,6 @@ from warpsmith.generator.filter2d.text import (
     filter2d_constants,
     image_texture,
     literals,
-    require_filter2d,
     too_many_weights,
     words,
 )
@@ -43,7 +42,7 @@ from warpsmith.generator.filter2d.window.walks import (
 from warpsmith.generator.filter2d.window.window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.filter2d.winograd import Group, factors, factors_matrix, groups, products
 from warpsmith.generator.literals import float_literal
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
@@ -65,15 +64,13 @@ _LEAST: dict[str, tuple[Value, ...]] = {
 """Values that a constraint allows whenever it allows any others: if no config with these is legal, none is."""
 
 
-class Filter2dWindow(Family):
+class Filter2dWindow(Family[Filter2d]):
     """`filter2d` with a window sliding down in registers."""
 
     name = "filter2d_window"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Filter2d):
-            return "solves filter2d only"
+    def why_not(self, problem: Filter2d, device: Device) -> str | None:
         if told := too_many_weights(problem):
             return told
         if _space(problem, device).narrowed(_LEAST).why_empty is not None:
@@ -81,49 +78,48 @@ class Filter2dWindow(Family):
             return f"{what} of {problem.filter[0]}x{problem.filter[1]} do not fit the registers of a thread"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return _space(require_filter2d(problem), device)
+    def space(self, problem: Filter2d, device: Device) -> Space:
+        return _space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
+    def default(self, problem: Filter2d, device: Device) -> Config:
         """Aligned vector accesses and the likeliest walk, or the nearest point of the space.
 
         On an H200, 9216x9216 float32, the best configs walked 4 rows for filters up to 5x5 and 12 for 6x6 and 7x7, in
         one turn; larger filters did best tap by tap, with turns of 2 or 3 rows and a single wave of walks.
         """
-        config = _default(require_filter2d(problem), device)
+        config = _default(problem, device)
         if config is None:
             raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
         return config
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        return unrolled(require_filter2d(problem), config)
+    def unrolled(self, problem: Filter2d, config: Config) -> int:
+        return unrolled(problem, config)
 
-    def scaled(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config:
+    def scaled(self, config: Config, home: Subject[Filter2d], problem: Filter2d, device: Device) -> Config:
         """`config` with rows that keep walks of a single wave in a single wave."""
         columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
-        there, here = require_filter2d(home.problem), require_filter2d(problem)
+        there, here = home.problem, problem
         same = carried_walk(rows, columns, unroll, (there, home.device), (here, device))
         return Config.of(config.values() | {"rows": same})
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        filter2d = require_filter2d(problem)
-        geometry, weights = Geometry.of(filter2d, config), Weights.of(config)
-        texture = image_texture(filter2d) if geometry.path is MemoryPath.TEXTURE else None
+    def program(self, problem: Filter2d, config: Config) -> Program:
+        geometry, weights = Geometry.of(problem, config), Weights.of(config)
+        texture = image_texture(problem) if geometry.path is MemoryPath.TEXTURE else None
         method = config.text("method")
-        terms = separable_terms(filter2d) if method == Method.SEPARABLE else ()
-        pairs = Pairs.of(filter2d, weights) if method == Method.WINOGRAD else None
+        terms = separable_terms(problem) if method == Method.SEPARABLE else ()
+        pairs = Pairs.of(problem, weights) if method == Method.WINOGRAD else None
         source = render(
             "filter2d/window.cu.jinja",
-            p=Filter2dText.of(filter2d),
+            p=Filter2dText.of(problem),
             g=geometry,
             config=config.key(),
             weights=weights.value,
             texture=texture,
             terms=[literals(term) for term in terms],
             pairs=pairs,
-            bytes=geometry.load_vector * filter2d.dtype.itemsize,
+            bytes=geometry.load_vector * problem.dtype.itemsize,
         )
-        interior = geometry.column_blocks * geometry.strip_blocks * filter2d.planes if geometry.interior_threads else 0
+        interior = geometry.column_blocks * geometry.strip_blocks * problem.planes if geometry.interior_threads else 0
         launch = Launch(
             entry=self.name,
             grid=(geometry.frame_blocks + interior, 1, 1),

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.cli import files
 from warpsmith.cli.options import seconds
-from warpsmith.cli.output import print_facts, print_json, print_table
+from warpsmith.cli.output import check_writable, print_facts, print_json, print_table, save_file
 from warpsmith.cli.verdicts import copy_share, left_out_facts, peer_cell, summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
@@ -23,9 +22,9 @@ from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdict_of
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.timing import Sustained
 from warpsmith.tuner.finals.compare import Comparison, compare
-from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
+from warpsmith.tuner.plots import REMEDY, ImageFormat, PlotLine, can_plot, plot_comparison
 from warpsmith.units import format_rate, format_time
 
 SaveOption = Annotated[
@@ -179,14 +178,16 @@ class Results:
     def plot(self, x_label: str, image: ImageFormat) -> bytes:
         """Plot of times over sizes."""
         own = dict.fromkeys(name for row in self.rows for name in row.subject.own)
-        lines = [Line("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
+        lines = [PlotLine("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
         lines += [self._line(name) for name in (*self.peers, *own)]
         title = f"{self.workload}, {self.device.name}"
         sizes = [row.subject.size for row in self.rows]
         return plot_comparison(title, x_label, sizes, lines, self._line(COPY), image)
 
-    def _line(self, name: str) -> Line:
-        return Line(name, tuple((place, row.times[name]) for place, row in enumerate(self.rows) if name in row.times))
+    def _line(self, name: str) -> PlotLine:
+        return PlotLine(
+            name, tuple((place, row.times[name]) for place, row in enumerate(self.rows) if name in row.times)
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ class Output:
     def __post_init__(self) -> None:
         for file in (self.save, self.plot):
             if file is not None:
-                files.check_writable(file)
+                check_writable(file)
         if self.plot is not None:
             if not can_plot():
                 raise WarpsmithError(REMEDY)
@@ -210,13 +211,13 @@ class Output:
         """Saves the JSON document, prints it or calls `show`, and draws the plot."""
         document = {"device": results.device.spec(), "rows": [row.document() for row in results.rows]}
         if self.save is not None:
-            files.save(self.save, json_module.dumps(document, indent=1) + "\n")
+            save_file(self.save, json_module.dumps(document, indent=1) + "\n")
         if self.json:
             print_json(document)
         else:
             show(results)
         if self.plot is not None:
-            files.save(self.plot, results.plot(x_label, _format_of(self.plot)))
+            save_file(self.plot, results.plot(x_label, _format_of(self.plot)))
 
 
 def _format_of(plot: Path) -> ImageFormat:

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.cli.db_look import DeviceKeyOption, OperationOption, check_scope, scope_of
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json
-from warpsmith.cli.subjects import DeviceKeyOption, OperationOption, check_scope, scope_of
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
+from warpsmith.store.contents import Counts, Scope, count_rows
 from warpsmith.store.location import write_location
-from warpsmith.store.prune import Pruned, Unwanted, stale_programs
-from warpsmith.store.scope import Counts, Scope
+from warpsmith.store.prune import Pruned, Unwanted, compact_store, programs_of, prune_store, stale_programs
 from warpsmith.store.store import Store
 
 LINE_EVERY_S = 5.0
@@ -78,15 +78,15 @@ def _prune(
     location = write_location(store)
     with Store.open(location, write=False) as own:
         check_scope(scope, (own,))
-        programs = own.programs(scope) if stale else ()
+        programs = programs_of(own, scope) if stale else ()
         gone = stale_programs(programs, _still_generated, _Progress(len(programs)))
-        before, unwanted = own.counts(), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
+        before, unwanted = count_rows(own), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
         if not yes:
-            _tell(own.prune(unwanted, dry_run=True), before, own.location, removed=False, json=json)
+            _tell(prune_store(own, unwanted, dry_run=True), before, own.location, removed=False, json=json)
             return 0
     with Store.open(location, write=True) as own:
-        _tell(own.prune(unwanted), before, own.location, removed=True, json=json)
-        freed = own.compact()
+        _tell(prune_store(own, unwanted), before, own.location, removed=True, json=json)
+        freed = compact_store(own)
     if not json:
         print_facts([("freed", f"{freed / 1e6:.1f} MB")])
     return 0
@@ -102,11 +102,11 @@ class _Progress:
     """Prints the progress of a long check on standard error."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._told = total, time.monotonic()
+        self._total, self._printed_at = total, time.monotonic()
 
     def __call__(self, done: int) -> None:
-        if time.monotonic() - self._told >= LINE_EVERY_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_at >= LINE_EVERY_S:
+            self._printed_at = time.monotonic()
             print(f"generated {done} of {self._total} kernels again", file=sys.stderr, flush=True)
 
 
@@ -115,12 +115,12 @@ def _tell(pruned: Pruned, before: Counts, location: str, *, removed: bool, json:
     if json:
         print_json({"store": location, "removed": removed, **_document(pruned)})
         return
-    told = (
+    text = (
         f"{trials} of {before.trials} trials, {len(pruned.winners)} of {before.winners} winners, "
         f"{pruned.runners_up} runners-up, "
         f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
     )
-    print_facts([("removed" if removed else "to remove", told), ("from", location)])
+    print_facts([("removed" if removed else "to remove", text), ("from", location)])
     if pruned.study_trials:
         print_facts([("", f"{pruned.study_trials} trials of Optuna's studies there")])
     for subject in sorted({*pruned.trials, *pruned.winners}):

@@ -17,7 +17,6 @@ from __future__ import annotations
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import require_conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.conv2d.products.mma.mma_choice import choice_of, expected_ns
@@ -30,21 +29,18 @@ from warpsmith.generator.conv2d.products.split16.split16_limits import why_not_h
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program, weight_program
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
-class Conv2dMma(Family):
+class Conv2dMma(Family[Conv2d]):
     """`conv2d` by mma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         why_not = device.why_no_tensor_instruction(TensorType.F16) or device.why_no(ASYNC_COPIES)
         if (why_not := why_not or why_not_halves(problem) or why_not_within_windows(problem)) is not None:
             return why_not
@@ -54,30 +50,27 @@ class Conv2dMma(Family):
             return f"its tiles and the halves that it writes do not fit into {limit} bytes of workspace"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        conv2d = require_conv2d(problem)
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         if device.kind is not DeviceKind.CUDA:
             return False
         # Where products by warpgroups are possible too, these were faster at a stem's gradient of weights alone.
         may_be_fastest = device.tensor_instruction(TensorType.F16, WARPGROUP) is None or (
-            conv2d.pass_ is Pass.WGRAD and conv2d.group_channels <= MOST_CHANNELS
+            problem.pass_ is Pass.WGRAD and problem.group_channels <= MOST_CHANNELS
         )
-        return may_be_fastest and self.expected_ns(conv2d, device) < direct_ns(conv2d, device)
+        return may_be_fastest and self.expected_ns(problem, device) < direct_ns(problem, device)
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
-        return expected_ns(require_conv2d(problem), device)
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return expected_ns(problem, device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return (weight_space if problem.pass_ is Pass.WGRAD else image_space)(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return choice_of(require_conv2d(problem), device).config
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return choice_of(problem, device).config
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        if conv2d.pass_ is Pass.WGRAD:
-            weights = WeightGeometry.of(conv2d, config)
-            return weight_program(self.name, "conv2d/mma_weight.cu.jinja", conv2d, config, weights)
-        images = ImageGeometry.of(conv2d, config)
-        return image_program(self.name, "conv2d/mma_image.cu.jinja", conv2d, config, images)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            weights = WeightGeometry.of(problem, config)
+            return weight_program(self.name, "conv2d/mma_weight.cu.jinja", problem, config, weights)
+        images = ImageGeometry.of(problem, config)
+        return image_program(self.name, "conv2d/mma_image.cu.jinja", problem, config, images)

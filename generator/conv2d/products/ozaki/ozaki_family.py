@@ -19,7 +19,7 @@ from typing import NamedTuple
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, require_conv2d, text_key
+from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
 from warpsmith.generator.conv2d.layer.words import Pass, Precision
 from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import NAME, SlicesGeometry, terms_of
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import MOST_TERMS
@@ -29,7 +29,7 @@ from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -48,16 +48,14 @@ class SourceTap(NamedTuple):
     filter_column: int
 
 
-class Conv2dSlices(Family):
+class Conv2dSlices(Family[Conv2d]):
     """`conv2d` by exact sums of int8 products."""
 
     name = NAME
     default_reach = DEFAULT_REACH
     may_answer = False
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if (why_not := device.why_no_tensor_instruction(TensorType.S8) or device.why_no(ASYNC_COPIES)) is not None:
             return why_not
         if problem.dtype is not DType.FLOAT32 or problem.precision is not Precision.IEEE:
@@ -73,28 +71,27 @@ class Conv2dSlices(Family):
             return f"its tiles and the digits that it writes do not fit into {limit} bytes of workspace"
         return None
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return slices_space(require_conv2d(problem), device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return slices_space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return slices_default(require_conv2d(problem), device)
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return slices_default(problem, device)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        geometry = SlicesGeometry.of(conv2d, config)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = SlicesGeometry.of(problem, config)
         images, filters, measures = geometry.images, geometry.filters, geometry.range.measures
-        text = render("conv2d/mma_image.cu.jinja", p=Conv2dText.of(conv2d), g=geometry, config=config.key())
-        ends = (*((Pointer("b"),) if conv2d.bias else ()), Pointer(conv2d.output.name))
+        text = render("conv2d/mma_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+        ends = (*((Pointer("b"),) if problem.bias else ()), Pointer(problem.output.name))
         arguments = (Pointer(images.halves.name), Pointer(filters.halves.name), Pointer(RANGE), *ends)
         multiply = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
         multiply = dataclasses.replace(multiply, shared_bytes=geometry.shared_bytes, unit=MAIN)
-        exact_unit, exact = _exact(conv2d, geometry, ends)
-        units = (*(each.unit(conv2d) for each in measures), geometry.range.unit(conv2d))
+        exact_unit, exact = _exact(problem, geometry, ends)
+        units = (*(each.unit(problem) for each in measures), geometry.range.unit(problem))
         steps = (*(each.launch() for each in measures), geometry.range.launch())
         return Program(
             NAME,
             config,
-            (*units, *images.units(conv2d), *filters.units(conv2d), Unit(MAIN, text), exact_unit),
+            (*units, *images.units(problem), *filters.units(problem), Unit(MAIN, text), exact_unit),
             (*steps, *filters.launches(), *images.launches(), multiply, exact),
             (
                 *(each.workspace for each in measures),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import require_conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.products.split16.split16_choice import Choice
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
@@ -38,7 +37,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_space import (
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_window import Sharing
 from warpsmith.generator.device import Device
-from warpsmith.generator.problem import DType, Problem
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -59,31 +58,29 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
 
     name = NAME
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if isinstance(problem, Conv2d) and (why_not := _why_no_lines(problem)) is not None:
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if (why_not := _why_no_lines(problem)) is not None:
             return why_not
         if (why_not := super().why_not(problem, device)) is not None:
             return why_not
-        conv2d = require_conv2d(problem)
-        return _kind(conv2d).of(conv2d, self._least(conv2d)).why_not
+        return _kind(problem).of(problem, self._least(problem)).why_not
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
-        conv2d = require_conv2d(problem)
-        sustained, nbytes = _kind(conv2d).sustained, sum(operand.nbytes for operand in conv2d.operands)
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        sustained, nbytes = _kind(problem).sustained, sum(operand.nbytes for operand in problem.operands)
         reading_ns = sustained.memory * nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
-        return _choices(conv2d, device)[0].ns + sustained.begin_ns + reading_ns
+        return _choices(problem, device)[0].ns + sustained.begin_ns + reading_ns
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        return _space(require_conv2d(problem), device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return _space(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return _choices(require_conv2d(problem), device)[0].config
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return _choices(problem, device)[0].config
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return tuple(each.config for each in _choices(require_conv2d(problem), device)[1 : 1 + STARTS])
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        return im2col_program(require_conv2d(problem), config)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        return im2col_program(problem, config)
 
     def _least(self, problem: Conv2d) -> Config:
         return _least(problem)

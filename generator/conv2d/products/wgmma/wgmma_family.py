@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import require_conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.conv2d.products.split16.split16_limits import why_not_halves, why_not_within_windows
@@ -30,21 +29,18 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_space import LEAST_WEIGHT, 
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family, Subject
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 
-class Conv2dWarpgroup(Family):
+class Conv2dWarpgroup(Family[Conv2d]):
     """`conv2d` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         why_not = device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
         if (why_not := why_not or why_not_halves(problem) or why_not_within_windows(problem)) is not None:
             return why_not
@@ -52,22 +48,19 @@ class Conv2dWarpgroup(Family):
             return f"its tiles and what lies beside them do not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        conv2d = require_conv2d(problem)
-        return device.kind is DeviceKind.CUDA and self.expected_ns(conv2d, device) < direct_ns(conv2d, device)
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.expected_ns(problem, device) < direct_ns(problem, device)
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
-        return expected_ns(require_conv2d(problem), device)
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return expected_ns(problem, device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return (weight_space if problem.pass_ is Pass.WGRAD else image_space)(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        conv2d = require_conv2d(problem)
-        return (weight_choice if conv2d.pass_ is Pass.WGRAD else image_choice)(conv2d, device).config
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return (weight_choice if problem.pass_ is Pass.WGRAD else image_choice)(problem, device).config
 
-    def carried(self, config: Config, home: Subject, problem: Problem, device: Device) -> Config | None:
+    def carried(self, config: Config, home: Subject[Conv2d], problem: Conv2d, device: Device) -> Config | None:
         """The default for another problem.
 
         Defaults took 1.003 times the best of 159 short searches. Winners carried over from up to 3 octaves away took
@@ -77,13 +70,12 @@ class Conv2dWarpgroup(Family):
         carried = super().carried(config, home, problem, device)
         return carried if carried is None or home.problem == problem else self.default(problem, device)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        if conv2d.pass_ is Pass.WGRAD:
-            weights = WeightGeometry.of(conv2d, config)
-            return weight_program(self.name, "conv2d/warpgroup_weight.cu.jinja", conv2d, config, weights)
-        images = ImageGeometry.of(conv2d, config)
-        return image_program(self.name, "conv2d/warpgroup_image.cu.jinja", conv2d, config, images)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            weights = WeightGeometry.of(problem, config)
+            return weight_program(self.name, "conv2d/warpgroup_weight.cu.jinja", problem, config, weights)
+        images = ImageGeometry.of(problem, config)
+        return image_program(self.name, "conv2d/warpgroup_image.cu.jinja", problem, config, images)
 
     def _least(self, problem: Conv2d) -> Config:
         """The config that takes least memory. If it is illegal for a layer, all configs are."""

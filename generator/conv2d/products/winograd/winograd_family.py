@@ -48,7 +48,7 @@ import dataclasses
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, require_conv2d
+from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.layer.words import Pass, Precision
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
@@ -72,7 +72,7 @@ from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PRE
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import Accuracy, NonFinite, Problem
+from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -91,15 +91,13 @@ longer than the products that it saves.
 """
 
 
-class Conv2dWinograd(Family):
+class Conv2dWinograd(Family[Conv2d]):
     """`conv2d` of 3x3 layers by Winograd minimal filtering."""
 
     name = "conv2d_winograd"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         why_not = (
             device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
             or _why_not_layer(problem)
@@ -115,39 +113,33 @@ class Conv2dWinograd(Family):
             return f"what it transforms of an image does not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
-        conv2d = require_conv2d(problem)
-        return device.kind is DeviceKind.CUDA and min(conv2d.group_channels, conv2d.group_filters) >= LIKELY_CHANNELS
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and min(problem.group_channels, problem.group_filters) >= LIKELY_CHANNELS
 
-    def expected_ns(self, problem: Problem, device: Device) -> float:
-        conv2d = require_conv2d(problem)
-        expected = gradient_ns if conv2d.pass_ is Pass.WGRAD else expected_ns
-        return MODEL_SHARE * expected(conv2d, self.default(conv2d, device), device)
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        expected = gradient_ns if problem.pass_ is Pass.WGRAD else expected_ns
+        return MODEL_SHARE * expected(problem, self.default(problem, device), device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        return (gradient_space if conv2d.pass_ is Pass.WGRAD else winograd_space)(conv2d, device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return (gradient_space if problem.pass_ is Pass.WGRAD else winograd_space)(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        conv2d = require_conv2d(problem)
-        return (gradient_choice if conv2d.pass_ is Pass.WGRAD else winograd_choice)(conv2d, device)
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return (gradient_choice if problem.pass_ is Pass.WGRAD else winograd_choice)(problem, device)
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        conv2d = require_conv2d(problem)
-        return () if conv2d.pass_ is Pass.WGRAD else winograd_choices(conv2d, device)[1:]
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return () if problem.pass_ is Pass.WGRAD else winograd_choices(problem, device)[1:]
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        layer = require_conv2d(problem)
-        if layer.pass_ is Pass.WGRAD:
-            return _gradient_program(layer, config)
-        geometry = WinogradGeometry.of(layer, config)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            return _gradient_program(problem, config)
+        geometry = WinogradGeometry.of(problem, config)
         product, multiply = Conv2dText.of(geometry.product), geometry.multiply
         main = render("conv2d/warpgroup_image.cu.jinja", p=product, g=multiply, config=config.key())
-        back = render("conv2d/winograd_results.cu.jinja", p=Conv2dText.of(layer), g=geometry)
+        back = render("conv2d/winograd_results.cu.jinja", p=Conv2dText.of(problem), g=geometry)
         return Program(
             self.name,
             config,
-            (*geometry.pixels.units(layer), *geometry.weights.units(layer), Unit(MAIN, main), Unit(BACK, back)),
+            (*geometry.pixels.units(problem), *geometry.weights.units(problem), Unit(MAIN, main), Unit(BACK, back)),
             (*geometry.weights.launches(), geometry.pixels.largest.launch(), *_parts(geometry)),
             geometry.workspaces,
         )

@@ -19,13 +19,13 @@ import dataclasses
 import itertools
 
 from warpsmith.generator.architectures import ASYNC_COPIES
-from warpsmith.generator.conv2d.fourier.circular.circular_family import LIKELY_TAPS, Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import LIKELY_TAPS, Conv2dCircular
 from warpsmith.generator.conv2d.layer.axes import axes_of
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, require_conv2d, text_key
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_default import ranked, variants
@@ -37,7 +37,6 @@ from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import 
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_space import smallest_weight, weight_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -57,15 +56,13 @@ SUMS = "sums"
 """Name of the workspace for the blocks' partial sums of wgrad."""
 
 
-class Conv2dDepthwise(Family):
+class Conv2dDepthwise(Family[Conv2d]):
     """`conv2d` of groups with few channels."""
 
     name = "conv2d_depthwise"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if (why := device.why_no(ASYNC_COPIES) or why_not_usual_data(problem)) is not None:
             return why
         if max(problem.group_channels, problem.group_filters) > MAX_GROUP:
@@ -84,55 +81,53 @@ class Conv2dDepthwise(Family):
             return f"the window of one result does not fit {device.shared_per_block_bytes} bytes of shared memory"
         return None
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         """False for filters so large that a transform of the plane costs less than their taps, if `conv2d_circular`
         solves the layer.
         """
-        conv2d = require_conv2d(problem)
-        if device.kind is not DeviceKind.CUDA or conv2d.groups == 1 or self.why_not(problem, device) is not None:
+        if device.kind is not DeviceKind.CUDA or problem.groups == 1 or self.why_not(problem, device) is not None:
             return False
-        if max(conv2d.group_channels, conv2d.group_filters) > LIKELY_GROUP:
+        if max(problem.group_channels, problem.group_filters) > LIKELY_GROUP:
             return False
-        taps = conv2d.weight[2] * conv2d.weight[3]
+        taps = problem.weight[2] * problem.weight[3]
         return taps < LIKELY_TAPS or Conv2dCircular().why_not(problem, device) is not None
 
-    def expected_ns(self, problem: Problem, device: Device) -> float | None:
-        conv2d = _summed(require_conv2d(problem))
+    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
+        conv2d = _summed(problem)
         config = _usual(conv2d, device)[0]
         if conv2d.pass_ is Pass.WGRAD:
             return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
         return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = _summed(require_conv2d(problem))
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        conv2d = _summed(problem)
         return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return _usual(_summed(require_conv2d(problem)), device)[0]
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return _usual(_summed(problem), device)[0]
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        conv2d = _summed(require_conv2d(problem))
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        conv2d = _summed(problem)
         (best, *others), space = _usual(conv2d, device), self.space(problem, device)
         portions = (weight_variants if conv2d.pass_ is Pass.WGRAD else variants)(best, space)
         starts = itertools.chain.from_iterable(itertools.zip_longest(others, portions))
         return tuple(dict.fromkeys(each for each in starts if each is not None))[:MOST_STARTS]
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        conv2d = _summed(require_conv2d(problem))
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        conv2d = _summed(problem)
         return (WeightGeometry if conv2d.pass_ is Pass.WGRAD else ImageGeometry).of(conv2d, config).written
 
-    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        return Work(multiply_adds(require_conv2d(problem)), 0)
+    def work(self, problem: Conv2d, config: Config) -> Work:
+        return Work(multiply_adds(problem), 0)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        if conv2d.pass_ is Pass.WGRAD:
-            return self._weight_program(conv2d, config)
-        image, fold = ImageGeometry.of(_summed(conv2d), config), _fold(conv2d) if folds(conv2d) else None
-        end = dataclasses.replace(Conv2dText.of(_summed(conv2d)), key=text_key(conv2d))
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            return self._weight_program(problem, config)
+        image, fold = ImageGeometry.of(_summed(problem), config), _fold(problem) if folds(problem) else None
+        end = dataclasses.replace(Conv2dText.of(_summed(problem)), key=text_key(problem))
         text = end if fold is None else end.writing_float()
         source = render("conv2d/depthwise_image.cu.jinja", p=text, end=end, g=image, fold=fold, config=config.key())
-        arguments = conv2d_arguments(conv2d)
+        arguments = conv2d_arguments(problem)
         launch = Launch(self.name, (image.blocks, 1, 1), (image.threads, 1, 1), arguments, image.shared_bytes)
         if fold is None:
             return Program.of_source(self.name, config, source, (launch,))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, require_conv2d
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_default import ranked
@@ -30,7 +30,6 @@ from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_geomet
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_space import weight_space
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -42,52 +41,46 @@ PARTS = "parts"
 """Name of the workspace for the blocks' partial sums of wgrad."""
 
 
-class Conv2dDepthwiseLast(Family):
+class Conv2dDepthwiseLast(Family[Conv2d]):
     """`conv2d` of groups with one channel, channels last."""
 
     name = "conv2d_depthwise_last"
     default_reach = DEFAULT_REACH
 
-    def why_not(self, problem: Problem, device: Device) -> str | None:  # noqa: ARG002 - part of the interface
-        if not isinstance(problem, Conv2d):
-            return "solves conv2d only"
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
         return why_not_depthwise(problem)
 
-    def is_likely(self, problem: Problem, device: Device) -> bool:
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Problem, device: Device) -> float | None:
-        conv2d = require_conv2d(problem)
+    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
         config = self.default(problem, device)
-        if conv2d.pass_ is Pass.WGRAD:
-            return weight_ns(conv2d, WeightGeometry.of(conv2d, config), device)
-        return image_ns(conv2d, ImageGeometry.of(conv2d, config), device)
+        if problem.pass_ is Pass.WGRAD:
+            return weight_ns(problem, WeightGeometry.of(problem, config), device)
+        return image_ns(problem, ImageGeometry.of(problem, config), device)
 
-    def space(self, problem: Problem, device: Device) -> Space:
-        conv2d = require_conv2d(problem)
-        return (weight_space if conv2d.pass_ is Pass.WGRAD else image_space)(conv2d, device)
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return (weight_space if problem.pass_ is Pass.WGRAD else image_space)(problem, device)
 
-    def default(self, problem: Problem, device: Device) -> Config:
-        return _usual(require_conv2d(problem), device)[0]
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return _usual(problem, device)[0]
 
-    def starts(self, problem: Problem, device: Device) -> tuple[Config, ...]:
-        return _usual(require_conv2d(problem), device)[1 : MOST_STARTS + 1]
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return _usual(problem, device)[1 : MOST_STARTS + 1]
 
-    def unrolled(self, problem: Problem, config: Config) -> int:
-        conv2d = require_conv2d(problem)
-        return (WeightGeometry if conv2d.pass_ is Pass.WGRAD else ImageGeometry).of(conv2d, config).written
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        return (WeightGeometry if problem.pass_ is Pass.WGRAD else ImageGeometry).of(problem, config).written
 
-    def work(self, problem: Problem, config: Config) -> Work:  # noqa: ARG002 - the same of all
-        return Work(multiply_adds(require_conv2d(problem)), 0)
+    def work(self, problem: Conv2d, config: Config) -> Work:
+        return Work(multiply_adds(problem), 0)
 
-    def program(self, problem: Problem, config: Config) -> Program:
-        conv2d = require_conv2d(problem)
-        if conv2d.pass_ is Pass.WGRAD:
-            return self._weight_program(conv2d, config)
-        image, text = ImageGeometry.of(conv2d, config), Conv2dText.of(conv2d)
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        if problem.pass_ is Pass.WGRAD:
+            return self._weight_program(problem, config)
+        image, text = ImageGeometry.of(problem, config), Conv2dText.of(problem)
         source = render("conv2d/depthwise_last_image.cu.jinja", p=text, g=image, config=config.key())
         launch = Launch(
-            self.name, (image.blocks, 1, 1), (image.threads, 1, 1), conv2d_arguments(conv2d), image.shared_bytes
+            self.name, (image.blocks, 1, 1), (image.threads, 1, 1), conv2d_arguments(problem), image.shared_bytes
         )
         return Program.of_source(self.name, config, source, (launch,))
 
