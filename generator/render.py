@@ -1,4 +1,4 @@
-"""Rendering of templates; only this module knows Jinja2."""
+"""CUDA text: rendering of templates, and numbers as literals. Only this module knows Jinja2."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def render(template: str, **values: Any) -> str:
     """CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
     text = _environment().get_template(template).render(**values)
     return _BLANK_LINES.sub("\n\n", text)  # empty pieces leave their blank lines behind
+
+
+def float_literal(value: float) -> str:
+    """CUDA literal of a float32 that reads back to the same bits."""
+    text = f"{value:.9g}"
+    return f"{text}f" if any(mark in text for mark in ".en") else f"{text}.0f"

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 
 from warpsmith.generator.fft.factors import prime_factors, root
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 _FIRST_FACTOR = {12: 3, 16: 4, 20: 4, 24: 3, 28: 4, 32: 4}
 """First factors that are not the smallest prime: 4 points are a codelet of their own."""

@@ -7,7 +7,7 @@ from math import prod
 
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.fft.words import Packing, Twiddles
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 PACKED = {
     Packing.COMPLEX: "",

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 
 from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 
 class Packing(enum.StrEnum):

@@ -9,7 +9,7 @@ import dataclasses
 from math import ceil, prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.text import (
     Filter2dText,
@@ -24,7 +24,6 @@ from warpsmith.generator.filter2d.text import (
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.generator.work import Work
 
 MAX_READS, MAX_UNROLLED = 512, 2048
 """Most pixel reads and multiply-adds that are unrolled: nvcc takes up to 6 s for that many, 20 s for twice the

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config, Parameter
 
 TEXTURE_PITCH_ALIGNMENT = 32

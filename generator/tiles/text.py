@@ -11,7 +11,7 @@ from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.factors import root
 from warpsmith.generator.fft.text import Power, powers_of
 from warpsmith.generator.fft.words import Table
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.tiles.passes import Passes
 from warpsmith.generator.tiles.tile import Axis
 

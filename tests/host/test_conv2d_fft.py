@@ -29,9 +29,9 @@ from warpsmith.generator.conv2d.fourier.fourier_family import (
     Conv2dFftWarpgroup,
 )
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiledThin
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import answering

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Work
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain, Geometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 from warpsmith.store.store import Store
 
 PLAIN = Filter2dPlain()

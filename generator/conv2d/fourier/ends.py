@@ -9,9 +9,8 @@ import dataclasses
 
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.program import Launch, Pointer, Program, Step, Unit
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 
 THREADS = 256
 UNIT = "ends"

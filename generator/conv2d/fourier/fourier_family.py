@@ -21,8 +21,7 @@ from warpsmith.generator.cgemm.tensor_family import CgemmTensor
 from warpsmith.generator.cgemm.thin_family import CgemmThin
 from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
-from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
-from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup, stream_k_bytes
 from warpsmith.generator.conv2d.fourier.ends import with_ends, with_fold
 from warpsmith.generator.conv2d.fourier.libraries import PartsForCublas, most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate
@@ -104,7 +103,7 @@ class Conv2dFft(Pipeline[Conv2d]):
         told = f"the spectra leave {left} bytes of workspace to the parts of sums"
         limits = [Constraint(told, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))]
         if DEALT[-1] in names:
-            limits.append(Constraint(told, lambda *tiles: dealt_bytes(*tiles) <= left, DEALT))
+            limits.append(Constraint(told, lambda *tiles: stream_k_bytes(*tiles) <= left, DEALT))
         return Space(joined.parameters, (*joined.constraints, *limits))
 
     def default(self, problem: Conv2d, device: Device) -> Config:

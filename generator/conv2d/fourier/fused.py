@@ -22,12 +22,11 @@ from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.fft.block.guesses import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
-from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 
 FACTORS_SHARE = 5000 / REFERENCE.l2_bytes_per_ns

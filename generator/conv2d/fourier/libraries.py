@@ -10,7 +10,7 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import ALIGNMENT, LibraryCall, Step, aligned
 

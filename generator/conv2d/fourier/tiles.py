@@ -21,11 +21,11 @@ from warpsmith.generator.conv2d.fourier.basis import LARGEST_FACTOR, Basis, slow
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, memory_ns, sector_share
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
+from warpsmith.generator.device import REFERENCE
 from warpsmith.generator.fft.factors import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
 from warpsmith.generator.fft.tiling import Tiling
 from warpsmith.generator.problem import Operand
-from warpsmith.generator.rates import REFERENCE
 
 LEAST, MOST = 8, 70
 """Fewest and most points of a tile along an axis. "fbfft provides the most gains over cuFFT at sizes 8-64"; tiles of

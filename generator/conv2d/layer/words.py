@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from warpsmith.generator.bounds import FLOAT32_BOUND
+from warpsmith.generator.problem import FLOAT32_BOUND
 
 
 class Pass(enum.StrEnum):

@@ -21,7 +21,7 @@ from warpsmith.generator.fft.problem import Fft, Layout, Order
 from warpsmith.generator.fft.shapes import dimensions
 from warpsmith.generator.fft.text import PACKED, half_root, half_scale, scale, spectrum_place, text_key
 from warpsmith.generator.fft.words import Packing, Table
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config
 
 

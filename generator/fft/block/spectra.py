@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from math import prod
 
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.cgemm.problem import Op
 from warpsmith.generator.fft.axes import modulo, quotient
 from warpsmith.generator.fft.block.block_choice import Choice
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import Product
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from warpsmith.generator.fft.warp.lanes import (
     twiddle_exponent,
 )
 from warpsmith.generator.fft.words import Packing, Table, Twiddles, complex_columns
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -46,9 +46,9 @@ from warpsmith.generator.filter2d.text import (
 from warpsmith.generator.filter2d.window.window_geometry import StoreHint
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
-from warpsmith.generator.progress import PROGRESS, begin_launch
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
+from warpsmith.generator.steps import PROGRESS, begin_launch
 from warpsmith.generator.tiles.radices import INSTRUCTIONS
 
 MIN_TAPS = 49

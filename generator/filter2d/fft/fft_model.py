@@ -12,12 +12,11 @@ import functools
 import itertools
 from math import ceil
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
 from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
 from warpsmith.generator.filter2d.overlap.overlap_model import CLOCK_SHARE
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import TWIDDLE, resident
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 

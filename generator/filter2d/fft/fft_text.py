@@ -11,7 +11,7 @@ from warpsmith.generator.fft.factors import root
 from warpsmith.generator.fft.text import Power, powers_of
 from warpsmith.generator.fft.words import Table, Twiddles
 from warpsmith.generator.filter2d.fft.fft_geometry import Geometry, Lines
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

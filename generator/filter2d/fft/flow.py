@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.filter2d.fft.fft_geometry import Geometry
-from warpsmith.generator.progress import counter_bytes
+from warpsmith.generator.steps import counter_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

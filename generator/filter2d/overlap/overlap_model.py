@@ -10,9 +10,8 @@ import functools
 import itertools
 from math import ceil
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.tiles.radices import (
     TWIDDLE,
     best_axes,

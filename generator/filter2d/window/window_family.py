@@ -41,10 +41,9 @@ from warpsmith.generator.filter2d.window.walks import (
 )
 from warpsmith.generator.filter2d.window.window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
 from warpsmith.generator.filter2d.winograd import Group, factors, factors_matrix, groups, products
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program, Transformed
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}

@@ -14,7 +14,7 @@ from warpsmith.devices.binary import Binary as Binary
 from warpsmith.devices.binary import BinaryKind as BinaryKind
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import (
     Argument,
     ByValue,

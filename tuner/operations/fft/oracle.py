@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Op
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import PEAK
 from warpsmith.tuner.operations.fft.tiles import put_tiles, tiles_of
 from warpsmith.tuner.operations.strips import for_each_strip, room_beside
 

@@ -16,19 +16,17 @@ from math import cbrt, ceil
 
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText
-from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE
+from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE, fits_result, registers
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS
-from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
 from warpsmith.generator.conv2d.fourier.split16.split16_geometry import TERMS, HalvesGeometry
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import MOST_CORNER, why_no_map
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import REGISTERS
 from warpsmith.generator.conv2d.products.wgmma.wgmma_space import OTHER_REGISTERS
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType

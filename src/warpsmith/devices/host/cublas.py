@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
-from warpsmith.generator.cublas_product import CublasProduct, Transpose
+from warpsmith.generator.library_calls import CublasProduct, Transpose
 from warpsmith.generator.steps import LibraryCall
 
 LOST, LOST_BYTES = 0xFF, 256

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.steps import LibraryCall
 
 SCRATCH_BYTES = 256

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.work import Work
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.first_use.reference import Entry, Planes, Scale
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import PEAK, Problem
 from warpsmith.plans.first_use.data import Data
 from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums
 from warpsmith.plans.first_use.samples import Samples
