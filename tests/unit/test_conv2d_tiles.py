@@ -24,7 +24,7 @@ from warpsmith.generator.conv2d.fourier.tiled import (
 )
 from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_bases
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import answering, families_for
 from warpsmith.tuner.operations.answers import random_operands, reference

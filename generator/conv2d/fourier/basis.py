@@ -12,7 +12,7 @@ import itertools
 from math import prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.axes import prime_factors
 
 LARGEST_FACTOR = 7
 """Largest prime factor of a basis. A larger one costs a thread more additions than its fewer points save."""

@@ -23,7 +23,7 @@ from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
 from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.device import REFERENCE, Device, Rates
-from warpsmith.generator.fft.block.guesses import LARGE
+from warpsmith.generator.fft.block.block_family import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage

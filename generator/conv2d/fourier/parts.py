@@ -14,9 +14,9 @@ from warpsmith.generator.conv2d.layer.fold import Fold, folds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import REFERENCE, Rates
-from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
-from warpsmith.generator.fft.border import Border
+from warpsmith.generator.fft.block.block_family import MOST_TOGETHER, NEIGHBOURS
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
+from warpsmith.generator.fft.signals import Border
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.steps import Workspace, aligned

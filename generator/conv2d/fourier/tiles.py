@@ -22,9 +22,9 @@ from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierPa
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import REFERENCE
-from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
-from warpsmith.generator.fft.tiling import Tiling
+from warpsmith.generator.fft.signals import Tiling
 from warpsmith.generator.problem import Operand
 
 LEAST, MOST = 8, 70

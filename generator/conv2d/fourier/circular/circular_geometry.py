@@ -15,7 +15,7 @@ from math import ceil
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.space import Config
-from warpsmith.generator.tiles.passes import Passes
+from warpsmith.generator.tiles.text import Passes
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 SPECTRUM_COLUMNS = 8

@@ -26,8 +26,8 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.block.guesses import SHORT
-from warpsmith.generator.fft.block.mirrored import may_mirror
+from warpsmith.generator.fft.block.block_family import SHORT
+from warpsmith.generator.fft.block.block_tile import may_mirror
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Accuracy

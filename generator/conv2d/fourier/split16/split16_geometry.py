@@ -15,7 +15,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import (
     REGISTERS,
     block_threads,
 )
-from warpsmith.generator.fft.block.split16 import PARTS, RUN
+from warpsmith.generator.fft.block.block_places import PARTS, RUN
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import TensorMap

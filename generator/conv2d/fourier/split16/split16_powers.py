@@ -10,7 +10,7 @@ import dataclasses
 from math import ceil
 
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MAX_BLOCKS, NUMBERS_A_BLOCK, THREADS
-from warpsmith.generator.fft.block.split16 import HalvedSpectra
+from warpsmith.generator.fft.block.block_places import Split16Spectra
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import text_key
 from warpsmith.generator.problem import Operand
@@ -34,7 +34,7 @@ class ImagePowers:
     """Name of the workspace of the powers."""
 
     @classmethod
-    def of(cls, family: str, problem: Fft, halves: HalvedSpectra, names: tuple[str, str]) -> ImagePowers:
+    def of(cls, family: str, problem: Fft, halves: Split16Spectra, names: tuple[str, str]) -> ImagePowers:
         assert problem.together is not None
         (signal,) = problem.inputs
         return cls(
