@@ -40,5 +40,5 @@ def test_products_of_two_outputs(taps: int, needed: int) -> None:
 
 def test_rotated_reads_the_row_backwards() -> None:
     row = [1.0, -2.0, 4.0, 8.0]
-    turned = [sum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(4, rotated=True)]
-    assert turned == factors(row[::-1])
+    rotated = [sum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(4, rotated=True)]
+    assert rotated == factors(row[::-1])
