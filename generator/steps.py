@@ -1,4 +1,9 @@
-"""Parts of programs: units of CUDA text, launches, library calls, workspaces, counters; their JSON values."""
+"""Parts of programs: units of CUDA text, launches, library calls, workspaces, counters; their JSON values.
+
+JSON leaves out fields that most steps and workspaces leave at the default, so that the fingerprints of stored programs
+do not change. Blocks of one launch wait for the work of others through counters in global memory;
+`templates/shared/progress.cu.jinja` has the waits, and the kernel that clears the counters before such a launch.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Large filters by transforms of overlapping image tiles in shared memory (overlap-save).
 
+The cost model says which sizes and radices are worth a try. A pass reads and writes every element of the tile in shared
+memory, and executes float32 instructions. Blocks that share an SM overlap one with the other. A larger tile wastes
+fewer results at its edge, and leaves room for fewer blocks.
+
 Source: overlap-save (Stockham 1966, "High-speed convolution and correlation"), with two real tiles as one complex tile.
 With a real filter the spectrum need not be split, since FFT(a + i b) H is the transform of both results. The forward
 transform is by decimation in frequency (Gentleman and Sande 1966, "Fast Fourier transforms: for fun and profit"), the

@@ -4,6 +4,14 @@ The image is cut into an interior, where threads own fixed tiles, and a frame of
 pitch is no multiple of a vector, each row starts at another alignment, and the pattern repeats after `period` rows.
 Every access is still an aligned vector: a row is read from `lead` elements further left, and a row of outputs is
 computed `skew` elements further right.
+
+Winograd's minimal filtering makes two adjacent outputs of a row at a time, for fewer multiplications. Three taps make
+two outputs by four products instead of six, F(2, 3). Two remaining taps of a row take F(2, 2), three products instead
+of four, and one remaining tap two products. Each product multiplies a sum or difference of pixels by a linear
+combination of taps, which is computed once for all outputs.
+
+Source: Winograd 1980, "Arithmetic complexity of computations"; Lavin and Gray 2016, "Fast algorithms for convolutional
+neural networks", section 4.1.
 """
 
 from __future__ import annotations

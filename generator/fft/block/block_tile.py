@@ -158,8 +158,8 @@ class TileShape:
     gaps: int = 25
     """Percent of the tile that may be left out between its rows."""
     is_mirrored: tuple[bool, bool] = (False, False)
-    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them: see
-    `mirrored.py`."""
+    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them
+    (`Sets`)."""
 
     present: tuple[int, int] = (0, 0)
     """Rows and columns of the signal that may differ from 0 or are needed as results; 0 for all."""

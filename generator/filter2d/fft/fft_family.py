@@ -7,7 +7,7 @@ Two tiles of a plane are one complex tile. The first kernel transforms its rows 
 second kernel transforms columns there, a few side by side, multiplies by the filter's spectrum, and transforms them
 back. The third kernel transforms rows back, and stores the results of both tiles. Chunks of tiles are so small that the
 workspace stays in the L2 cache. Each chunk has its own launches, or one launch does all chunks, and its blocks take the
-work of the three kernels in turn (`flow.py`). No pass reorders elements: decimation in frequency leaves an order that
+work of the three kernels in turn (`Flow`). No pass reorders elements: decimation in frequency leaves an order that
 decimation in time undoes. The same passes make the filter's spectrum, so it has that order too.
 
 An FFT's error is relative to the whole tile, so a problem must allow `accuracy="imagewise"`. A NaN or an infinity

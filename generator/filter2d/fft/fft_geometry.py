@@ -1,4 +1,9 @@
-"""Geometry of one config of `filter2d_fft` on one problem: tiles, chunks of pairs, and the blocks of each launch."""
+"""Geometry of one config of `filter2d_fft` on one problem: tiles, chunks of pairs, and the blocks of each launch.
+
+A line is an axis of two or three digits (generator/fft/axes.py). Pass i transforms digit i in place and multiplies by
+twiddles, so that frequencies end in digit-reversed order. The inverse takes the passes backwards. Several lines lie one
+after the other, or side by side, element by element.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,16 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flow:
-    """Jobs of one launch."""
+    """Jobs of one launch that does all chunks of tiles: their order, and their dependencies.
+
+    A job is the work of one block at a time: some rows forward, some columns, or some rows backward, of one chunk.
+    Blocks take jobs in one fixed order. A turn of that order has the rows of one chunk, the columns of the chunk before
+    it, and the results of the chunk before that. A job thus depends on jobs taken a whole turn earlier, which are
+    mostly done when it starts.
+
+    A block waits for earlier jobs only, and does its jobs in their order. So the earliest unfinished job waits for
+    none, and some block runs it: however few blocks run at a time, there is no deadlock.
+    """
 
     geometry: Filter2dFftGeometry
 
