@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 
 import warpsmith as ws
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.cuda.compiler import NvccCompiler, NvrtcCompiler
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device

@@ -50,12 +50,12 @@ from warpsmith.store.location import write_location
 from warpsmith.store.record import Measurement, Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
+from warpsmith.tuner.evaluate.evaluator import Workshop
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.peers import torch_peer
+from warpsmith.tuner.operations.registry import random_operands
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.session import tune

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import warpsmith as ws
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 
 def main() -> None:

@@ -27,8 +27,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Problem
 from warpsmith.tuner.evaluate.device_reference import DeviceReference, ReferenceBuffers
-from warpsmith.tuner.operations.answers import random_operands
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands
 from warpsmith.tuner.run import session
 
 GOAL_S, GOAL_BYTES = 30.0, 8 << 30
@@ -163,7 +162,7 @@ def main() -> None:
         for left in report.record.left_out:
             print(f"    left out: {left.name}: {left.reason}", flush=True)
         for each in report.part_failures:
-            print(f"    failed part: {each.told}", flush=True)
+            print(f"    failed part: {each.message}", flush=True)
 
 
 if __name__ == "__main__":

@@ -43,13 +43,13 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 from warpsmith.tuner.costs import Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.run.flow import Flow
+from warpsmith.tuner.run.flow import Flow, FlowCallbacks
 from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.known import SHIPPED, write_samples
 from warpsmith.tuner.search.prior import Prior
-from warpsmith.tuner.search.shipped_samples import SHIPPED, write_samples
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 FORMAT, VERSION = "warpsmith prior recording", 1
@@ -94,6 +94,16 @@ def tiny() -> Iterator[Problem]:
         yield ws.Fft(size=(points,), batch=64)
 
 
+class Asking(FlowCallbacks):
+    """Programs that a function returns, each fully sampled."""
+
+    def __init__(self, ask: Callable[[], Program | None]) -> None:
+        self._ask = ask
+
+    def next(self) -> Program | None:
+        return self._ask()
+
+
 def measured(
     problem: Problem, ref: DeviceRef, ask: Callable[[Evaluator], Callable[[], Program | None]], total: int
 ) -> Iterator[tuple[str, Config, float | None]]:
@@ -101,7 +111,7 @@ def measured(
     able = families_for(problem, ref.device())
     with (
         Evaluator.open(problem, ref, able, CompilerChoice.AUTO, 0, Deadlines(), sanitize=False) as evaluator,
-        Flow(evaluator, ask(evaluator), lambda _: None, Ledger(), total) as flow,
+        Flow(evaluator, Asking(ask(evaluator)), Ledger(), total) as flow,
     ):
         for trial in flow.trials(lambda: None):
             yield trial.family, trial.config, trial.median_ns
@@ -294,7 +304,7 @@ def replay(lines: Sequence[Line]) -> list[float]:
             each for each in itertools.chain.from_iterable(searches.values()) if each.problem.operation == operation
         ]
         if prior := Prior.fit(known):
-            print(f"{operation}: {prior.cross_check()}")
+            print(f"{operation}: {prior.check()}")
     return ratios
 
 

@@ -20,7 +20,7 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.costs import Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.run.flow import Flow
+from warpsmith.tuner.run.flow import AllOf, Flow
 from warpsmith.tuner.spaces.recording import Outcome, record
 from warpsmith.tuner.workers.deadlines import Deadlines
 
@@ -67,7 +67,7 @@ def outcomes(evaluator: Evaluator, family: str, space: Space) -> Iterator[tuple[
     """Outcome of every config, with full sampling: a search also learns from the times of slow configs."""
     configs = list(space.configs())
     programs = (evaluator.program(family, config) for config in configs)
-    with Flow(evaluator, lambda: next(programs, None), lambda _: None, Ledger(), len(configs)) as flow:
+    with Flow(evaluator, AllOf(programs), Ledger(), len(configs)) as flow:
         for trial in flow.trials(lambda: None):
             outcome = trial.outcome
             yield trial.config, outcome.timing.median_ns if isinstance(outcome, Measurement) else outcome.kind

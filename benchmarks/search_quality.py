@@ -22,8 +22,7 @@ from pathlib import Path
 
 from warpsmith.errors import BadArgument
 from warpsmith.tuner.spaces.recording import Recording
-from warpsmith.tuner.spaces.replay import GOAL_SHARE, SEEDS, ReplayReport, replay_report
-from warpsmith.tuner.spaces.search_end import ending
+from warpsmith.tuner.spaces.replay import GOAL_SHARE, SEEDS, ReplayReport, ending, replay_report
 
 RECORDINGS = Path(__file__).parent / "replay"
 HEAD = (

@@ -62,7 +62,7 @@ from warpsmith.store.store import Store
 from warpsmith.tuner.finals.compare import compare
 from warpsmith.tuner.finals.recheck import APART
 from warpsmith.tuner.run.problem_list import read_problems
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 
 REFERENCE, BEFORE = "reference", "before"
 REFERENCE_TRIALS = 400
@@ -202,7 +202,7 @@ def recording(lines: list[dict[str, Any]], path: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     from prior_quality import SEARCH, write
 
-    from warpsmith.store.samples import Sample
+    from warpsmith.store.trials import Sample
 
     device = DeviceRef.parse(lines[0]["device"]).device()
     problems = [Problem.from_spec(*line["problem"]) for line in lines]

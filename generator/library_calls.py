@@ -1,6 +1,6 @@
 """Calls of cuFFT and cuBLAS as steps of a program: transforms, products, memory layouts and scratch memory.
 
-These are pure values; a device carries the call out (`warpsmith.devices.library`).
+These are pure values; a device carries the call out (`warpsmith.devices.module`).
 """
 
 from __future__ import annotations

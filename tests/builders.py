@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from warpsmith.devices.binary import Binary, BinaryKind, Usage
+from warpsmith.devices.compiler import Binary, BinaryKind, Usage
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d

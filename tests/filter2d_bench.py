@@ -9,9 +9,9 @@ import numpy as np
 import scipy.ndimage
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy, DType, Operand

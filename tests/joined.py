@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from policies import ONE_RUN
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Launch, Program, Unit
 from warpsmith.plans.match import Match, MatchKind

@@ -17,7 +17,7 @@ from warpsmith.generator.problem import DType, Problem
 from warpsmith.plans.match import MatchKind
 from warpsmith.torch import answers
 from warpsmith.torch.answers import Answer
-from warpsmith.tuner.operations.answers import reference
+from warpsmith.tuner.operations.registry import reference
 
 
 class ReferencePlan:

@@ -8,8 +8,8 @@ import enum
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Runtime
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
 from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum
@@ -18,7 +18,7 @@ from warpsmith.store.record import Failure, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands
 
 
 class Beside(enum.Enum):

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from policies import ONE_RUN
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.problem import Problem

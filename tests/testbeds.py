@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
 from warpsmith.generator.filter2d import Filter2d

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import exhaustive
 from builders import program
 from guarded import Guarded
-from warpsmith.devices.base import Compiler, Runtime
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program

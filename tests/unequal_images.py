@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import DType, Operand
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 Numbers = NDArray[Any]
 Call = Callable[[Mapping[str, Numbers]], Numbers]

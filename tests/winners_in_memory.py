@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.device import Device
-from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.record import Failure, Record
+from warpsmith.store.record import Failure, FamilyTime, Record
 
 
 class WinnersInMemory:

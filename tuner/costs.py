@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 
-class Stage(enum.StrEnum):
+class CostStage(enum.StrEnum):
     """Stages that a candidate passes through, in order."""
 
     ASK = "ask"
@@ -31,7 +31,7 @@ class Stage(enum.StrEnum):
 class Costs:
     """Costs of one tuning run."""
 
-    seconds: Mapping[Stage, float]
+    seconds: Mapping[CostStage, float]
     """Seconds spent in each stage. Stages overlap, so their sum exceeds the run's duration."""
     processes: int
     """Number of compiler processes at work at once."""
@@ -48,11 +48,11 @@ class Ledger:
     """Accumulates costs. Not thread-safe."""
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(Stage, 0.0)
+        self.seconds = dict.fromkeys(CostStage, 0.0)
         self.twins = 0
 
     @contextlib.contextmanager
-    def during(self, stage: Stage) -> Iterator[None]:
+    def during(self, stage: CostStage) -> Iterator[None]:
         """Adds the duration of the block to `stage`."""
         start = time.monotonic()
         try:
@@ -60,6 +60,6 @@ class Ledger:
         finally:
             self.add(stage, time.monotonic() - start)
 
-    def add(self, stage: Stage, seconds: float) -> None:
+    def add(self, stage: CostStage, seconds: float) -> None:
         """Adds time that was measured elsewhere."""
         self.seconds[stage] += seconds

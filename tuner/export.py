@@ -89,12 +89,12 @@ class _Kernel:
         texts = [_file_spec(self._source_path(unit), unit.source.encode()) for unit in self.program.units]
         codes = [_file_spec(self._cubin_path(each), each.binary.image) for each in self.cubins]
         codes = [code | binary_spec(each.binary) for code, each in zip(codes, self.cubins, strict=True)]
-        told = self.record.spec() | {"program": self.program.spec()}
+        spec = self.record.spec() | {"program": self.program.spec()}
         if self.program.is_plain:
-            return told | {"source": texts[0], "binaries": codes}
+            return spec | {"source": texts[0], "binaries": codes}
         named = [{"unit": unit.name} | text for unit, text in zip(self.program.units, texts, strict=True)]
         of_units = [{"unit": each.unit} | code for each, code in zip(self.cubins, codes, strict=True)]
-        return told | {"sources": named, "binaries": of_units}
+        return spec | {"sources": named, "binaries": of_units}
 
     @property
     def _stem(self) -> str:

@@ -33,7 +33,7 @@ class PartFailure:
     failure: Failure
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The failure as one line."""
         return f"{self.part} {self.name}: {self.failure.kind}: {self.failure.message}"
 
@@ -86,5 +86,5 @@ def failure_of(error: BaseException) -> Failure:
     words = (str(error).strip().splitlines() or [""])[0]
     if kind is not None and not isinstance(error, MemoryError):
         return Failure(kind, words)
-    told = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    return Failure(kind or FailureKind.CRASH, told)
+    message = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return Failure(kind or FailureKind.CRASH, message)

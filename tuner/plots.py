@@ -33,7 +33,7 @@ class ImageFormat(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
+class PlotLine:
     """One line of a plot: pairs of a position on the x axis and a time in ns, from left to right."""
 
     name: str
@@ -45,7 +45,7 @@ def can_plot() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: ImageFormat) -> bytes:
+def plot_sweep(title: str, lines: Sequence[PlotLine], copy_ns: float | None, image: ImageFormat) -> bytes:
     """Plots times over outputs per thread, one line per memory path, with the copy's time as a level; like figures 2
     and 3.
 
@@ -73,7 +73,7 @@ def plot_sweep(title: str, lines: Sequence[Line], copy_ns: float | None, image: 
 
 
 def plot_comparison(
-    title: str, x_label: str, sizes: Sequence[str], lines: Sequence[Line], copies: Line, image: ImageFormat
+    title: str, x_label: str, sizes: Sequence[str], lines: Sequence[PlotLine], copies: PlotLine, image: ImageFormat
 ) -> bytes:
     """Plots times over sizes, one line per library, on a logarithmic scale, with the copy as the floor; like figures 4
     and 5.
@@ -124,13 +124,13 @@ def _axes(title: str, x_label: str, image: ImageFormat) -> Iterator[tuple[Axes, 
         figure.savefig(file, format=str(image), dpi=150, metadata=metadata)
 
 
-def _draw(axes: Axes, line: Line, index: int) -> None:
+def _draw(axes: Axes, line: PlotLine, index: int) -> None:
     colour, marker = _COLOURS[index % len(_COLOURS)], _MARKERS[index % len(_MARKERS)]
     xs, ys = _coordinates(line)
     axes.plot(xs, ys, color=colour, marker=marker, markersize=4, linewidth=1.2, label=line.name, gid=_gid(line.name))
 
 
-def _coordinates(line: Line) -> tuple[list[float], list[float]]:
+def _coordinates(line: PlotLine) -> tuple[list[float], list[float]]:
     """X positions, and times in us."""
     return [x for x, _ in line.points], [ns / 1e3 for _, ns in line.points]
 

@@ -20,7 +20,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for, is_simplest
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 MOST_CHANGES = 12
 """Most single-parameter changes of a default that are tried."""

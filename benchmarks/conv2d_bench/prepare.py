@@ -17,9 +17,9 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
-from warpsmith.tuner.evaluate.device_verify import verification
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.evaluate.verify import verification
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
+from warpsmith.tuner.operations.registry import random_operands
 from warpsmith.tuner.workers.job import Job, WorkerState
 from warpsmith.tuner.workers.worker import Worker, WorkerDied
 

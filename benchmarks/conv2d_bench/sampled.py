@@ -24,14 +24,12 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import PEAK
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
-from warpsmith.tuner.operations.answers import is_quick
-from warpsmith.tuner.operations.array_libraries import torch_with_cudnn
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.conv2d.peers import torch_peer
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
-from warpsmith.tuner.operations.reference import Operands, Reference, References
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Operands, Reference, References
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable, torch_with_cudnn
+from warpsmith.tuner.operations.registry import is_quick
 
 Values = NDArray[np.float64]
 

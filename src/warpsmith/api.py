@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from warpsmith.plans.conv2d.training import TrainingStep
     from warpsmith.plans.match import Match
     from warpsmith.plans.plan import Plan
-    from warpsmith.store.location import StoreChain
     from warpsmith.store.record import Record
+    from warpsmith.store.store_chain import StoreChain
     from warpsmith.store.store_reader import Winners
     from warpsmith.tuner.export import ExportReport
     from warpsmith.tuner.options import TuneOptions
@@ -228,7 +228,7 @@ def export(
         StoreError: a store cannot be read.
     """
     from warpsmith.plans.bundle_files import folder_of
-    from warpsmith.store.location import open_for_reading
+    from warpsmith.store.store_chain import open_for_reading
     from warpsmith.tuner.export import export as write
 
     target, wanted = folder_of(folder), None if problems is None else _problems(problems)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import precompiled
 from candidates import Candidate
-from warpsmith.devices.binary import Binary
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.steps import Compilation
@@ -21,8 +21,7 @@ from warpsmith.store.record import Failure
 from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.dataset import Dataset, Draw
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
-from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Judge, Operands
 
 
 class _Readable(Dataset):

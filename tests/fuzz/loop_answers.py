@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from policies import ONE_RUN
 from problems import Question, Scale, random_problem
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument, OutOfMemory
 from warpsmith.generator.device import DeviceKind
@@ -21,8 +21,8 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import OPERATIONS
 from warpsmith.plans.lookup import find
 from warpsmith.plans.plan import open_runtime
-from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Failure
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.tuner.evaluate.testbed import Testbed
 
 ON_A_GPU = Scale(side=4096, batch=4096, channels=512, flops=2e9, bytes=2**26)

@@ -29,9 +29,8 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands
-from warpsmith.tuner.operations.reference import Operands, Reference
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.judge import Operands, Reference
+from warpsmith.tuner.operations.registry import judge_of, random_operands
 
 FACTORS = (math.nan, math.inf, 1e38, 1e-38, 1e6)
 """Factors of the one image."""

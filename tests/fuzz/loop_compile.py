@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from candidates import Candidate, candidates
 from problems import WHOLE
-from warpsmith.devices.binary import Binary
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.errors import CompileError
 from warpsmith.generator.device import Device

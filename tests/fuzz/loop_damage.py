@@ -33,6 +33,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for, family_named
 from warpsmith.plans.match import Match
 from warpsmith.store import location
+from warpsmith.store.contents import check_store
 from warpsmith.store.poison import Started
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
@@ -149,8 +150,8 @@ def _fill(path: Path, time_ns: float) -> None:
                     winner(problem, time_ns * (2 + number), device, family=each)
                     for number, each in enumerate(others[:3])
                 )
-                store.add_run(problem, device, {"seed": 1, "trials": 2, "elapsed_s": 3.0})
-        store.mark_started(H200, [Started("filter2d_plain", generated(PROBLEMS[0]).config, "started")])
+                store.runs.add(problem, device, {"seed": 1, "trials": 2, "elapsed_s": 3.0})
+        store.poison.mark_started(H200, [Started("filter2d_plain", generated(PROBLEMS[0]).config, "started")])
 
 
 def check(case: Case) -> str | None:
@@ -213,7 +214,7 @@ def _named(place: Workplace, damage: Damage, rng: random.Random) -> str | None:
 def _unsound(path: Path) -> str | None:
     """The fault of a store after results were added."""
     with Store.open(str(path), write=False) as store:
-        problems = store.check()
+        problems = check_store(store)
     return f"the store is damaged by what was added: {problems[0]}" if problems else _lost(path)
 
 

@@ -23,9 +23,8 @@ from problems import SMALL
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import DType, Operand, Problem
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands
 
 ROUNDING = ("fft", "winograd", "overlap", "circular")
 """Parts of names of families, or of values of configs, that transform their operands."""

@@ -28,6 +28,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.plans.bundle import load_bundle
+from warpsmith.store.contents import check_store
 from warpsmith.store.store import Store
 
 LONGEST_S = 60.0
@@ -106,7 +107,7 @@ class Server:
         for name, problem in (("sound.db", STORED), ("other.db", Filter2d(image=(16, 16), filter=(3, 3)))):
             with Store.open(str(folder / name), write=True) as store:
                 record = winner(problem, 900.0, host)
-                store.add_trial(problem, host, record.trial)
+                store.add_trials(problem, host, [record.trial])
                 store.put_winner(record)
         library = folder / "failing_calls.so"
         source = Path(__file__).with_name("failing_calls.c")
@@ -218,7 +219,7 @@ def _kept(folder: Path) -> str | None:
     path = folder / "data" / "warpsmith" / "store.db"
     try:
         with Store.open(str(path), write=False) as store:
-            if problems := store.check():
+            if problems := check_store(store):
                 return f"the store is damaged: {problems[0]}"
             records = {record.problem: record.timing.median_ns for record in store.records()}
     except WarpsmithError as error:

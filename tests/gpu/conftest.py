@@ -24,7 +24,7 @@ from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 CUDA = DeviceRef(DeviceKind.CUDA)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.executable import Executable

@@ -31,9 +31,9 @@ from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.cgemm.oracle import reference
 from warpsmith.tuner.operations.cgemm.peers import torch_peer
+from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = pytest.mark.gpu
 

@@ -18,10 +18,10 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.conv2d.peers import array_of, tensor_of, torch_peer
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = pytest.mark.gpu
 

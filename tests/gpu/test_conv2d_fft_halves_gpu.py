@@ -18,8 +18,8 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.split16.split16_maximum import SAMPLED_SIZE
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures(on_hopper.__name__)]
 

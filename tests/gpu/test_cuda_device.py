@@ -19,13 +19,14 @@ from builders import launch as made_launch
 from builders import program
 from paths import TESTS, python_path
 from warpsmith.devices.arrays import device_view, empty_like_caller, stream_handle
-from warpsmith.devices.base import Module, Runtime
 from warpsmith.devices.cuda.available import cuda_device_count
 from warpsmith.devices.cuda.driver_choice import DriverChoice
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.module import Module
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
-from warpsmith.devices.weights import weights_bytes
+from warpsmith.devices.signature import weights_bytes
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role

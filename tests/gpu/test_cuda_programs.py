@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from builders import launch as made_launch
 from builders import program as made_program
 from warpsmith.devices.arrays import device_view, empty_like_caller
-from warpsmith.devices.base import Module
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.module import Module
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import DeviceKind

@@ -21,11 +21,10 @@ from warpsmith.generator.program import ByValue, Pointer
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
-from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.evaluate.verify import DeviceVerifier, Findings, verify
+from warpsmith.tuner.operations.judge import Reference
 
 pytestmark = pytest.mark.gpu
 

@@ -23,8 +23,7 @@ from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.peers import peers
+from warpsmith.tuner.operations.registry import peers, random_operands, reference
 
 pytestmark = pytest.mark.gpu
 

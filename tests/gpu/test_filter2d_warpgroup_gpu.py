@@ -20,7 +20,7 @@ from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, fra
 from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, Filter2dWarpgroupGeometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.answers import reference
+from warpsmith.tuner.operations.registry import reference
 
 pytestmark = pytest.mark.gpu
 

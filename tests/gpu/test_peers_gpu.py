@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Runtime
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
@@ -17,13 +17,12 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.store.conditions import Launched
 from warpsmith.store.record import COPY
-from warpsmith.tuner.evaluate.sustained import measure_sustained
 from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing import measure_sustained
 from warpsmith.tuner.evaluate.timing_policy import Launching, Rotation, TimingPolicy
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.peers import peers
+from warpsmith.tuner.operations.registry import peers, random_operands, reference
 
 pytestmark = pytest.mark.gpu
 

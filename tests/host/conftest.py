@@ -24,8 +24,8 @@ import pytest
 import precompiled
 from builders import launch, program
 from policies import time_briefly
-from warpsmith.devices.base import Binary
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.filter2d import Filter2d

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 import exhaustive
 from joined import plan_of as joined_plan_of
 from unequal_images import laid_out
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm
@@ -34,7 +34,7 @@ from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.steps import Lifetime
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 LAYER = Conv2d((2, 3, 9, 7), (4, 3, 3, 2), padding=1, bias=True)  # type: ignore[arg-type]

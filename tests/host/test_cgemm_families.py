@@ -19,9 +19,9 @@ import sanitized
 from builders import rewritten
 from guarded import FILL, Guarded
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Module
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain_family import CgemmPlain
 from warpsmith.generator.cgemm.tensor_family import CHAIN as TENSOR_CHAIN

@@ -19,16 +19,16 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.faults import Faults
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.report import TuneReport
-from warpsmith.tuner.run import companions, search_loop, session
-from warpsmith.tuner.run.companions import Companions
+from warpsmith.tuner.run import search_loop, session, sharing
 from warpsmith.tuner.run.session import tune
-from warpsmith.tuner.run.sharing import new_tuner
+from warpsmith.tuner.run.sharing import Companions, new_tuner
 from warpsmith.tuner.workers.job import Job
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -53,8 +53,8 @@ def tuned(
 
 def stored(tmp_path: Path) -> list[int]:
     with Store.open(str(tmp_path / "store.db"), write=False) as store:
-        assert store.beats() == {}
-        assert store.check() == ()
+        assert store.tuners.beats() == {}
+        assert check_store(store) == ()
         return sorted(trial.config.integer("n") for trial in store.trials(PROBLEM, HOST.device()))
 
 
@@ -107,7 +107,7 @@ def test_what_runs_at_the_end_is_not_suspected(
     tuned: Callable[..., TuneReport], script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids: list[str] = []
-    monkeypatch.setattr(companions, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
+    monkeypatch.setattr(sharing, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
     monkeypatch.setattr(session, "Companions", with_work_left)
     running = "SELECT count(*) FROM warpsmith_poisoned JOIN warpsmith_claims USING (fingerprint) WHERE tuner = ?"
 
@@ -175,4 +175,4 @@ def test_nobody_is_no_trouble() -> None:
     with Store.open(":memory:", write=True) as store:
         with Companions((), store, none) as nobody:
             nobody.check(Faults())
-        assert store.beats() == {}
+        assert store.tuners.beats() == {}

@@ -61,11 +61,11 @@ def tuned(folder: Path, *families: Family, problem: Problem = PROBLEM, trials: i
 def told(report: TuneReport, part: Part, name: str) -> str:
     """Report line of a failed part. It must be the same in the facts and in the JSON document."""
     (failed,) = [each for each in report.part_failures if (each.part, each.name) == (part, name)]
-    assert "\n" not in failed.told
-    assert ("failed", failed.told) in command._facts(report, "store.db")
+    assert "\n" not in failed.message
+    assert ("failed", failed.message) in command._facts(report, "store.db")
     spec = {"part": str(part), "name": name, "kind": str(failed.failure.kind), "reason": failed.failure.message}
     assert spec in command._document(report, "store.db")["part_failures"]
-    return failed.told
+    return failed.message
 
 
 class Failing(Filter2dPlain):

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 import exhaustive
 from joined import plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 FAMILIES = CONV2D.families
 

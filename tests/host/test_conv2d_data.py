@@ -18,9 +18,9 @@ import warpsmith as ws
 from conv2d_layers import spread
 from policies import ONE_RUN
 from together import Case, chosen, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
 from warpsmith.generator.conv2d.layer.checks import DTYPES
@@ -32,10 +32,10 @@ from warpsmith.generator.problem import DType
 from warpsmith.store.record import Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, stress_operands
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands, stress_operands
 
 FAMILIES = CONV2D.families
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 import exhaustive
 from guarded import Guarded
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Module
+from warpsmith.devices.elements import scaled_error
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.rounding import scaled_error
+from warpsmith.devices.module import Module
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_space import STAGES

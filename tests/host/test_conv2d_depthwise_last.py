@@ -15,18 +15,18 @@ import exhaustive
 import sanitized
 from pairs import covering
 from together import Case, chosen, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.layer.checks import DTYPES
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, stress_operands
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands, stress_operands
 
 FAMILY = Conv2dDepthwiseLast()
 every_pass = pytest.mark.parametrize("pass_", Pass)

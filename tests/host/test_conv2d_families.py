@@ -27,10 +27,10 @@ from builders import rewritten
 from conv2d_layers import layer, small
 from guarded import Guarded
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Module
+from warpsmith.devices.elements import scaled_error
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.rounding import scaled_error
+from warpsmith.devices.module import Module
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect

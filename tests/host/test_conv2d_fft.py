@@ -13,8 +13,8 @@ import pytest
 
 import exhaustive
 from joined import evaluated, plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
@@ -38,8 +38,8 @@ from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
 WARPGROUP, THIN, TILED_THIN = Conv2dFftWarpgroup(), Conv2dFftThin(), Conv2dFftTiledThin()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 from joined import evaluated, plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves, Conv2dFftTiledHalves
@@ -24,8 +24,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_choice import Access
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 WHOLE, TILED = Conv2dFftHalves(), Conv2dFftTiledHalves()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -13,8 +13,8 @@ import pytest
 import exhaustive
 from joined import evaluated, plan_of
 from sanitized import check
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.basis import Basis
@@ -25,8 +25,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 FAMILY = Conv2dFftTiled()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

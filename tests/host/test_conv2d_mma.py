@@ -12,8 +12,8 @@ import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
 from joined import evaluated
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma

@@ -17,8 +17,8 @@ import sanitized
 from conv2d_layers import layer
 from policies import ONE_RUN
 from together import Case, results
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
@@ -28,7 +28,7 @@ from warpsmith.generator.presets import HOST
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 torch = pytest.importorskip("torch")
 

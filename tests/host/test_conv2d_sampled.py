@@ -9,8 +9,8 @@ import pytest
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES, WARPGROUP
 from joined import joined
 from sampled_layers import Beside, outcome_beside
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.split16 import split16_maximum

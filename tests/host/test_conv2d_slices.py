@@ -12,8 +12,8 @@ import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
 from joined import evaluated, plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
@@ -21,8 +21,8 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_space import LEAST
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 SLICES = Conv2dSlices()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -14,8 +14,8 @@ from host.test_conv2d_im2col import SHAPES as IM2COL_SHAPES
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
 from joined import plan_of
 from unequal_images import check_apart, laid_out
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
@@ -28,8 +28,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL: dict[str, Any] = {"input": (3, 7, 5, 5), "weight": (9, 7, 3, 3), "padding": 1}

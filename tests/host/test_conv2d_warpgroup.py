@@ -11,8 +11,8 @@ import pytest
 
 import exhaustive
 from joined import evaluated
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup

@@ -12,8 +12,8 @@ import pytest
 
 import sanitized
 from joined import evaluated, plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
@@ -23,8 +23,8 @@ from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 WINOGRAD = Conv2dWinograd()
 DEVICE = DeviceRef(DeviceKind.HOST).device()

@@ -15,10 +15,10 @@ import pytest
 import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.library_versions import library_version
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.devices.select import DeviceRef, host_compiler
 from warpsmith.errors import LaunchError
 from warpsmith.generator.cgemm import Cgemm, Op
@@ -36,8 +36,8 @@ from warpsmith.store.record import Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.export import export
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.session import tune

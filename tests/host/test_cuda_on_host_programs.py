@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from builders import launch as made_launch
 from builders import program
-from warpsmith.devices.base import Module
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Launch, Pointer, Program, Texture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from warpsmith.devices.host.texture import AddressMode, ChannelFormat, TextureDescriptor
+from warpsmith.devices.host.descriptors import AddressMode, ChannelFormat, TextureDescriptor
 
 RANDOM = np.random.default_rng(13)
 ROWS, COLUMNS, PITCH = 5, 7, 48

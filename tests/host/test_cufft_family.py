@@ -18,11 +18,11 @@ import exhaustive
 import warpsmith as ws
 from policies import TWO_SAMPLES
 from warpsmith.devices import library_versions as library_module
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host import cufft as stand_in
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.library_versions import identity_with_libraries, is_of_today, library_version
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.devices.select import CompilerChoice, DeviceRef, host_compiler
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.errors import BadArgument, LaunchError

@@ -38,8 +38,7 @@ from warpsmith.tuner.evaluate.device_reference import (
 )
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.faults import Part
-from warpsmith.tuner.operations.answers import random_operands, references
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands, references
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 

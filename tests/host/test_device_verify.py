@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
-from warpsmith.devices.base import Binary, Compiler
+from warpsmith.devices.compiler import Binary, Compiler
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import host_compiler
@@ -23,16 +23,15 @@ from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
-from warpsmith.tuner.evaluate.device_verify import (
+from warpsmith.tuner.evaluate.verify import (
     DeviceVerifier,
     Findings,
     device_verifier,
     merged_dimensions,
     verification,
+    verify,
 )
-from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 

@@ -16,10 +16,9 @@ from warpsmith.devices.select import host_compiler
 from warpsmith.generator.fft import Fft, Kind, Layout
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings
-from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.evaluate.verify import DeviceVerifier, Findings, verify
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 GUARD = 4096
 Values = NDArray[Any]

@@ -28,7 +28,7 @@ HEAD = """
 import ctypes, threading
 import numpy as np
 import torch
-from warpsmith.devices.base import Allocation, Binary, BinaryKind
+from warpsmith.devices.compiler import Binary, BinaryKind
 from warpsmith.devices.cuda import runtime as cuda_runtime
 from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
 from warpsmith.devices.cuda.runtime import CudaRuntime
@@ -170,7 +170,7 @@ for image in (x, torch.ones(6, 8), x):
 """,
     "what_was_made_once_is_read_by_each_call": """
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.base import CallArguments
+from warpsmith.devices.module import CallArguments
 from warpsmith.devices.launches import launches_of
 takes(8, 8, 128)
 kept_map = TensorMap("state", DType.FLOAT16, (1, 6, 4, 64), (0, 0), (6, 4), (1, 1), 64, 8)

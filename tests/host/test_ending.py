@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from warpsmith.store.contents import count_rows
 from warpsmith.store.store import Store
 
 SHAPE = ("--image", "48x64", "--filter", "3x3", "--device", "host")
@@ -67,7 +68,7 @@ def trials_in(store: Path) -> int:
     if not store.exists() or store.stat().st_size == 0:
         return 0
     with Store.open(str(store), write=False) as opened:
-        return opened.counts().trials
+        return count_rows(opened).trials
 
 
 def is_running(pid: int) -> bool:

@@ -32,8 +32,9 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
-from warpsmith.store.poison import MAX_STARTS
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial
+from warpsmith.store.rows import MAX_STARTS
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress, Snapshot
@@ -239,7 +240,7 @@ def check_winner(store: Path, told: Any = None) -> None:
     assert 0 < record.trial.outcome.max_error <= 1e-6
     assert isinstance(trials_in(store)[number].outcome, Measurement)
     with Store.open(str(store), write=False) as opened:
-        assert opened.check() == ()
+        assert check_store(opened) == ()
 
 
 class TestWorkers:
@@ -328,7 +329,7 @@ class TestTuner:
         check_winner(store)
         assert winner_in(store).trial.config.integer("n") in winners
         with Store.open(str(store), write=False) as opened:
-            tried = sorted(run.spec["trials"] for run in opened.runs(PROBLEM, HOST.device()))
+            tried = sorted(run.spec["trials"] for run in opened.runs.of(PROBLEM, HOST.device()))
         # A tuner that begins late skips what the other has stored by then.
         assert len(tried) == 2
         assert 9 <= sum(tried) <= 5 + 6
@@ -465,7 +466,7 @@ class TestStores:
         before = trials_in(store)
         assert 1 <= len(before) < 12
         with Store.open(str(store), write=False) as opened:
-            assert opened.check() == ()
+            assert check_store(opened) == ()
             assert len(opened.trials(OTHER, HOST.device())) == 500
         again = start_here(range(12), faults=faults).report()
         assert (again.reused, again.tried) == (len(before), 12 - len(before))

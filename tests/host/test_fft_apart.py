@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from joined import plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
@@ -20,7 +20,7 @@ from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.fft.text import Packing
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
-from warpsmith.tuner.operations.answers import random_operands, reference, stress_operands
+from warpsmith.tuner.operations.registry import random_operands, reference, stress_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 BLOCK = FftBlock()

@@ -19,9 +19,10 @@ import exhaustive
 from guarded import Guarded
 from policies import ONE_RUN
 from together import AT_ONCE, Case, chosen, together
-from warpsmith.devices.base import Compiler, Module
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Module
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
@@ -35,7 +36,7 @@ from warpsmith.generator.space import Value
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 FAMILIES = FFT.families

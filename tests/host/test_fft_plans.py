@@ -16,7 +16,7 @@ from warpsmith.generator.registry import families_for
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 HOST = DeviceRef(DeviceKind.HOST)
 

@@ -11,8 +11,8 @@ import pytest
 import exhaustive
 from joined import evaluated
 from policies import ONE_RUN
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft

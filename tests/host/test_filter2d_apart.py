@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from joined import plan_of
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import family_named
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 PROBLEM = Filter2d((37, 41), (9, 9), planes=3, border="reflect", accuracy="imagewise", nonfinite="any")  # type: ignore[arg-type]

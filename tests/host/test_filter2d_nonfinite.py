@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 import exhaustive
 from together import AT_ONCE, can_be_together, together
-from warpsmith.devices.base import Binary
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostModule, HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -34,8 +33,8 @@ from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.tuner.operations.answers import reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import reference
 
 FAMILIES = FILTER2D.families
 

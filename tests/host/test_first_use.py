@@ -13,9 +13,9 @@ import pytest
 
 import exhaustive
 import warpsmith as ws
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, CompileError, OutOfMemory, WrongResult
 from warpsmith.generator import registry
@@ -37,7 +37,7 @@ from warpsmith.plans.poisoned import WRONG_HERE, WrongProgram
 from warpsmith.plans.verified import Verified, Verify
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
-from warpsmith.tuner.operations.answers import random_operands
+from warpsmith.tuner.operations.registry import random_operands
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SMALL = ws.Filter2d(image=(40, 50), filter=(3, 4))
@@ -402,7 +402,7 @@ def test_a_look_up_passes_over_poisoned_programs_of_any_kind(first: Path) -> Non
     program = answer.program
     with Store.open(str(first), write=True) as store:
         started = Started(program.family, program.config, program.fingerprint)
-        store.poison(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
+        store.poison.add(DEVICE, started, Failure(FailureKind.CRASH, "it crashed"))
     other = ws.query(SMALL, "host")
     assert other.program.fingerprint != program.fingerprint
 
@@ -421,7 +421,7 @@ def test_weights_of_any_size_and_type_may_be_given(host: Runtime, quickest: Host
 
 
 def test_copies_of_weights_are_made_once_for_each_contents(host: Runtime) -> None:
-    from warpsmith.devices.copied import CopiedWeights
+    from warpsmith.devices.checked_calls import CopiedWeights
 
     operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
     copies = CopiedWeights(host, operand)
@@ -436,7 +436,7 @@ def test_copies_of_weights_are_made_once_for_each_contents(host: Runtime) -> Non
 
 
 def test_copies_that_a_graph_reads_stay(host: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from warpsmith.devices.copied import CopiedWeights
+    from warpsmith.devices.checked_calls import CopiedWeights
 
     operand = ws.Filter2d(image=(120, 130), filter=(95, 97)).operands[1]
     copies, captured = CopiedWeights(host, operand), np.full(operand.shape, 7, np.float32)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.devices.base import BinaryKind
-from warpsmith.devices.host import translation
+from warpsmith.devices.compiler import BinaryKind
+from warpsmith.devices.host import compiler
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
 from warpsmith.errors import CompileError
 
@@ -195,17 +195,17 @@ def test_header_compiles_without_warnings(make_program, tmp_path, sanitize):
 
 
 def test_words_in_comments_do_not_count():
-    text = translation.without_comments("// __syncthreads\n/* extern __shared__\n float a[]; */ int x;")
+    text = compiler.without_comments("// __syncthreads\n/* extern __shared__\n float a[]; */ int x;")
     assert text.count("\n") == 2
-    assert not translation.cooperates(text)
-    assert translation.dynamic_shared(text) == {}
+    assert not compiler.cooperates(text)
+    assert compiler.dynamic_shared(text) == {}
 
 
 @pytest.mark.parametrize(
     "word", ["__syncthreads()", "__syncwarp()", "__syncthreads_or(1)", "__shfl_up_sync(m, v, 1)", "__ballot_sync(m, 1)"]
 )
 def test_words_of_cooperation(word):
-    assert translation.cooperates(f"void f() {{ {word}; }}")
+    assert compiler.cooperates(f"void f() {{ {word}; }}")
 
 
 @pytest.mark.parametrize(
@@ -220,4 +220,4 @@ def test_words_of_cooperation(word):
     ],
 )
 def test_dynamic_shared_declarations(declaration, expected):
-    assert translation.dynamic_shared(declaration) == expected
+    assert compiler.dynamic_shared(declaration) == expected

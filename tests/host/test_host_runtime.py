@@ -14,10 +14,11 @@ import pytest
 from builders import binary as made_binary
 from builders import launch as made_launch
 from builders import program
-from warpsmith.devices.base import Allocation, BinaryKind
+from warpsmith.devices.compiler import BinaryKind
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.machine import host_device
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Allocation
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.program import ByValue, Launch, Pointer, Transformed

@@ -18,8 +18,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.registry import family_named
 from warpsmith.store import location
-from warpsmith.store.checked import Verdict, checked_of
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Record
+from warpsmith.store.contents import check_store
+from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Record, Verdict, checked_of
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator
@@ -195,7 +195,7 @@ def test_the_command_notes_what_moved(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (looked["verdict"], looked["noted"]) == ("faster", True)
     with Store.open(file, write=False) as store:
         (noted,) = store.records()
-        assert store.check() == ()
+        assert check_store(store) == ()
     checked = checked_of(noted)
     assert checked is not None
     assert (checked.verdict, checked.median_ns) == (Verdict.FASTER, looked["time_ns"])

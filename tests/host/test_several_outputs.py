@@ -24,8 +24,7 @@ from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.reference import Operands, Reference, References
+from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References
 from warpsmith.tuner.operations.registry import JUDGES
 
 SIZE = 64

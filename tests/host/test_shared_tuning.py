@@ -18,6 +18,7 @@ from paths import TESTS, python_path
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, Measurement, Trial
 from warpsmith.store.store import Store
 
@@ -88,7 +89,7 @@ def stored(location: str) -> dict[int, Trial]:
     """Trials of an existing store by number. Fails if one is stored twice."""
     with Store.open(location, write=False) as store:
         trials = store.trials(PROBLEM, HOST.device())
-        assert store.check() == ()
+        assert check_store(store) == ()
     found = {trial.config.integer("n"): trial for trial in trials}
     assert len(found) == len(trials)
     return found
@@ -131,7 +132,7 @@ def test_several_share_one_study_and_try_nothing_twice(
     found = stored(database)
     assert set(found) == set(numbers)
     with Store.open(database, write=False) as store:
-        assert store.beats() == {}
+        assert store.tuners.beats() == {}
     assert [number for number, trial in found.items() if isinstance(trial.outcome, Failure)] == [3]
     for each, name in zip(told, names, strict=True):
         assert each["tried"] + each["reused"] == len(numbers)
@@ -168,7 +169,7 @@ def test_one_that_was_stopped_for_long_takes_part_again(
     await_that(lambda: tried_by("sleeper") and tried_by("other"), sleeper, other)
     os.kill(sleeper.pid, signal.SIGSTOP)
     with Store.open(database, write=False) as store:
-        await_that(lambda: len(store.beats()) == 1, other)
+        await_that(lambda: len(store.tuners.beats()) == 1, other)
         os.kill(sleeper.pid, signal.SIGCONT)
     told = [sleeper.report(), other.report()]
     assert set(stored(database)) == set(numbers)
@@ -227,7 +228,7 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
     assert [document["store"] for document in documents] == [database.replace("@", ":***@")] * 2
     told = [document["problems"] for document in documents]
     with Store.open(database, write=False) as store:
-        assert store.beats() == {}
+        assert store.tuners.beats() == {}
         for number, size in enumerate(sizes):
             problem = Filter2d(image=tuple(size), filter=(3, 3))
             trials = store.trials(problem, HOST.device())
@@ -235,4 +236,4 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
             assert store.winner(problem.key(), HOST.device().key()) is not None
             # Each also knows the other's trials up to its own last turn.
             assert max(each[number]["trials"] for each in told) == len(trials)
-            assert len(store.runs(problem, HOST.device())) == sum(each[number]["turns"] for each in told)
+            assert len(store.runs.of(problem, HOST.device())) == sum(each[number]["turns"] for each in told)

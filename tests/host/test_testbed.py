@@ -16,8 +16,9 @@ import exhaustive
 from builders import launch, rewritten
 from builders import program as made_program
 from policies import TWO_SAMPLES
-from warpsmith.devices.base import Allocation, Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.select import host_compiler
 from warpsmith.generator.conv2d import Conv2d, ImageLayout
 from warpsmith.generator.filter2d import Filter2d
@@ -30,7 +31,7 @@ from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.peers import Peer
+from warpsmith.tuner.operations.registry import Peer
 
 ROWS, COLUMNS, PITCH, RESULT_PITCH = 6, 10, 64, 96
 STORED = {DType.FLOAT32: "float", DType.FLOAT16: "unsigned short", DType.UINT8: "unsigned char"}

@@ -11,8 +11,9 @@ import pytest
 from scipy import ndimage
 
 import warpsmith as ws
-from warpsmith.devices.base import Allocation, Runtime
 from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.module import Allocation
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.plans.match import Match, MatchKind

@@ -18,10 +18,11 @@ import pytest
 from numpy.typing import NDArray
 
 import warpsmith as ws
-from warpsmith.devices.base import Allocation, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass

@@ -19,6 +19,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.merging import merge_stores
 from warpsmith.store.record import Failure, FailureKind, Record
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.choose import KEPT, tied
@@ -113,7 +114,7 @@ def test_another_store_takes_them_over(both: tuple[Path, TuneReport], tmp_path: 
     with Store.open(str(path), write=False) as given:
         for name in ("merged", "imported"):
             with Store.open(str(tmp_path / name), write=True) as taken:
-                report = taken.merge(given) if name == "merged" else import_lines(taken, export_lines(given))
+                report = merge_stores(taken, given) if name == "merged" else import_lines(taken, export_lines(given))
                 assert report.runners_up_added == len(ABLE) - 1
             assert stored(tmp_path / name) == stored(path)
 

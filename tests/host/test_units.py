@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from testbeds import COLUMNS, PROBLEM, ROWS, WIDTH, on_both, opened, outcome
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef, host_compiler
@@ -117,7 +117,7 @@ def rotating(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unstressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Uses a single draw of inputs, so that old workspace contents from the run before are right."""
-    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 0)
+    monkeypatch.setattr("warpsmith.tuner.operations.registry.MAX_STRESS_TERMS", 0)
 
 
 def failing(host: HostRuntime, compiler: Compiler | None, candidate: Program) -> Failure:

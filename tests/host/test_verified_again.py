@@ -13,8 +13,9 @@ import exhaustive
 from builders import launch
 from builders import program as made_program
 from testbeds import PROBLEM, QUICK, ROWS, WIDTH, on_both, opened, outcome
-from warpsmith.devices.base import Compiler, Graph
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Graph
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
@@ -228,7 +229,7 @@ def test_a_replay_that_goes_wrong(
 
 
 def test_a_large_problem_meets_them_in_its_finals(host: HostRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpsmith.tuner.operations.answers.MAX_STRESS_TERMS", 100)
+    monkeypatch.setattr("warpsmith.tuner.operations.registry.MAX_STRESS_TERMS", 100)
     with opened(host, None) as testbed:
         assert testbed._stress is None
         testbed.renew(4)

@@ -13,8 +13,8 @@ import pytest
 
 import warpsmith as ws
 from builders import binary
-from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
+from warpsmith.devices.compiler import Binary, Compiler
 from warpsmith.devices.cuda import nvrtc_file
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind

@@ -22,7 +22,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.plans.bundle import MANIFEST, Bundle, load_bundle
 from warpsmith.plans.match import MatchKind
 from warpsmith.plans.verified import Verified
-from warpsmith.store.checked import Checked, Verdict, marked
+from warpsmith.store.record import Checked, Verdict, marked
 from warpsmith.tuner.export import export
 
 PROBLEM = Filter2d(image=(61, 47), filter=(3, 5), border=Border.REFLECT)

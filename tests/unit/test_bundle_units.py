@@ -13,8 +13,7 @@ import pytest
 
 from builders import binary
 from builders import winner as stored_winner
-from warpsmith.devices.base import Binary
-from warpsmith.devices.binary import Usage
+from warpsmith.devices.compiler import Binary, Usage
 from warpsmith.errors import BundleError
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d

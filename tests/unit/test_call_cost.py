@@ -16,10 +16,11 @@ import pytest
 
 from builders import binary as made_binary
 from warpsmith.devices import native_calls
-from warpsmith.devices.base import Binary, BoundLaunch, CallArguments, Launches, Module
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
 from warpsmith.devices.fast_calls import calls_of
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import BoundLaunch, CallArguments, Launches, Module
 from warpsmith.devices.torch_access import torch_access
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.fft import Fft

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
 from warpsmith.tuner.operations.cgemm.oracle import reference
 from warpsmith.tuner.operations.cgemm.peers import makers, torch_peer
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.peer import Unavailable
+from warpsmith.tuner.operations.registry import random_operands
 
 torch = pytest.importorskip("torch")
 

@@ -30,7 +30,7 @@ from warpsmith.tuner.finals.choose import (
     tied,
 )
 from warpsmith.tuner.finals.finalists import BESIDE, FINALISTS, MOST_FINALISTS, NEAR, SHORT_NS
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
 COPY = Baseline("copy", timing(70.0))

@@ -64,9 +64,9 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copy(made_file, "one.db")
     with Store.open("one.db", write=True) as store:
         store.put_winner(WON)
-        store.add_trial(SMALL, HOST, WON.trial)
+        store.add_trials(SMALL, HOST, [WON.trial])
         wrong = Failure(FailureKind.WRONG, "7 of 3844 differ")
-        store.add_trial(SMALL, HOST, dataclasses.replace(WON.trial, fingerprint="another", outcome=wrong))
+        store.add_trials(SMALL, HOST, [dataclasses.replace(WON.trial, fingerprint="another", outcome=wrong)])
     return tmp_path
 
 
@@ -285,7 +285,7 @@ class TestExplain:
         timed = timing(1000.0, policy="median, 1 runs a sample, eager, cold L2")
         cold = dataclasses.replace(trial, outcome=dataclasses.replace(trial.outcome, timing=timed))
         with Store.open("one.db", write=True) as store:
-            store.add_trial(SMALL, HOST, cold)
+            store.add_trials(SMALL, HOST, [cold])
         assert re.search(r"1\.00 us .*\(eager, cold L2\)\n.*2\.00 us .*\(eager, warm caches\)", printed(*asked))
 
     def test_of_a_default_needs_no_store(self, document: Callable[..., Any]) -> None:

@@ -17,6 +17,7 @@ from builders import LARGE, SMALL, failure, generated, winner
 from warpsmith.cli.app import run
 from warpsmith.generator.presets import H200
 from warpsmith.store import location
+from warpsmith.store.contents import contents_of
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
 
@@ -31,9 +32,9 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
         other = dataclasses.replace(
             generated(SMALL, failure(FailureKind.WRONG, "7 differ")), fingerprint="another text"
         )
-        store.add_trial(SMALL, H200, other)
+        store.add_trials(SMALL, H200, [other])
         for record in (winner(SMALL, 5.0), winner(LARGE, 50.0)):
-            store.add_trial(record.problem, record.device, record.trial)
+            store.add_trials(record.problem, record.device, [record.trial])
             store.put_winner(record)
     return tmp_path
 
@@ -86,7 +87,7 @@ class TestMerge:
     def test_makes_the_store_that_is_missing(self, document: Callable[..., Any]) -> None:
         assert document("db", "merge", "a.db", "--store", "new/b.db")["winners_added"] == 2
         with Store.open("new/b.db", write=False) as merged, Store.open("a.db", write=False) as given:
-            assert merged.contents() == given.contents()
+            assert contents_of(merged) == contents_of(given)
 
 
 class TestExportAndImport:
@@ -100,7 +101,7 @@ class TestExportAndImport:
         assert document("db", "export", "a.jsonl", "--store", "a.db") == {"file": "a.jsonl", "lines": 6}
         assert lines("db", "import", "a.jsonl", "--store", "b.db")[0] == "trials added 3"
         with Store.open("a.db", write=False) as given, Store.open("b.db", write=False) as taken:
-            assert taken.contents() == given.contents()
+            assert contents_of(taken) == contents_of(given)
         again = document("db", "import", "a.jsonl", "--store", "b.db")
         assert again == {**NOTHING, "winners_kept": 2}
 

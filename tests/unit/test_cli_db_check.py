@@ -20,8 +20,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.store import location
-from warpsmith.store.checked import Checked, Verdict, checked_of, marked
-from warpsmith.store.record import Baseline, Record, Timing
+from warpsmith.store.record import Baseline, Checked, Record, Timing, Verdict, checked_of, marked
 from warpsmith.store.store import Store
 from warpsmith.tuner.finals.recheck import Rechecked
 

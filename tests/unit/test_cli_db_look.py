@@ -16,9 +16,9 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import location
-from warpsmith.store.checked import Checked, Verdict, marked
-from warpsmith.store.poison import MAX_STARTS, Started
-from warpsmith.store.record import Baseline, FailureKind, Timing, Trial
+from warpsmith.store.poison import Started
+from warpsmith.store.record import Baseline, Checked, FailureKind, Timing, Trial, Verdict, marked
+from warpsmith.store.rows import MAX_STARTS
 from warpsmith.store.store import Store
 
 UNDONE = Filter2d(image=(96, 96), filter=(3, 3))
@@ -50,12 +50,12 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shutil.copy(made_file, "a.db")
     with Store.open("a.db", write=True) as store:
         for record in (COMPARED, winner(LARGE, timed(50_000.0))):
-            store.add_trial(record.problem, H200, record.trial)
+            store.add_trials(record.problem, H200, [record.trial])
             store.put_winner(record)
         store.add_trials(SMALL, H200, (failed(FailureKind.WRONG), failed(FailureKind.COMPILE)))
         store.add_trials(SMALL, H200, [failed(FailureKind.CRASH, number) for number in range(12)])
-        store.add_run(SMALL, H200, RUN)
-        store.add_trial(UNDONE, HOST, failed(FailureKind.COMPILE))
+        store.runs.add(SMALL, H200, RUN)
+        store.add_trials(UNDONE, HOST, [failed(FailureKind.COMPILE)])
     return tmp_path
 
 
@@ -98,9 +98,9 @@ class TestLs:
         """Programs that were started and are not known to do harm run again; after three deaths they do not."""
         with Store.open("a.db", write=True) as store:
             started = [Started("filter2d_plain", Config.of({"a": n}), f"runs {n}") for n in range(5)]
-            store.mark_started(H200, started)
+            store.poison.mark_started(H200, started)
             for _ in range(MAX_STARTS - 1):
-                store.mark_started(H200, started[:1])
+                store.poison.mark_started(H200, started[:1])
             assert len(store.poisoned(H200)) == 13
         assert "13 poisoned programs" in lines("db", "ls")[0]
         assert "13 of 13 poisoned programs" in lines("db", "prune", "--poisoned")[0]
@@ -215,14 +215,14 @@ class TestShow:
     def test_runs_of_other_versions(self, lines: Callable[..., list[str]]) -> None:
         with Store.open("a.db", write=True) as store:
             for spec in ({"trials": "many", "costs": 5, "elapsed_s": None}, {"costs": {"seconds": {"ask": "long"}}}):
-                store.add_run(UNDONE, HOST, spec)
-            store.add_run(UNDONE, HOST, {})
+                store.runs.add(UNDONE, HOST, spec)
+            store.runs.add(UNDONE, HOST, {})
         assert len([line for line in lines("db", "show", "image=96x96") if line.startswith("run ")]) == 3
 
     def test_only_the_newest_runs_are_printed(self, lines: Callable[..., list[str]]) -> None:
         with Store.open("a.db", write=True) as store:
             for number in range(13):
-                store.add_run(UNDONE, HOST, {"trials": number})
+                store.runs.add(UNDONE, HOST, {"trials": number})
         told = lines("db", "show", "image=96x96")
         assert [line.split("; ")[1] for line in told if line.startswith("run ")] == [
             f"{n} trials" for n in range(3, 13)

@@ -21,10 +21,14 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import sqlite
+from warpsmith.store.contents import check_store, contents_of, count_rows
 from warpsmith.store.interchange import export_lines, import_lines
-from warpsmith.store.poison import MAX_STARTS, Started
+from warpsmith.store.merging import MergeReport, absorb, merge_stores
+from warpsmith.store.poison import Started
+from warpsmith.store.prune import compact_store
 from warpsmith.store.record import Failure, FailureKind, Record, Trial
-from warpsmith.store.store import MergeReport, Store
+from warpsmith.store.rows import MAX_STARTS
+from warpsmith.store.store import Store
 
 PROBLEM, OTHER = SMALL, Filter2d(image=(9, 9), filter=(2, 2))
 TRIALS = 300
@@ -41,9 +45,9 @@ def winner(problem: Filter2d, median_ns: float) -> Record:
 def state(location: str) -> tuple[Any, ...]:
     """Everything in a store that a merge may change."""
     with Store.open(location, write=False) as store:
-        assert store.check() == ()
+        assert check_store(store) == ()
         poison = [store.poisoned(device) for device in (H200, HOST)]
-        return store.contents(), poison, [store.runs(each, H200) for each in (PROBLEM, OTHER)], store.counts()
+        return contents_of(store), poison, [store.runs.of(each, H200) for each in (PROBLEM, OTHER)], count_rows(store)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +55,10 @@ def made_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "source.db"
     with Store.open(str(path), write=True) as store:
         store.add_trials(PROBLEM, H200, [tried(number) for number in range(TRIALS)])
-        store.add_trial(PROBLEM, H200, tried(-1, FailureKind.CRASH))
+        store.add_trials(PROBLEM, H200, [tried(-1, FailureKind.CRASH)])
         store.put_winner(winner(PROBLEM, 5.0))
         store.put_winner(winner(OTHER, 6.0))
-        store.add_run(PROBLEM, H200, {"seed": 1})
+        store.runs.add(PROBLEM, H200, {"seed": 1})
     return path
 
 
@@ -68,15 +72,15 @@ def source(made_source: Path, tmp_path: Path) -> str:
 def target(location: str) -> str:
     """A store, a file or on a server, that holds a winner, a trial and a run already."""
     with Store.open(location, write=True) as store:
-        store.add_trial(PROBLEM, H200, tried(3))
+        store.add_trials(PROBLEM, H200, [tried(3)])
         store.put_winner(winner(PROBLEM, 9.0))
-        store.add_run(PROBLEM, H200, {"seed": 2})
+        store.runs.add(PROBLEM, H200, {"seed": 2})
     return location
 
 
 def merge(source: str, target: str) -> MergeReport:
     with Store.open(source, write=False) as other, Store.open(target, write=True) as own:
-        return own.merge(other)
+        return merge_stores(own, other)
 
 
 class TestWhatIsCarried:
@@ -89,7 +93,7 @@ class TestWhatIsCarried:
     def test_runs_come_after_those_that_are_there(self, source: str, target: str) -> None:
         merge(source, target)
         with Store.open(target, write=False) as store:
-            assert [run.spec for run in store.runs(PROBLEM, H200)] == [{"seed": 2}, {"seed": 1}]
+            assert [run.spec for run in store.runs.of(PROBLEM, H200)] == [{"seed": 2}, {"seed": 1}]
 
     def test_a_run_comes_once_over_two_ways(self, source: str, target: str, tmp_path: Path) -> None:
         between = str(tmp_path / "between.db")
@@ -106,25 +110,27 @@ class TestWhatIsCarried:
         self, source: str, target: str
     ) -> None:
         with Store.open(source, write=True) as store:
-            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 1}), "deadly")] * MAX_STARTS)
-            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")])
+            store.poison.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 1}), "deadly")] * MAX_STARTS)
+            store.poison.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")])
         assert merge(source, target).poisoned_added == 2
         with Store.open(target, write=True) as store:
             assert list(store.poisoned(HOST)) == ["deadly"]
-            store.mark_started(HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")] * (MAX_STARTS - 1))
+            store.poison.mark_started(
+                HOST, [Started("filter2d_plain", Config.of({"n": 2}), "runs now")] * (MAX_STARTS - 1)
+            )
             assert list(store.poisoned(HOST)) == ["deadly"]
 
     def test_what_is_known_here_of_a_program_stays(self, source: str, target: str) -> None:
         known = dataclasses.replace(tried(-1), outcome=Failure(FailureKind.TIMEOUT, "mine"), compiler="clang")
         with Store.open(target, write=True) as store:
-            store.add_trial(PROBLEM, H200, known)
+            store.add_trials(PROBLEM, H200, [known])
         assert merge(source, target).poisoned_added == 0
         with Store.open(target, write=False) as store:
             assert store.poisoned(H200) == {"f-1": Failure(FailureKind.TIMEOUT, "mine")}
 
     def test_a_start_here_becomes_what_is_known_there(self, source: str, target: str) -> None:
         with Store.open(target, write=True) as store:
-            store.mark_started(H200, [Started("filter2d_plain", Config.of({"n": -1}), "f-1")])
+            store.poison.mark_started(H200, [Started("filter2d_plain", Config.of({"n": -1}), "f-1")])
         assert merge(source, target).poisoned_added == 1
         with Store.open(target, write=False) as store:
             assert store.poisoned(H200)["f-1"].kind is FailureKind.CRASH
@@ -132,7 +138,7 @@ class TestWhatIsCarried:
     def test_with_itself_changes_nothing(self, source: str) -> None:
         before = state(source)
         with Store.open(source, write=True) as store:
-            assert store.merge(store) == MergeReport(0, 0, 0, 2)
+            assert merge_stores(store, store) == MergeReport(0, 0, 0, 2)
         assert state(source) == before
 
     def test_a_store_of_the_first_schema_has_neither(
@@ -147,7 +153,7 @@ class TestWhatIsCarried:
         )
         assert merge(source, target) == MergeReport(TRIALS, 1, 1, 0)
         with Store.open(target, write=False) as store:
-            assert [each.spec for each in store.runs(PROBLEM, H200)] == [{"seed": 2}]
+            assert [each.spec for each in store.runs.of(PROBLEM, H200)] == [{"seed": 2}]
             assert store.poisoned(H200) == {}
 
 
@@ -204,7 +210,7 @@ class TestNothingOrAll:
         path = str(tmp_path / "target.db")
         with Store.open(path, write=True) as store:
             store.put_winner(winner(PROBLEM, 9.0))
-            store.compact()  # a rollback restores no free pages, which the migrations leave
+            compact_store(store)  # a rollback restores no free pages, which the migrations leave
         before, content = state(path), Path(path).read_bytes()
         command = [sys.executable, "-c", FULL, *given, "--store", path]
         done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
@@ -243,11 +249,11 @@ class TestNothingOrAll:
     @pytest.mark.parametrize("table", ["trials", "winners"])
     def test_where_a_row_is_bad(self, source: str, target: str, table: str) -> None:
         with Store.open(source, write=False) as store:
-            contents = store.contents()
+            contents = contents_of(store)
         rows = list(getattr(contents, table))
         middle = len(rows) // 2
         rows[middle] = {**rows[middle], "device_key": "nobody"}
         before = state(target)
         with Store.open(target, write=True) as store, pytest.raises(StoreError):
-            store.absorb(dataclasses.replace(contents, **{table: tuple(rows)}))
+            absorb(store, dataclasses.replace(contents, **{table: tuple(rows)}))
         assert state(target) == before

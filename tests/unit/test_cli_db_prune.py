@@ -18,6 +18,7 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store import location
+from warpsmith.store.contents import check_store, subjects_of
 from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.store import Store
 
@@ -40,7 +41,7 @@ def folder(tmp_path: Path, made_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
         old = dataclasses.replace(generated(LARGE, 9.0), fingerprint="old")
         for won in (record(SMALL, GOOD), record(LARGE, old)):
             store.put_winner(won)
-        store.add_run(SMALL, H200, {"seed": 1})
+        store.runs.add(SMALL, H200, {"seed": 1})
     return tmp_path
 
 
@@ -52,7 +53,7 @@ def pruned(document: Callable[..., Any]) -> Callable[..., Any]:
 
 def kept() -> tuple[Trial, ...]:
     with Store.open("a.db", write=False) as store:
-        assert store.check() == ()
+        assert check_store(store) == ()
         return store.trials(SMALL, H200)
 
 
@@ -116,7 +117,7 @@ def test_a_device(pruned: Callable[..., Any]) -> None:
     assert (counted(told), len(told["winners"])) == ({(SMALL.key(), H200.key()): 6}, 2)
     assert (told["runs"], told["poisoned"]) == (1, 1)
     with Store.open("a.db", write=False) as store:
-        assert store.subjects() == ((SMALL, HOST),)
+        assert subjects_of(store) == ((SMALL, HOST),)
 
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +156,7 @@ def test_what_went_is_told_where_the_file_cannot_shrink(
     def fail(_: Store) -> int:
         raise StoreError("the disk of a.db is full")
 
-    monkeypatch.setattr(Store, "compact", fail)
+    monkeypatch.setattr(db_prune, "compact_store", fail)
     assert run(["db", "prune", "--stale", "--yes", "--store", "a.db"]) == 1
     shown = capsys.readouterr()
     assert shown.out.startswith("removed   3 of 7 trials, 1 of 2 winners")

@@ -74,7 +74,7 @@ def test_times_are_those_under_the_conditions_of_the_winner(document: Callable[.
     timing = dataclasses.replace(MEASURED.outcome.timing, policy="median, 2 runs a sample, CUDA graph, cold L2")
     graph = dataclasses.replace(MEASURED, outcome=dataclasses.replace(MEASURED.outcome, timing=timing))
     with Store.open("a.db", write=True) as store:
-        store.add_trial(SMALL, H200, graph)
+        store.add_trials(SMALL, H200, [graph])
     command = ("db", "export", "--format", "t4", "--out", "x.json", "image=64x64", "--device-key", H200.key())
     told = document(*command, "--store", "a.db")
     assert told["trials"] == 2

@@ -19,8 +19,8 @@ import pytest
 from builders import SMALL, winner
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
-from warpsmith.store import location
-from warpsmith.store.schema import SCHEMA_VERSION
+from warpsmith.store import location, store_chain
+from warpsmith.store.layout import SCHEMA_VERSION
 from warpsmith.store.store import Store
 
 PROBLEM = SMALL
@@ -165,7 +165,7 @@ class TestUnusable:
             (folder / "later.db").touch()
         monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, "later.db")
         told = "there is no store at later.db yet, which WARPSMITH_STORE names: `warpsmith tune` makes it"
-        with pytest.warns(location.StorePassedOver, match=f"^{re.escape(told)}; going on without it$"):
+        with pytest.warns(store_chain.StorePassedOver, match=f"^{re.escape(told)}; going on without it$"):
             code = run(list(READING[command]))
         assert (code, capsys.readouterr().err[:60]) == (0, "")
 

@@ -25,8 +25,8 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands
 from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
 
 points, sampled, lines = (benchmark(f"conv2d_bench.{name}") for name in ("points", "sampled", "lines"))
 tables, candidates, tried = (benchmark(f"conv2d_bench.{name}") for name in ("tables", "candidates", "tried"))

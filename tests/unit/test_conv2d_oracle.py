@@ -20,14 +20,14 @@ from warpsmith.generator.conv2d.layer.checks import DTYPES
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, stress_operands
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import HALF_TOLERANCES, TF32_TOLERANCE, makers, torch_peer
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.judge import Reference
 from warpsmith.tuner.operations.peer import Unavailable
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.registry import random_operands, stress_operands
 
 torch = pytest.importorskip("torch")
 

@@ -27,7 +27,7 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import answering, families_for
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()
 L1: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}

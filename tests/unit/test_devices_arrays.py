@@ -13,7 +13,7 @@ from warpsmith.devices.arrays import device_view, empty_like_caller, host_view, 
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.weights import weights_bytes
+from warpsmith.devices.signature import weights_bytes
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import PIXELS, DType, Operand, Role
 

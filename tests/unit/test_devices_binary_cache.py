@@ -14,8 +14,8 @@ import platformdirs
 import pytest
 
 from builders import binary
-from warpsmith.devices.base import Binary, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
+from warpsmith.devices.compiler import Binary, Compiler
 from warpsmith.errors import CompileError
 from warpsmith.generator.steps import Compilation
 

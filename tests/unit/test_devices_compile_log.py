@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpsmith.devices.binary import Usage
-from warpsmith.devices.cuda.compile_log import first_error, usages_of
+from warpsmith.devices.compiler import Usage
+from warpsmith.devices.cuda.compiler import first_error, usages_of
 
 NVCC_LOG = """\
 ptxas info    : Overriding maximum register limit 256 for 'spilling' with  32 of maxrregcount option

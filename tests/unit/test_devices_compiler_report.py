@@ -52,15 +52,15 @@ class TestNvcc:
         path = toolkit(f'{SPEAKS}{TARGET}printf "\\177ELF code" > "$2"')
         report = report_on_nvcc("sm_90")
         assert report.condition is Condition.OK
-        assert report.told.startswith(f"nvcc 42.0.1 at {path} (of CUDA_HOME")
-        assert "compiles for sm_90 in " in report.told
+        assert report.message.startswith(f"nvcc 42.0.1 at {path} (of CUDA_HOME")
+        assert "compiles for sm_90 in " in report.message
 
     @pytest.mark.skipif(REAL_NVCC is None, reason="no nvcc on the path")
     def test_that_is_real_does_without_a_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("CUDA_HOME", raising=False)
         report = report_on_nvcc("sm_90")
         assert report.condition is Condition.OK
-        assert f" at {REAL_NVCC} (on the path)" in report.told
+        assert f" at {REAL_NVCC} (on the path)" in report.message
 
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -78,9 +78,9 @@ class TestNvcc:
         path = toolkit(text)
         report = report_on_nvcc("sm_90", timeout_s=0.5 if "sleep" in text else 60.0)
         assert report.condition is Condition.BROKEN
-        assert re.search(why, report.told)
-        assert str(path) in report.told
-        assert "\n" not in report.told
+        assert re.search(why, report.message)
+        assert str(path) in report.message
+        assert "\n" not in report.message
 
     def test_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -94,7 +94,7 @@ class TestNvcc:
         monkeypatch.setenv("CUDA_HOME", str(tmp_path / "none"))
         report = report_on_nvcc("sm_90")
         assert report.condition is Condition.MISSING
-        assert f"which has no bin/nvcc, but {path} is on the path: unset CUDA_HOME" in report.told
+        assert f"which has no bin/nvcc, but {path} is on the path: unset CUDA_HOME" in report.message
 
     def test_of_cuda_home_beside_another_on_the_path(
         self, toolkit: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -102,7 +102,7 @@ class TestNvcc:
         used = toolkit(f'{SPEAKS}{TARGET}printf "\\177ELF code" > "$2"')
         other = script(tmp_path / "other" / "nvcc", "exit 1")
         monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{os.environ['PATH']}")
-        assert f"at {used} (of CUDA_HOME; not {other}, which is on the path)" in report_on_nvcc("sm_90").told
+        assert f"at {used} (of CUDA_HOME; not {other}, which is on the path)" in report_on_nvcc("sm_90").message
 
 
 class TestNvrtc:
@@ -152,8 +152,8 @@ class TestNvrtc:
         bindings(text)
         report = report_on_nvrtc("sm_90", timeout_s=3.0 if "sleep" in text else 60.0)
         assert report.condition == condition
-        assert re.search(told, report.told)
-        assert "\n" not in report.told
+        assert re.search(told, report.message)
+        assert "\n" not in report.message
 
     def test_reads_no_module_of_the_working_folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "json.py").write_text("open('planted', 'w')\n")
@@ -182,7 +182,7 @@ class TestPyCuda:
         report = report_on_pycuda("sm_90", timeout_s=3.0 if "sleep" in text else 60.0)
         assert report is not None
         assert report.condition == condition
-        assert re.search(told, report.told)
+        assert re.search(told, report.message)
 
     @pytest.mark.usefixtures("fake_pycuda")
     def test_without_nvcc(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ class TestPyCuda:
         report = report_on_pycuda("sm_90")
         assert report is not None
         assert report.condition is Condition.MISSING
-        assert "PyCUDA compiles only where there is an NVIDIA driver" in report.told
+        assert "PyCUDA compiles only where there is an NVIDIA driver" in report.message
 
     def test_is_told_by_doctor_where_it_is_installed(
         self, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
@@ -221,7 +221,7 @@ class TestHostCompiler:
         monkeypatch.delenv("CXX", raising=False)
         report = report_on_host_compiler()
         assert report.condition is Condition.OK
-        assert re.match(r"(g\+\+|clang\+\+) [\d.]+ at /.*, compiles in ", report.told)
+        assert re.match(r"(g\+\+|clang\+\+) [\d.]+ at /.*, compiles in ", report.message)
 
     def test_that_knows_its_version_and_compiles_nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """A compiler front end that is installed without its linker behaves so."""
@@ -229,14 +229,14 @@ class TestHostCompiler:
         monkeypatch.setenv("CXX", str(script(tmp_path / "cxx", text)))
         report = report_on_host_compiler()
         assert report.condition is Condition.BROKEN
-        assert "ld: error: not here" in report.told
-        assert str(tmp_path / "cxx") in report.told
+        assert "ld: error: not here" in report.message
+        assert str(tmp_path / "cxx") in report.message
 
     def test_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CXX", "no-such-compiler")
         report = report_on_host_compiler()
         assert report.condition is Condition.MISSING
-        assert "CXX names 'no-such-compiler'" in report.told
+        assert "CXX names 'no-such-compiler'" in report.message
 
 
 def test_doctor_tells_it_in_both_forms(

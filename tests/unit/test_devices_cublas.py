@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stream_driver import StreamDriver
-from warpsmith.devices.cuda import cublas, side_streams, status
+from warpsmith.devices.cuda import cublas, status, streams
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.library_calls import MOST_STREAMS, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.program import LibraryCall, Pointer
@@ -122,7 +122,7 @@ def driver(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> StreamDriver:
             file.write(f"{line}\n")
 
     made = StreamDriver(note)
-    for module in (side_streams, status):
+    for module in (streams, status):
         monkeypatch.setattr(module, "cu", made)
     return made
 

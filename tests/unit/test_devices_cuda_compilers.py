@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 from builders import program as of_one
-from warpsmith.devices.base import BinaryKind, Compiler
+from warpsmith.devices.compiler import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
 from warpsmith.devices.cuda.pycuda_compiler import PyCudaCompiler
 from warpsmith.errors import CompileError
 from warpsmith.generator.steps import Compilation
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.workers.compile_job import Compiled
-from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 SOURCE = """

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from warpsmith.devices.arrays import device_view, empty_like_caller
-from warpsmith.devices.base import StreamIdentity
-from warpsmith.devices.cuda import bindings_context, device_array, driver, primary_context, runtime, status
+from warpsmith.devices.cuda import bindings_context, driver, primary_context, runtime, status
 from warpsmith.devices.cuda.available import cuda_device_count
-from warpsmith.devices.cuda.device_array import DeviceArray
+from warpsmith.devices.cuda.bindings_context import DeviceArray
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
 from warpsmith.devices.cuda.primary_context import PrimaryContext
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.runtime import StreamIdentity
 from warpsmith.errors import BadArgument, DeviceError, OutOfMemory
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType, Operand, Role
@@ -226,7 +226,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, fake_pycuda: Path) -> Driver:  # noqa: 
     pycuda.driver.RETAINED.clear()
     made = Driver(pycuda.driver.STACK)
     monkeypatch.setattr(REAL, "cuCtxPopCurrent", made.cuCtxPopCurrent)  # `pycuda_context` imports it when it is made
-    for module in (bindings_context, device_array, driver, primary_context, status):
+    for module in (bindings_context, driver, primary_context, status):
         monkeypatch.setattr(module, "cu", made)
     return made
 
@@ -345,13 +345,20 @@ class TestContexts:
 
     def test_the_clock_and_the_gate(self, context: PrimaryContext) -> None:
         log: list[str] = []
-        gate: Any = SimpleNamespace(shut=lambda: log.append("shut"), open=lambda: log.append("open"))
+
+        @contextlib.contextmanager
+        def gate() -> Iterator[None]:
+            log.append("shut")
+            try:
+                yield
+            finally:
+                log.append("open")
 
         def work() -> None:
             log.append("work")
             time.sleep(0.02)
 
-        assert 0.02e9 <= context.elapsed_ns(work, gate) < 5e9
+        assert 0.02e9 <= context.elapsed_ns(work, gate()) < 5e9
         assert context.elapsed_ns(lambda: None, None) < 1e9
         assert log == ["shut", "work", "open"]
 
@@ -359,7 +366,7 @@ class TestContexts:
             raise RuntimeError
 
         with pytest.raises(RuntimeError):
-            context.elapsed_ns(fail, gate)
+            context.elapsed_ns(fail, gate())
         assert log[-1] == "open"
 
     @pytest.mark.parametrize("before", [[], [OTHER]], ids=["none", "another"])

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from builders import launch as made_launch
-from warpsmith.devices.cuda import constants, copies, texture
-from warpsmith.devices.cuda.constants import BoundConstant, Constants
-from warpsmith.devices.cuda.copies import ModuleCopies
-from warpsmith.devices.cuda.texture import MOST_KEPT, Textures
+from warpsmith.devices.cuda import constants, descriptors
+from warpsmith.devices.cuda.constants import BoundConstant, Constants, ModuleCopies
+from warpsmith.devices.cuda.descriptors import MOST_KEPT, Textures
 from warpsmith.errors import LaunchError
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Constant, Texture
@@ -119,7 +118,7 @@ class Notes:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Notes:
     notes = Notes()
-    modules: tuple[ModuleType, ...] = (constants, copies, texture)
+    modules: tuple[ModuleType, ...] = (constants, descriptors)
     for module in modules:
         monkeypatch.setattr(module, "cu", notes)
     monkeypatch.setattr("warpsmith.devices.cuda.status.cu", notes)
@@ -326,13 +325,13 @@ class TestTextures:
     [(DType.FLOAT32, 32, 0), (DType.FLOAT16, 16, 0), (DType.UINT8, 1, 1)],  # CUarray_format, CU_TRSF_READ_AS_INTEGER
 )
 def test_what_the_driver_is_told(dtype: DType, layout: int, flags: int) -> None:
-    made = texture._resource(0x1200, Texture("image", dtype, 7, 5, 64))
+    made = descriptors._resource(0x1200, Texture("image", dtype, 7, 5, 64))
     words = (ctypes.c_uint64 * 6).from_address(made.getPtr())
     # resType 3; devPtr; format and numChannels; width; height; pitchInBytes (CUDA_RESOURCE_DESC of cuda.h)
     assert [words[0] & 0xFFFFFFFF, *words[1:]] == [3, 0x1200, layout | 1 << 32, 7, 5, 64]
-    line = texture._resource(0x1200, Texture("image", dtype, 99))
+    line = descriptors._resource(0x1200, Texture("image", dtype, 99))
     words = (ctypes.c_uint64 * 4).from_address(line.getPtr())
     assert [words[0] & 0xFFFFFFFF, *words[1:]] == [2, 0x1200, layout | 1 << 32, 99 * dtype.itemsize]
-    reading = texture._reading(Texture("image", dtype, 99))
+    reading = descriptors._reading(Texture("image", dtype, 99))
     # address modes 1 1 1 (clamp), filter 0 (point), flags (CUDA_TEXTURE_DESC)
     assert list((ctypes.c_uint32 * 5).from_address(reading.getPtr())) == [1, 1, 1, 0, flags]

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from builders import launch as made_launch
-from warpsmith.devices.base import BoundLaunch
-from warpsmith.devices.cuda import constants, copies, module, status, texture
+from warpsmith.devices.cuda import constants, descriptors, module, status
 from warpsmith.devices.cuda.module import CudaModule
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Constant
 
@@ -158,7 +158,7 @@ class OnPaper:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> QueuingDriver:
     made = QueuingDriver()
-    for each in (constants, copies, module, status, texture):
+    for each in (constants, descriptors, module, status):
         monkeypatch.setattr(each, "cu", made)
     return made
 

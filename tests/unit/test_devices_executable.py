@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Binary, BinaryKind, BoundLaunch
-from warpsmith.devices.binary import Usage, most_used
+from warpsmith.devices.compiler import Binary, BinaryKind, Usage, most_used
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.errors import LaunchError, OutOfMemory
 from warpsmith.generator.library_calls import CufftTransform, Direction, Library, Strided, TransformKind
 from warpsmith.generator.program import Launch, LibraryCall, Lifetime, Pointer, Program, Unit, Workspace

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from builders import binary
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
 from warpsmith.devices.binary_cache import CachedCompiler, cache_folder
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler
 from warpsmith.devices.private_folder import UntrustedCache
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind

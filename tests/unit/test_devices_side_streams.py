@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from stream_driver import StreamDriver
-from warpsmith.devices.cuda import side_streams, status
+from warpsmith.devices.cuda import status, streams
 from warpsmith.devices.cuda.available import cuda_device_count
-from warpsmith.devices.cuda.side_streams import SideStreams
+from warpsmith.devices.cuda.streams import SideStreams
 from warpsmith.errors import DeviceError, OutOfMemory
 
-REAL = side_streams.cu
+REAL = streams.cu
 FAULT = REAL.CUresult.CUDA_ERROR_LAUNCH_FAILED
 FORK, JOIN = (
     ["record e1 on 77", "51 waits for e1", "52 waits for e1"],
@@ -27,7 +27,7 @@ class Notes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lines: list[str] = []
         self.driver = StreamDriver(self._lines.append)
-        for module in (side_streams, status):
+        for module in (streams, status):
             monkeypatch.setattr(module, "cu", self.driver)
 
     def read(self) -> list[str]:

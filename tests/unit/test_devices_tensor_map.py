@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from warpsmith.devices.cuda import tensor_map as on_gpu
-from warpsmith.devices.host import tensor_map as on_host
+from warpsmith.devices.cuda import descriptors as on_gpu
+from warpsmith.devices.host import descriptors as on_host
 from warpsmith.errors import DeviceError
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap

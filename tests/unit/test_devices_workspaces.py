@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Allocation, StreamIdentity
+from warpsmith.devices.module import Allocation
+from warpsmith.devices.runtime import StreamIdentity
 from warpsmith.devices.workspaces import MOST_STREAMS, Block, Workspaces
 from warpsmith.errors import BadArgument, DeviceError, OutOfMemory
 from warpsmith.generator.program import Lifetime, Workspace

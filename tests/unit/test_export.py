@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from builders import binary, winner
-from warpsmith.devices.base import Binary
+from warpsmith.devices.compiler import Binary
 from warpsmith.errors import BadArgument, BundleError, CompileError, NothingStored
 from warpsmith.files import write_whole
 from warpsmith.generator.filter2d import Filter2d

@@ -24,8 +24,7 @@ from warpsmith.tuner.search import random_order
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
-from warpsmith.tuner.search.studies.additive_sampler import AdditiveSampler
-from warpsmith.tuner.search.studies.feasible_sampler import FeasibleSampler, SpaceExhausted
+from warpsmith.tuner.search.studies.samplers import AdditiveSampler, FeasibleSampler, SpaceExhausted
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore:.*experimental.*")
 

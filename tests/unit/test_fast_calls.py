@@ -14,14 +14,14 @@ from builders import binary, launch
 from builders import program as made_program
 from warpsmith.devices import fast_calls as module
 from warpsmith.devices import native_calls
-from warpsmith.devices.array_access import ArrayAccess
-from warpsmith.devices.base import Allocation, BinaryKind, CallArguments
+from warpsmith.devices.array_access import ArrayAccess, cupy_access
 from warpsmith.devices.checked_calls import CheckedCalls
+from warpsmith.devices.compiler import BinaryKind
 from warpsmith.devices.cuda import compiled_launches
 from warpsmith.devices.cuda.compiled_launches import can_launch
-from warpsmith.devices.cupy_access import cupy_access
 from warpsmith.devices.fast_calls import calls_of, fast_calls
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Allocation, CallArguments
 from warpsmith.devices.signature import Signature
 from warpsmith.devices.torch_access import stream_of, torch_access
 from warpsmith.errors import BadArgument

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 from warpsmith.tuner.operations.strips import STRIP_BYTES
 
 DIRECTIONS: list[dict[str, Any]] = [

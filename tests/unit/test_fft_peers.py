@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Product, Tiling
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.fft.judge import FftJudge
 from warpsmith.tuner.operations.peer import Peer, PeerMaker
-from warpsmith.tuner.operations.peers import peers, warm_up
+from warpsmith.tuner.operations.registry import peers, random_operands, reference, warm_up
 
 scipy = pytest.importorskip("scipy")
 

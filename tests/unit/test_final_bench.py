@@ -13,9 +13,10 @@ import pytest
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
+from warpsmith.tuner.evaluate import evaluator
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.finals import final_bench as finals
-from warpsmith.tuner.finals.final_bench import FinalBench
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 PATIENCE_S = 20.0
@@ -23,10 +24,11 @@ GPU = DeviceRef(DeviceKind.CUDA, 1)
 POLICY = TimingPolicy.for_kind(DeviceKind.CUDA)
 
 
-class FakeBench:
+class FakeBench(Bench):
     """A bench that takes `opens_in` seconds to open, unless it is interrupted."""
 
     def __init__(self, *arguments: Any, lock_file: Path | None = None, **options: Any) -> None:
+        super().__init__(*(arguments or (GPU, "compiler", "problem", 0, POLICY, Deadlines())), sanitize=False)
         self.arguments, self.lock_file, self.options = arguments, lock_file, options
         self.log: list[str] = []
         self.open_error: Exception | None = None
@@ -34,8 +36,7 @@ class FakeBench:
         self._is_opening, self._interrupted = threading.Event(), threading.Event()
         self.seeds: list[int] = []
 
-    @property
-    def opened(self) -> str:
+    def _ensure_open(self) -> None:
         time.sleep(self.before_it_starts)  # there is no process yet, which an interrupt could strike
         self._is_opening.set()
         if self._interrupted.wait(self.opens_in):
@@ -43,7 +44,6 @@ class FakeBench:
         if self.open_error:
             raise self.open_error
         self.log.append("opened")
-        return "opened"
 
     def prepare_peers(self) -> None:
         self.log.append("peers")
@@ -56,11 +56,14 @@ class FakeBench:
             self._interrupted.set()
 
     def close(self) -> None:
+        super().close()
         self.log.append("closed")
 
 
 class Shop:
-    """The part of a workshop that the final bench needs."""
+    """The part of an evaluator that the final bench needs."""
+
+    _renewed = Evaluator._renewed
 
     def __init__(self) -> None:
         self.bench = FakeBench()
@@ -70,7 +73,7 @@ class Shop:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeBench]:
-    """Benches that Finals makes."""
+    """Benches that are made."""
     return made_with(monkeypatch, lambda _: None)
 
 
@@ -82,20 +85,20 @@ def made_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[FakeBench], Non
         change(made[-1])
         return made[-1]
 
-    monkeypatch.setattr(finals, "Bench", make)
+    monkeypatch.setattr(evaluator, "Bench", make)
     return made
 
 
 def beside(shop: Shop, lock_file: Path | None) -> Any:
     shop.lock_file = lock_file
-    return FinalBench.beside(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
+    return Evaluator.final_bench(shop, GPU, 7, POLICY, Deadlines())  # type: ignore[arg-type]
 
 
 def test_the_search_s_own_bench_draws_fresh_data_where_there_is_no_other(made: list[FakeBench]) -> None:
     shop = Shop()
     with beside(shop, None) as opened:
         assert shop.bench.seeds == []  # not before the search is over
-        assert opened.bench() is shop.bench
+        assert opened() is shop.bench
         assert shop.bench.seeds == [7]
     assert made == []
     assert shop.bench.log == []
@@ -108,7 +111,7 @@ def test_a_bench_of_its_own_is_made_ready_meanwhile(made: list[FakeBench], tmp_p
         assert bench.arguments == (GPU, "compiler", "problem", 7, POLICY, Deadlines())
         assert bench.lock_file == tmp_path / "lock"
         assert bench.options == {"sanitize": False, "finals": True, "worker": None}
-        assert opened.bench() is bench
+        assert opened() is bench
         assert bench.log == ["opened", "peers"]
     assert bench.log == ["opened", "peers", "closed"]
     assert shop.bench.seeds == []
@@ -119,7 +122,7 @@ def test_it_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     start = time.monotonic()
     with beside(Shop(), tmp_path / "lock") as opened:
         assert time.monotonic() - start < 0.3  # while the search goes on
-        assert opened.bench() is made[0]
+        assert opened() is made[0]
         assert made[0].log == ["opened", "peers"]
 
 
@@ -130,7 +133,7 @@ def test_where_it_cannot_be_made_ready_the_search_s_own_takes_its_place(
     made = made_with(monkeypatch, lambda bench: setattr(bench, "open_error", DeviceError("out of memory")))
     shop = Shop()
     with beside(shop, tmp_path / "lock") as opened:
-        assert opened.bench() is shop.bench
+        assert opened() is shop.bench
         assert made[0].log == ["closed"]  # it gave back its resources
         assert shop.bench.seeds == [7]
 

@@ -29,12 +29,12 @@ from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Program, Workspace
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
-from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, MOST_BROKEN, Candidate, Flow
+from warpsmith.tuner.run.flow import AHEAD, BACKLOG, MOST_AHEAD, MOST_BROKEN, Candidate, Flow, FlowCallbacks
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 PATIENCE_S = 20.0
 """Seconds, far more than anything here waits for, even on a loaded machine."""
@@ -157,19 +157,30 @@ class Asked:
         return number
 
 
+class Callbacks(FlowCallbacks):
+    """Programs by number, and functions in place of the other callbacks."""
+
+    def __init__(self, shop: Shop, wanted: Asked, **functions: Callable[[Any], Any]) -> None:
+        self._shop, self._wanted = shop, wanted
+        for name, function in functions.items():
+            assert hasattr(FlowCallbacks, name)
+            setattr(self, name, function)
+
+    def next(self) -> Program | None:
+        number = self._wanted.next()
+        return None if number is None else self._shop.generate(number)
+
+
 def flow(
     shop: Shop,
     wanted: Asked,
-    best_ns: Any = lambda _: None,
     ledger: Ledger | None = None,
     total: int = 0,
-    **others: Any,
+    screen: Screen | None = None,
+    **functions: Callable[[Any], Any],
 ) -> Flow:
-    def ask() -> Program | None:
-        number = wanted.next()
-        return None if number is None else shop.generate(number)
-
-    return Flow(shop, ask, best_ns, ledger or Ledger(), total, **others)  # type: ignore[arg-type]
+    callbacks = Callbacks(shop, wanted, **functions)
+    return Flow(shop, callbacks, ledger or Ledger(), total, screen)  # type: ignore[arg-type]
 
 
 def never() -> None:
@@ -684,9 +695,14 @@ class TestCosts:
         shop, ledger = Shop(), Ledger()
         shop.pool.results[3] = REFUSED
         all_trials(shop, 4, ledger=ledger)
-        told = {stage: ledger.seconds[stage] for stage in (Stage.COMPILE, Stage.LOAD, Stage.VERIFY, Stage.TIME)}
-        assert told == pytest.approx({Stage.COMPILE: 3.0, Stage.LOAD: 0.03, Stage.VERIFY: 0.06, Stage.TIME: 0.12})
-        elsewhere = (Stage.ASK, Stage.GENERATE, Stage.STORE, Stage.CHOOSE)
+        told = {
+            stage: ledger.seconds[stage]
+            for stage in (CostStage.COMPILE, CostStage.LOAD, CostStage.VERIFY, CostStage.TIME)
+        }
+        assert told == pytest.approx(
+            {CostStage.COMPILE: 3.0, CostStage.LOAD: 0.03, CostStage.VERIFY: 0.06, CostStage.TIME: 0.12}
+        )
+        elsewhere = (CostStage.ASK, CostStage.GENERATE, CostStage.STORE, CostStage.CHOOSE)
         assert not any(ledger.seconds[stage] for stage in elsewhere)
 
     def test_a_twin_costs_its_compilation_alone(self) -> None:
@@ -694,8 +710,8 @@ class TestCosts:
         shop.generate = lambda number: dataclasses.replace(program(number), steps=program(0).steps)
         shop.pool.results = {number: compiled(program(number), b"the same") for number in range(4)}
         all_trials(shop, 4, ledger=ledger)
-        assert ledger.seconds[Stage.COMPILE] == pytest.approx(4.0)
-        assert ledger.seconds[Stage.TIME] == pytest.approx(0.04)
+        assert ledger.seconds[CostStage.COMPILE] == pytest.approx(4.0)
+        assert ledger.seconds[CostStage.TIME] == pytest.approx(0.04)
         assert ledger.twins == 3
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from builders import binary, launch, program
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda import available
 from warpsmith.devices.cuda.available import cuda_device_count, gpu_count
 from warpsmith.devices.cuda.interop import launch_stream
 from warpsmith.devices.cuda.runtime import CudaRuntime
+from warpsmith.devices.module import BoundLaunch
 from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError

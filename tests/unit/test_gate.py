@@ -24,8 +24,8 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.plans.lookup import find, known_configs, matches
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.location import StoreChain
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.tuner.spaces.regions import plan_sweep
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,9 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
-from warpsmith.store.poison import MAX_STARTS, Started
+from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Trial
+from warpsmith.store.rows import MAX_STARTS
 from warpsmith.store.store import Store
 from warpsmith.tuner.run.journal import Journal
 
@@ -70,6 +71,7 @@ class SlowStore:
     """A store that notes requests and completes none while it is closed."""
 
     def __init__(self) -> None:
+        self.poison = self
         self.log: list[tuple[str, list[int]]] = []
         self.is_open, self.is_busy = threading.Event(), threading.Event()
         self.error: Exception | None = None

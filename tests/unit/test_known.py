@@ -21,10 +21,10 @@ from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for, likely
 from warpsmith.generator.space import Config, Value
-from warpsmith.store.location import open_beside
 from warpsmith.store.record import Record
-from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_beside
+from warpsmith.store.trials import Sample
 from warpsmith.tuner.search.known import (
     CARRIED,
     PROPOSED,

@@ -16,17 +16,16 @@ from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.store.location import open_beside
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_beside
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.finals.choose import TuningFailed
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import SilentProgress
 from warpsmith.tuner.run.search_loop import SearchLoop
 from warpsmith.tuner.search.competition import Competition
-from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
 from warpsmith.tuner.search.known import Known, known_first, present_answer
-from warpsmith.tuner.search.late_search import LateSearch, NoSearch
 
 SPACE = Space((Parameter("n", tuple(range(40)), "a number"),), ())
 FIRST = Config.of({"n": 0})
@@ -143,8 +142,8 @@ def test_a_family_without_a_turn_makes_no_space(monkeypatch: pytest.MonkeyPatch)
             return space(gate, family)
 
         monkeypatch.setattr(Gate, "space", noted)
-        asked = [loop._next(), loop._next()]
-        assert loop._next() is None
+        asked = [loop.next(), loop.next()]
+        assert loop.next() is None
     names = {program.family for program in asked if program is not None}
     assert len(names) == 2 < len(families)
     assert set(made) <= names
@@ -163,4 +162,4 @@ def test_a_search_without_any_family_says_why() -> None:
         illegal.default = lambda *_: FIRST
         loop._known.made.clear()
         with pytest.raises(TuningFailed, match=r"no family of conv2d .* can be searched: .*conv2d_illegal"):
-            loop._next()
+            loop.next()

@@ -49,7 +49,7 @@ LIVES_IN = {
     "pycuda": {"warpsmith.devices.cuda.pycuda_context", "warpsmith.devices.cuda.pycuda_compiler"},
     "sqlalchemy": {"warpsmith.store", "warpsmith.tuner.search.studies.study_store"},
     "alembic": {"warpsmith.store"},
-    "psycopg": {"warpsmith.store.whole_batch_cursor"},
+    "psycopg": {"warpsmith.store.postgresql"},
     "typer": {"warpsmith.cli"},
     "rich": {"warpsmith.cli", "warpsmith.tuner.progress"},
     "platformdirs": {"warpsmith.devices.binary_cache", "warpsmith.store.location"},

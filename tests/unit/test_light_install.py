@@ -37,7 +37,7 @@ PLAN = """
 import numpy as np
 import warpsmith as ws
 from warpsmith.errors import MissingExtra
-from warpsmith.store.location import open_for_reading
+from warpsmith.store.store_chain import open_for_reading
 
 problem = ws.Filter2d(image=(64, 64), filter=(3, 3), border="reflect")
 x = np.random.default_rng(0).standard_normal((64, 64), dtype=np.float32)

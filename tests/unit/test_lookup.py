@@ -21,10 +21,10 @@ from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.space import Config, Value
 from warpsmith.plans.lookup import find, known_configs, program_of
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.checked import Checked, Verdict, marked
-from warpsmith.store.location import StoreChain, open_for_reading, write_location
-from warpsmith.store.record import Record
+from warpsmith.store.location import write_location
+from warpsmith.store.record import Checked, Record, Verdict, marked
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain, open_for_reading
 
 # Not a preset: winners for real devices ship with the package.
 GPU = dataclasses.replace(H200, name="Test GPU")

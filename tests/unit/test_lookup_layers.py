@@ -17,8 +17,8 @@ from warpsmith.generator.registry import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
+from warpsmith.store.store_chain import StoreChain
 from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.

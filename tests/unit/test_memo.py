@@ -16,8 +16,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.memo import LOOK_EVERY_S, MOST_PLANS, Before, PlanMemo
-from warpsmith.store.changes import state_of
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES, state_of
 from warpsmith.store.store import Store
 
 PROBLEM = Filter2d(image=(9, 9), filter=(3, 3))
@@ -93,12 +92,12 @@ def test_a_change_by_this_process_is_seen_at_once(memo: PlanMemo, path: Path) ->
     plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", None)
     before = OWN_WRITES.count
     with Store.open(str(path), write=True) as store:
-        store.register_tuner("of this process")
+        store.tuners.register("of this process")
     assert OWN_WRITES.count > before
     assert memo.get(key) is None
     plan = kept(memo, str(path))
     with Store.open(str(path.with_name("other.db")), write=True) as store:
-        store.register_tuner("in another store")
+        store.tuners.register("in another store")
     assert memo.get(key) is plan
 
 

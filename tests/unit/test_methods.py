@@ -29,11 +29,12 @@ from warpsmith.plans.guesses import best_guess
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.plans.make import forget_plans
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain, shipped_store
+from warpsmith.store.location import shipped_store
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import StoreReader
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+from warpsmith.tuner.search.known import shipped_samples
 from winners_in_memory import WinnersInMemory
 
 # Not a preset: winners for real devices ship with the package.

@@ -20,9 +20,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.filter2d import npp
-from warpsmith.tuner.operations.peers import Peer, peers
+from warpsmith.tuner.operations.filter2d import npp_peers as npp
+from warpsmith.tuner.operations.registry import Peer, peers, random_operands, reference
 
 FLOATS, BYTES = "nppiFilterBorder_32f_C1R", "nppiFilterBorder32f_8u_C1R"
 CONTEXT = npp.StreamContext(device=3, multiprocessors=132, shared_per_block=49152, major=9, minor=0, stream_flags=7)
@@ -139,7 +138,7 @@ class TestFilter:
     def test_names_library_and_function(self, seen: list[tuple[int, ...]]) -> None:  # noqa: ARG002
         for dtype, name in ((DType.FLOAT32, FLOATS), (DType.UINT8, BYTES)):
             (peer,) = npp_peers(Filter2d((9, 12), (3, 3), dtype=dtype))
-            assert peer.name == f"npp {npp.version()} {name}"
+            assert peer.name == f"npp {npp.npp_version()} {name}"
 
     @pytest.mark.parametrize(
         "fields",
@@ -198,7 +197,9 @@ class TestRowAndColumn:
         for anchor in anchors:
             asked = dataclasses.replace(problem, anchor=anchor)
             whole, peer = npp_peers(asked)
-            assert peer.name == f"npp {npp.version()} nppiFilterRowBorder_32f_C1R and nppiFilterColumnBorder_32f_C1R"
+            assert (
+                peer.name == f"npp {npp.npp_version()} nppiFilterRowBorder_32f_C1R and nppiFilterColumnBorder_32f_C1R"
+            )
             for each in (whole, peer):
                 each.run()
                 error = verify(each.result(), reference(asked, random_operands(asked, 0)), DType.FLOAT32).max_error

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType, Operand, Problem
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.drawing import noise
+from warpsmith.tuner.operations.registry import random_operands, reference
 from warpsmith.tuner.operations.strips import for_each_strip
 
 ndimage = pytest.importorskip("scipy.ndimage")

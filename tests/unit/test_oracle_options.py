@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
-from warpsmith.tuner.operations.answers import random_operands, reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 ndimage = pytest.importorskip("scipy.ndimage")
 

@@ -7,8 +7,8 @@ import pytest
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.filter2d import fourier_oracle
+from warpsmith.tuner.operations.filter2d import oracle
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 PROBLEMS = (
     Filter2d((700, 61), (9, 7), accuracy="imagewise"),
@@ -23,10 +23,10 @@ PROBLEMS = (
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_agrees_with_sums_over_taps(problem: Filter2d, monkeypatch: pytest.MonkeyPatch) -> None:
     operands = random_operands(problem, 3)
-    assert not fourier_oracle.is_by_transforms(problem)
+    assert not oracle.is_by_transforms(problem)
     sums = reference(problem, operands)
-    monkeypatch.setattr(fourier_oracle, "_LARGE", 0)
-    assert fourier_oracle.is_by_transforms(problem)
+    monkeypatch.setattr(oracle, "_LARGE", 0)
+    assert oracle.is_by_transforms(problem)
     found = reference(problem, operands)
     assert (np.abs(found.expected - sums.expected) <= 1e-14 * sums.scale).all()
     np.testing.assert_allclose(found.scale, sums.scale, rtol=1e-13)
@@ -35,6 +35,6 @@ def test_agrees_with_sums_over_taps(problem: Filter2d, monkeypatch: pytest.Monke
 
 def test_is_for_large_problems_whose_bound_is_told_in_the_whole_image() -> None:
     large = Filter2d((9216, 9216), (65, 65), accuracy="imagewise")
-    assert fourier_oracle.is_by_transforms(large)
-    assert not fourier_oracle.is_by_transforms(Filter2d((9216, 9216), (65, 65), accuracy="normwise"))
-    assert not fourier_oracle.is_by_transforms(Filter2d((512, 512), (31, 31), accuracy="imagewise"))
+    assert oracle.is_by_transforms(large)
+    assert not oracle.is_by_transforms(Filter2d((9216, 9216), (65, 65), accuracy="normwise"))
+    assert not oracle.is_by_transforms(Filter2d((512, 512), (31, 31), accuracy="imagewise"))

@@ -19,10 +19,9 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.peers import Peer, candidates, import_ahead, peers
+from warpsmith.tuner.operations.registry import Peer, candidates, import_ahead, peers, random_operands, reference
 
 pytest.importorskip("scipy")
 

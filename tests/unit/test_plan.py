@@ -12,9 +12,10 @@ import pytest
 
 import warpsmith as ws
 from builders import binary, launch, program, winner
-from warpsmith.devices.base import Binary, BinaryKind, BoundLaunch, Module
+from warpsmith.devices.compiler import Binary, BinaryKind
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import BoundLaunch, Module
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Filter2d

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from warpsmith.cli.app import run
-from warpsmith.tuner.plots import ImageFormat, Line, plot_comparison, plot_sweep
+from warpsmith.tuner.plots import ImageFormat, PlotLine, plot_comparison, plot_sweep
 
 matplotlib = pytest.importorskip("matplotlib")
 
 LINES = (
-    Line("global to register", ((1, 4e5), (2, 3e5), (12, 1.7e5))),
-    Line("texture to register", ((1, 5e5), (16, 1.8e5))),
-    Line("global without prefetch", ((1, 3.8e5),)),
-    Line("asynchronous copies to shared", ()),
+    PlotLine("global to register", ((1, 4e5), (2, 3e5), (12, 1.7e5))),
+    PlotLine("texture to register", ((1, 5e5), (16, 1.8e5))),
+    PlotLine("global without prefetch", ((1, 3.8e5),)),
+    PlotLine("asynchronous copies to shared", ()),
 )
-COPIES = Line("copy", ((0, 1.6e5), (1, 1.6e5)))
+COPIES = PlotLine("copy", ((0, 1.6e5), (1, 1.6e5)))
 
 
 def sweep_svg() -> bytes:
@@ -26,7 +26,7 @@ def sweep_svg() -> bytes:
 
 
 def comparison_svg() -> bytes:
-    lines = (Line("warpsmith", ((0, 1.7e5), (1, 1.8e5))), Line("cupy 14 <ndimage> & more", ((1, 1.3e6),)))
+    lines = (PlotLine("warpsmith", ((0, 1.7e5), (1, 1.8e5))), PlotLine("cupy 14 <ndimage> & more", ((1, 1.3e6),)))
     return plot_comparison("an image", "size", ("2x2", "3x3"), lines, COPIES, ImageFormat.SVG)
 
 

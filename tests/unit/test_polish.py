@@ -14,7 +14,7 @@ from warpsmith.tuner.search import competition
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.spaces.recording import Recording
-from warpsmith.tuner.spaces.search_end import SearchEnd, ending
+from warpsmith.tuner.spaces.replay import SearchEnd, ending
 
 REPLAY = Path(__file__).parents[2] / "benchmarks/replay"
 

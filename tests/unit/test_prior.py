@@ -16,9 +16,8 @@ from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import FAMILIES, families_for, family_named
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import Sample
-from warpsmith.tuner.search.effects import Effects
-from warpsmith.tuner.search.prior import FIRST, LEAST_CHECKED, CrossCheck, Prior
+from warpsmith.store.trials import Sample
+from warpsmith.tuner.search.prior import FIRST, LEAST_CHECKED, Effects, Prior, PriorCheck
 
 GPU = dataclasses.replace(H200, name="Test GPU")
 PLAIN = family_named("filter2d_plain")
@@ -97,7 +96,7 @@ class TestCrossCheck:
     def test_is_passed_where_problems_are_alike(self) -> None:
         prior = Prior.fit(several())
         assert prior is not None
-        check = prior.cross_check()
+        check = prior.check()
         assert check.is_passed
         assert check.problems == 4
         assert check.excess < check.by_luck / 2
@@ -114,7 +113,7 @@ class TestCrossCheck:
         ]
         prior = Prior.fit(turned)
         assert prior is not None
-        check = prior.cross_check()
+        check = prior.check()
         assert not check.is_passed
         assert str(check).startswith("not used")
         configs = [sample.config for sample in trials(PROBLEM, 99)]
@@ -123,11 +122,9 @@ class TestCrossCheck:
     def test_needs_several_problems(self) -> None:
         prior = Prior.fit(trials(PROBLEM, 0))
         assert prior is not None
-        assert prior.cross_check() == CrossCheck(0, 0.0, 0.0)
-        assert not prior.cross_check().is_passed
-        assert (
-            str(prior.cross_check()) == f"0 problems have trials enough to check the prior; {LEAST_CHECKED} are needed"
-        )
+        assert prior.check() == PriorCheck(0, 0.0, 0.0)
+        assert not prior.check().is_passed
+        assert str(prior.check()) == f"0 problems have trials enough to check the prior; {LEAST_CHECKED} are needed"
 
 
 class TestOrder:
@@ -157,7 +154,7 @@ class TestOrder:
         assert first.order(PROBLEM, GPU, "filter2d_plain", configs) == first.order(
             PROBLEM, GPU, "filter2d_plain", configs
         )
-        assert first.cross_check().excess == pytest.approx(second.cross_check().excess)
+        assert first.check().excess == pytest.approx(second.check().excess)
 
 
 class TestFirst:
@@ -200,7 +197,7 @@ class TestFirst:
         prior = Prior.fit(several())
         assert prior is not None
         families = families_for(problem, device)
-        if prior.cross_check().is_passed:
+        if prior.check().is_passed:
             assert prior.order(problem, device, families[0].name, []) == []
         assert prior.first(problem, device, families, 5) == ()
 

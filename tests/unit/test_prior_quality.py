@@ -14,7 +14,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import family_named
-from warpsmith.store.samples import Sample
+from warpsmith.store.trials import Sample
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "prior_quality.py"
 

@@ -41,6 +41,7 @@ class Land:
         self.kept: dict[Problem, list[Trial]] = {problem: [] for problem in PROBLEMS}
         self.gains = dict.fromkeys(PROBLEMS, 0.0)
         self.failing: dict[Problem, Exception] = {}
+        self.database = self
         self.server_url: str | None = None
 
     def monotonic(self) -> float:

@@ -12,7 +12,7 @@ from builders import program, trial
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.record import Trial
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.run.proposals import AT_ONCE, Proposals
 from warpsmith.tuner.search.competition import Competition
 from warpsmith.tuner.search.family_search import FamilySearch
@@ -63,8 +63,8 @@ def test_alone_a_tuner_asks_for_one_at_a_time() -> None:
     assert setting.search.remaining == 39
     assert sorted([0, *setting.rest()]) == list(range(40))
     assert not setting.proposals.waits_for_others
-    assert setting.ledger.seconds[Stage.ASK] > 0
-    assert setting.ledger.seconds[Stage.GENERATE] > 0
+    assert setting.ledger.seconds[CostStage.ASK] > 0
+    assert setting.ledger.seconds[CostStage.GENERATE] > 0
 
 
 @pytest.mark.parametrize(("processes", "at_once"), [(64, AT_ONCE), (3, 3)])
@@ -73,7 +73,7 @@ def test_with_others_it_claims_several_at_once_but_no_more_than_it_can_compile(p
     setting.next()
     assert setting.sharing is not None
     assert [len(asked) for asked in setting.sharing.asked] == [at_once]
-    assert setting.ledger.seconds[Stage.STORE] > 0
+    assert setting.ledger.seconds[CostStage.STORE] > 0
 
 
 def test_what_others_try_is_left_to_them() -> None:

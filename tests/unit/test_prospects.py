@@ -9,9 +9,8 @@ import pytest
 
 from competing import Objective, Trials, trials
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.tuner.search.competition import Competition
+from warpsmith.tuner.search.competition import EVEN, UNLIKELY, Competition, Prospect, Prospects
 from warpsmith.tuner.search.family_search import FamilySearch
-from warpsmith.tuner.search.prospects import EVEN, UNLIKELY, Prospect, Prospects
 
 SPACE = Space((Parameter("a", tuple(range(60)), ""), Parameter("b", tuple(range(40)), "")), ())
 FIRSTS = [Config.of({"a": 3 * number, "b": number}) for number in range(20)]

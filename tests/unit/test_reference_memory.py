@@ -16,10 +16,9 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.tuner.operations import strips
-from warpsmith.tuner.operations.answers import random_operands, references
 from warpsmith.tuner.operations.conv2d import fourier_oracle
-from warpsmith.tuner.operations.filter2d import fourier_oracle as filter_oracle
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.filter2d import oracle as filter_oracle
+from warpsmith.tuner.operations.registry import judge_of, random_operands, references
 
 LIMIT = 64 << 20
 """Bytes, a sixty-fourth of the real limit of 4 GiB."""

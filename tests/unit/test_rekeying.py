@@ -19,14 +19,15 @@ from warpsmith.generator.program import Program
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import MatchKind
 from warpsmith.store import opening
-from warpsmith.store.earlier_generator import EarlierGenerator, StoredProgram
 from warpsmith.store.interchange import export_lines, import_lines
-from warpsmith.store.location import open_for_reading
+from warpsmith.store.merging import merge_stores
 from warpsmith.store.opening import StoreUpgraded
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Record, Trial
-from warpsmith.store.schema import poisoned, trials, version
+from warpsmith.store.rekeying import EarlierGenerator, StoredProgram
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_for_reading
+from warpsmith.store.tables import poisoned, trials, version
 
 FAMILY = Filter2dPlain()
 
@@ -80,9 +81,9 @@ class Stored:
         with Store.open(location, write=True) as store:
             for each in (self.right, self.wrong):
                 store.put_winner(each)
-                store.add_trial(each.problem, each.device, each.trial)
+                store.add_trials(each.problem, each.device, [each.trial])
             started = Started(self.program.family, self.program.config, fingerprint)
-            store.mark_started(H200, [started])
+            store.poison.mark_started(H200, [started])
         as_schema_5(location)
 
     def upgraded(self) -> tuple[Record, ...]:
@@ -112,7 +113,7 @@ def test_trials_and_the_poison_list_move_along(stored: Stored) -> None:
         (trial,) = store.trials(SMALL, H200)
         assert trial.fingerprint == stored.program.fingerprint
         assert store.trials(LARGE, H200) == (stored.wrong.trial,)
-        with store._database.reading() as connection:
+        with store.database.reading() as connection:
             assert connection.scalars(select(poisoned.c.fingerprint)).all() == [stored.program.fingerprint]
 
 
@@ -139,7 +140,7 @@ def test_what_is_merged_or_imported_from_an_older_store_moves_too(stored: Stored
     with Store.open(stored.location, write=False) as older:
         lines = list(export_lines(older))
         with Store.open(str(tmp_path / "merged.db"), write=True) as merged:
-            merged.merge(older)
+            merge_stores(merged, older)
             assert {each.trial.fingerprint for each in merged.records("filter2d")} == {
                 stored.program.fingerprint,
                 stored.wrong.trial.fingerprint,
@@ -156,8 +157,8 @@ def test_poison_of_no_known_problem_moves_where_one_of_the_stores_problems_gives
     fingerprint, program = of_that_time(earlier, SMALL)
     failed = Failure(FailureKind.TIMEOUT, "never ended")
     with Store.open(location, write=True) as store:
-        store.add_trial(SMALL, H200, trial_of(program, fingerprint, outcome=failed))
-        with store._database.writing() as connection:
+        store.add_trials(SMALL, H200, [trial_of(program, fingerprint, outcome=failed)])
+        with store.database.writing() as connection:
             connection.exec_driver_sql("DELETE FROM warpsmith_trials")
     as_schema_5(location)
     Store.open(location, write=True).close()
@@ -176,7 +177,7 @@ def test_a_store_without_winners_is_upgraded_without_a_word(location: str, recwa
 
 def test_a_damaged_row_stays_and_stops_nothing(stored: Stored) -> None:
     with Store.open(stored.location, write=False) as store:
-        address = create_engine(store.server_url or f"sqlite:///{stored.location}")
+        address = create_engine(store.database.server_url or f"sqlite:///{stored.location}")
     with address.begin() as connection:
         connection.execute(update(trials).values(config="{"))
     address.dispose()

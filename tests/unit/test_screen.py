@@ -12,7 +12,7 @@ from builders import SMALL as PROBLEM
 from builders import binary, numbered
 from builders import launch as made_launch
 from builders import program as made_program
-from warpsmith.devices.binary import Binaries, Usage
+from warpsmith.devices.compiler import Binaries, Usage
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Work
 from warpsmith.generator.filter2d import Filter2d

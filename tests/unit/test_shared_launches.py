@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from warpsmith.devices.base import Allocation, BoundLaunch, CallArguments, StreamIdentity
-from warpsmith.devices.shared_launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.module import Allocation, BoundLaunch, CallArguments
+from warpsmith.devices.runtime import StreamIdentity
 from warpsmith.devices.workspaces import MOST_STREAMS
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import Lifetime, Workspace

@@ -17,6 +17,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
+from warpsmith.store.tuners import Tuners
 from warpsmith.tuner.run import sharing
 from warpsmith.tuner.run.sharing import Sharing, new_tuner
 
@@ -85,7 +86,7 @@ class TestClaims:
                 await_that(lambda: one._others)
             assert claim(one, 1) == {1}
             await_that(lambda: one.departed == 1)
-        assert opened.beats() == {}
+        assert opened.tuners.beats() == {}
 
 
 class TestNews:
@@ -95,7 +96,7 @@ class TestNews:
         with join(opened, seen) as one:
             heard: list[Trial] = []
             for number in range(1, 6):
-                opened.add_trial(PROBLEM, H200, trial(number))
+                opened.add_trials(PROBLEM, H200, [trial(number)])
             await_that(lambda: heard.extend(one.news()) or len(heard) == 5)
             time.sleep(0.1)
             assert heard + one.news() == [trial(number) for number in range(1, 6)]
@@ -117,16 +118,16 @@ class TestDeath:
         with join(opened) as one:
             before = one._tuner
             assert claim(one, 1) == {1}
-            opened.strike(before)
+            opened.tuners.strike(before)
             assert claim(one, 1, 2) == {1, 2}
-            await_that(lambda: opened.beats().get(one._tuner, 0) > 0)
-            assert before not in opened.beats()
-        assert opened.beats() == {}
+            await_that(lambda: opened.tuners.beats().get(one._tuner, 0) > 0)
+            assert before not in opened.tuners.beats()
+        assert opened.tuners.beats() == {}
 
     def test_a_pulse_alone_notices_it_too(self, opened: Store) -> None:
         with join(opened) as one:
-            opened.strike(before := one._tuner)
-            await_that(lambda: one._tuner != before and one._tuner in opened.beats())
+            opened.tuners.strike(before := one._tuner)
+            await_that(lambda: one._tuner != before and one._tuner in opened.tuners.beats())
 
 
 def test_each_searches_in_an_order_of_its_own(opened: Store) -> None:
@@ -137,11 +138,11 @@ def test_each_searches_in_an_order_of_its_own(opened: Store) -> None:
 
 
 def test_an_error_of_the_store_reaches_whoever_asks(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Store) -> dict[str, int]:
+    def fail(_: Tuners) -> dict[str, int]:
         raise StoreError("the disk is gone")
 
     with join(opened) as one:
-        monkeypatch.setattr(Store, "beats", fail)
+        monkeypatch.setattr(Tuners, "beats", fail)
         await_that(lambda: one._error)
         with pytest.raises(StoreError, match="the disk is gone"):
             one.news()

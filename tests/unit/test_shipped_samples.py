@@ -13,8 +13,8 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
-from warpsmith.store.samples import FASTEST, OTHERS, Sample
-from warpsmith.tuner.search.shipped_samples import SHIPPED, read_samples, shipped_samples, write_samples
+from warpsmith.store.trials import FASTEST, OTHERS, Sample
+from warpsmith.tuner.search.known import SHIPPED, read_samples, shipped_samples, write_samples
 
 PROBLEM = Filter2d(image=(480, 640), filter=(3, 3))
 

@@ -13,9 +13,10 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.location import open_for_reading, shipped_store
+from warpsmith.store.location import shipped_store
 from warpsmith.store.record import COPY, Measurement
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_for_reading
 
 PAPER = [ws.Filter2d(image=(9216, 9216), filter=(size, size)) for size in range(2, 8)]
 

@@ -8,9 +8,8 @@ import random
 import pytest
 
 from warpsmith.generator.space import Config, Parameter, Space
-from warpsmith.tuner.search.additive import Expected
+from warpsmith.tuner.search.additive import Expected, StageTimes
 from warpsmith.tuner.search.neighbours import Neighbours
-from warpsmith.tuner.search.stage_times import StageTimes
 
 STAGE = Space((Parameter("rows", (1, 2, 4, 8), ""), Parameter("path", ("global", "texture"), "")), ())
 SPACES = {"first": STAGE, "second": STAGE}

@@ -15,11 +15,10 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for
 from warpsmith.plans.lookup import find
-from warpsmith.store.claims import Claim
+from warpsmith.store.contents import check_store, count_rows
 from warpsmith.store.interchange import export_lines, import_lines
-from warpsmith.store.location import StoreChain
-from warpsmith.store.merging import MergeReport
-from warpsmith.store.prune import Unwanted
+from warpsmith.store.merging import MergeReport, merge_stores
+from warpsmith.store.prune import Unwanted, programs_of, prune_store
 from warpsmith.store.record import (
     FailureKind,
     Measurement,
@@ -30,6 +29,8 @@ from warpsmith.store.record import (
 )
 from warpsmith.store.rows import Unreadable, checked_trial
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
+from warpsmith.store.tuners import Claim
 
 KEYS = (PROBLEM.key(), H200.key())
 USUAL, WARM, GRAPH = "queued first, cold L2", "queued first, warm caches", "CUDA graph, cold L2"
@@ -47,8 +48,8 @@ class TestStore:
         for each in kept:
             store.put_winner(each)
         assert store.winners(*KEYS) == store.records() == (kept[1], kept[2], kept[0])
-        assert store.counts().winners == 3
-        assert store.check() == ()
+        assert count_rows(store).winners == 3
+        assert check_store(store) == ()
 
     def test_the_same_conditions_are_the_same_winner_however_they_are_told(self, store: Store) -> None:
         store.put_winner(winner(USUAL))
@@ -82,8 +83,8 @@ class TestStore:
         with Store.open(":memory:", write=True) as other:
             for conditions, ns in ((GRAPH, 1.0), (USUAL, 4.0), (WARM, 6.0)):
                 other.put_winner(winner(conditions, ns))
-            assert store.merge(other) == MergeReport(0, winners_added=1, winners_replaced=1, winners_kept=1)
-            assert store.merge(other) == MergeReport(0, winners_added=0, winners_replaced=0, winners_kept=3)
+            assert merge_stores(store, other) == MergeReport(0, winners_added=1, winners_replaced=1, winners_kept=1)
+            assert merge_stores(store, other) == MergeReport(0, winners_added=0, winners_replaced=0, winners_kept=3)
         assert store.winners(*KEYS) == (winner(USUAL, 4.0), winner(WARM, 5.0), winner(GRAPH, 1.0))
 
     def test_all_of_them_travel_as_lines(self, store: Store) -> None:
@@ -101,17 +102,17 @@ class TestStore:
         store.put_winner(dataclasses.replace(graph, trial=other))
         slow = dataclasses.replace(graph.trial, fingerprint="slow")
         store.add_trials(PROBLEM, H200, (graph.trial, other, slow))
-        store.prune(Unwanted(keep_trials=0))
+        prune_store(store, Unwanted(keep_trials=0))
         assert store.trials(PROBLEM, H200) == (graph.trial, other)
         programs = {
             tuple(row[name] for name in ("problem_key", "device_key", "family", "config", "fingerprint"))
-            for row in store.programs()
+            for row in programs_of(store)
         }
         stale = next(each for each in programs if each[-1] == "another")
-        store.prune(Unwanted(stale=frozenset({stale})))
+        prune_store(store, Unwanted(stale=frozenset({stale})))
         assert store.winners(*KEYS) == (winner(USUAL),)
         store.put_winner(graph)
-        assert len(store.prune(Unwanted(everything=True)).winners) == 2
+        assert len(prune_store(store, Unwanted(everything=True)).winners) == 2
         assert store.records() == ()
 
 
@@ -125,12 +126,12 @@ class TestTrials:
     def after(self, store: Store, *added: Trial) -> tuple[Trial, ...]:
         """Trials that a store keeps after these were added one by one, the same as in one batch."""
         for each in added:
-            store.add_trial(PROBLEM, H200, each)
+            store.add_trials(PROBLEM, H200, [each])
         one_by_one = store.trials(PROBLEM, H200)
         with Store.open(":memory:", write=True) as other:
             other.add_trials(PROBLEM, H200, added)
             assert set(other.trials(PROBLEM, H200)) == set(one_by_one)
-        assert store.check() == ()
+        assert check_store(store) == ()
         return one_by_one
 
     def test_under_other_conditions_are_others(self, store: Store) -> None:
@@ -157,13 +158,13 @@ class TestTrials:
     def test_claims_are_of_programs_and_end_with_any_trial(self, store: Store) -> None:
         wanted = trial(USUAL)
         claim = Claim(wanted.family, wanted.config, wanted.fingerprint, wanted.compiler)
-        first, second = store.register_tuner("first"), store.register_tuner("second")
-        assert store.claim(PROBLEM, H200, first, [claim]).mine == {claim}
-        assert not store.claim(PROBLEM, H200, second, [claim]).mine
+        first, second = store.tuners.register("first"), store.tuners.register("second")
+        assert store.tuners.claim(PROBLEM, H200, first, [claim]).mine == {claim}
+        assert not store.tuners.claim(PROBLEM, H200, second, [claim]).mine
         store.add_trials(PROBLEM, H200, (trial(GRAPH), trial(WARM)))
-        answered = store.claim(PROBLEM, H200, second, [claim], lambda each: each == trial(WARM))
+        answered = store.tuners.claim(PROBLEM, H200, second, [claim], lambda each: each == trial(WARM))
         assert (answered.mine, answered.stored) == (frozenset(), (trial(WARM),))
-        assert store.claim(PROBLEM, H200, second, [claim], lambda each: each == wanted).mine == {claim}
+        assert store.tuners.claim(PROBLEM, H200, second, [claim], lambda each: each == wanted).mine == {claim}
 
     @pytest.mark.parametrize(
         ("mine", "theirs", "kept"),
@@ -181,8 +182,8 @@ class TestTrials:
         store.add_trials(PROBLEM, H200, map(trial, mine))
         with Store.open(":memory:", write=True) as other:
             other.add_trials(PROBLEM, H200, (trial(each, 7.0) for each in theirs))
-            assert store.merge(other).trials_added == len(kept) - len(mine)
-            assert store.merge(other).trials_added == 0
+            assert merge_stores(store, other).trials_added == len(kept) - len(mine)
+            assert merge_stores(store, other).trials_added == 0
         expected = {trial(each, 5.0 if each in mine else 7.0) for each in kept}
         assert set(store.trials(PROBLEM, H200)) == expected
         with Store.open(":memory:", write=True) as copy:
@@ -192,8 +193,8 @@ class TestTrials:
     def test_the_fastest_are_kept_of_each_conditions(self, store: Store) -> None:
         store.put_winner(dataclasses.replace(winner(USUAL), trial=dataclasses.replace(trial(USUAL), fingerprint="w")))
         for conditions, ns in ((USUAL, 9.0), (USUAL, 8.0), (GRAPH, 1.0), (GRAPH, 2.0)):
-            store.add_trial(PROBLEM, H200, dataclasses.replace(trial(conditions, ns), fingerprint=f"{ns}"))
-        store.prune(Unwanted(keep_trials=1))
+            store.add_trials(PROBLEM, H200, [dataclasses.replace(trial(conditions, ns), fingerprint=f"{ns}")])
+        prune_store(store, Unwanted(keep_trials=1))
         assert [each.median_ns for each in store.trials(PROBLEM, H200)] == [8.0, 1.0]
 
     def test_a_policy_that_is_no_text_is_damage(self) -> None:

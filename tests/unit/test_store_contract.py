@@ -16,7 +16,9 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
+from warpsmith.store.contents import check_store, contents_of
 from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.merging import MergeReport, absorb, merge_stores
 from warpsmith.store.record import (
     Baseline,
     Failure,
@@ -24,7 +26,7 @@ from warpsmith.store.record import (
     Record,
     Trial,
 )
-from warpsmith.store.store import MergeReport, Store
+from warpsmith.store.store import Store
 
 LITERAL = Filter2d(image=(64, 48), filter=(1, 3), planes=2, border=Border.CONSTANT, cval=0.1, weights=(0.1, -2.0, 3e-8))
 
@@ -76,25 +78,25 @@ class TestTrials:
     def test_both_outcomes_come_back_as_they_were_in_order(self, store: Store) -> None:
         given = (measured(), failed(), failed(FailureKind.OUT_OF_BOUNDS, block=1), measured(0.5, block=2))
         for each in given:
-            store.add_trial(SMALL, H200, each)
+            store.add_trials(SMALL, H200, [each])
         assert store.trials(SMALL, H200) == given
 
     def test_every_kind_of_failure_comes_back(self, store: Store) -> None:
         given = tuple(failed(kind, block=number) for number, kind in enumerate(FailureKind))
         for each in given:
-            store.add_trial(SMALL, H200, each)
+            store.add_trials(SMALL, H200, [each])
         assert store.trials(SMALL, H200) == given
 
     def test_problems_and_devices_are_kept_apart(self, store: Store) -> None:
-        store.add_trial(SMALL, H200, measured())
-        store.add_trial(LITERAL, H200, failed())
+        store.add_trials(SMALL, H200, [measured()])
+        store.add_trials(LITERAL, H200, [failed()])
         assert store.trials(LITERAL, H200) == (failed(),)
         assert store.trials(SMALL, HOST) == ()
 
     def test_the_same_program_again_replaces_the_outcome_and_keeps_its_place(self, store: Store) -> None:
         crashed = dataclasses.replace(measured(), outcome=Failure(FailureKind.CRASH, "signal 11"))
         for each in (crashed, failed(), measured(99.0)):
-            store.add_trial(SMALL, H200, each)
+            store.add_trials(SMALL, H200, [each])
         assert store.trials(SMALL, H200) == (measured(99.0), failed())
 
     @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ class TestTrials:
     )
     def test_a_change_of_what_ran_is_another_trial(self, store: Store, change: dict[str, object]) -> None:
         changed = dataclasses.replace(measured(), **change)  # type: ignore[arg-type]
-        store.add_trial(SMALL, H200, measured())
-        store.add_trial(SMALL, H200, changed)
+        store.add_trials(SMALL, H200, [measured()])
+        store.add_trials(SMALL, H200, [changed])
         assert store.trials(SMALL, H200) == (measured(), changed)
 
 
@@ -155,46 +157,48 @@ class TestMerge:
     def test_new_rows_are_added_and_the_faster_winner_stays(self, store: Store, other: Store) -> None:
         third = Filter2d(image=(9, 9), filter=(2, 2))
         fourth = Filter2d(image=(10, 9), filter=(2, 2))
-        store.add_trial(SMALL, H200, measured(7.0))
+        store.add_trials(SMALL, H200, [measured(7.0)])
         for problem, own_ns, their_ns in ((SMALL, 10.0, 9.0), (LITERAL, 10.0, 11.0), (third, 10.0, 10.0)):
             store.put_winner(record(problem, own_ns))
             other.put_winner(record(problem, their_ns))
         other.put_winner(record(fourth, 3.0))
         for each in (measured(8.0), failed(), failed(block=3)):
-            other.add_trial(SMALL, H200, each)
+            other.add_trials(SMALL, H200, [each])
 
-        assert store.merge(other) == MergeReport(trials_added=2, winners_added=1, winners_replaced=1, winners_kept=2)
+        assert merge_stores(store, other) == MergeReport(
+            trials_added=2, winners_added=1, winners_replaced=1, winners_kept=2
+        )
         times = {each.problem: each.trial.median_ns for each in store.records()}
         assert times == {SMALL: 9.0, LITERAL: 10.0, third: 10.0, fourth: 3.0}
         # The trial that both hold keeps this store's outcome.
         assert store.trials(SMALL, H200) == (measured(7.0), failed(), failed(block=3))
 
     def test_again_changes_nothing(self, store: Store, other: Store) -> None:
-        other.add_trial(SMALL, H200, failed())
+        other.add_trials(SMALL, H200, [failed()])
         other.put_winner(record())
-        store.merge(other)
-        assert store.merge(other) == MergeReport(0, 0, 0, winners_kept=1)
+        merge_stores(store, other)
+        assert merge_stores(store, other) == MergeReport(0, 0, 0, winners_kept=1)
 
     def test_with_itself_changes_nothing(self, store: Store) -> None:
-        store.add_trial(SMALL, H200, failed())
-        assert store.merge(store) == MergeReport(0, 0, 0, 0)
+        store.add_trials(SMALL, H200, [failed()])
+        assert merge_stores(store, store) == MergeReport(0, 0, 0, 0)
 
     def test_is_undone_where_a_late_row_fails(self, store: Store, other: Store) -> None:
-        other.add_trial(SMALL, H200, failed())
+        other.add_trials(SMALL, H200, [failed()])
         other.put_winner(record())
-        contents = other.contents()
+        contents = contents_of(other)
         broken = dataclasses.replace(contents, winners=({**contents.winners[0], "device_key": "nobody"},))
         with pytest.raises(StoreError):
-            store.absorb(broken)  # no such device: the foreign key refuses it
+            absorb(store, broken)  # no such device: the foreign key refuses it
         assert store.trials(SMALL, H200) == ()
-        assert store.contents().problems == ()
+        assert contents_of(store).problems == ()
 
 
 class TestJsonLines:
     @pytest.fixture
     def lines(self, other: Store) -> list[str]:
         for each in (measured(), failed()):
-            other.add_trial(LITERAL, HOST, each)
+            other.add_trials(LITERAL, HOST, [each])
         other.put_winner(record())
         return list(export_lines(other))
 
@@ -204,7 +208,7 @@ class TestJsonLines:
         assert store.trials(LITERAL, HOST) == (measured(), failed())
         assert store.records() == (record(),)
         assert list(export_lines(store)) == lines
-        assert store.check() == ()
+        assert check_store(store) == ()
 
     def test_empty_lines_are_skipped(self, store: Store, lines: list[str]) -> None:
         assert import_lines(store, [f"{line}\n\n" for line in lines for line in line.splitlines()]).trials_added == 2
@@ -241,7 +245,7 @@ class TestJsonLines:
         assert why in message
         assert message.endswith("; nothing was imported")
         assert "\n" not in message
-        assert in_memory.contents().problems == ()
+        assert contents_of(in_memory).problems == ()
 
     @pytest.mark.parametrize(
         ("kept", "why"), [(2, "holds 1 of the 2 trials"), (3, "holds 0 of the 1 winners"), (0, "empty")]
@@ -249,7 +253,7 @@ class TestJsonLines:
     def test_missing_lines_are_noticed(self, in_memory: Store, lines: list[str], kept: int, why: str) -> None:
         with pytest.raises(StoreError, match=why):
             import_lines(in_memory, lines[:kept])
-        assert in_memory.contents().problems == ()
+        assert contents_of(in_memory).problems == ()
 
     def test_a_picture_is_refused(self, store: Store, tmp_path: Path) -> None:
         picture = tmp_path / "a.png"
@@ -259,7 +263,7 @@ class TestJsonLines:
 
 
 def test_store_without_findings_checks_clean(store: Store) -> None:
-    store.add_trial(SMALL, H200, measured())
-    store.add_trial(LITERAL, HOST, failed())
+    store.add_trials(SMALL, H200, [measured()])
+    store.add_trials(LITERAL, HOST, [failed()])
     store.put_winner(record(LITERAL))
-    assert store.check() == ()
+    assert check_store(store) == ()

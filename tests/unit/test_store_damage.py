@@ -12,7 +12,9 @@ from builders import record, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
+from warpsmith.store.contents import check_store, contents_of, subjects_of
 from warpsmith.store.interchange import export_lines
+from warpsmith.store.merging import merge_stores
 from warpsmith.store.store import Store
 
 
@@ -22,7 +24,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "a.db"
     with Store.open(str(path), write=True) as store:
         for number in range(10):
-            store.add_trial(PROBLEM, H200, trial(number))
+            store.add_trials(PROBLEM, H200, [trial(number)])
         store.put_winner(record())
     return path
 
@@ -49,7 +51,7 @@ class TestDamagedRows:
     def test_trial(self, file: Path, statement: str, finding: str) -> None:
         execute(file, statement)
         with Store.open(str(file), write=True) as store:
-            (line,) = store.check()
+            (line,) = check_store(store)
             assert line.startswith(f"{file}: trial ")
             assert finding in line
             assert len(store.trials(PROBLEM, H200)) == 9
@@ -67,7 +69,7 @@ class TestDamagedRows:
         execute(file, statement)
         with Store.open(str(file), write=True) as store:
             store.put_winner(record(other))
-            (line,) = store.check()
+            (line,) = check_store(store)
             assert line.startswith(f"{file}: winner of 'filter2d image=64x64")
             assert finding in line
             assert store.winner(PROBLEM.key(), H200.key()) is None
@@ -82,14 +84,14 @@ class TestDamagedRows:
         )
         with Store.open(str(file), write=True) as store, Store.open(str(tmp_path / "b.db"), write=True) as other:
             assert store.records() == (record(),)
-            assert [line.partition(": ")[2].split()[0] for line in store.check()] == ["problem", "winner"]
-            assert other.merge(store).winners_added == 2
-            assert other.contents() == store.contents()
+            assert [line.partition(": ")[2].split()[0] for line in check_store(store)] == ["problem", "winner"]
+            assert merge_stores(other, store).winners_added == 2
+            assert contents_of(other) == contents_of(store)
 
     def test_problem_under_a_wrong_key_and_orphans_are_found(self, file: Path) -> None:
         execute(file, "UPDATE warpsmith_problems SET key = 'filter2d image=1x1'")
         with Store.open(str(file), write=False) as store:
-            lines = store.check()
+            lines = check_store(store)
         assert len(lines) == 11
         assert all("belongs to nothing in warpsmith_problems" in line for line in lines)
 
@@ -97,8 +99,8 @@ class TestDamagedRows:
         execute(file, "UPDATE warpsmith_winners SET p80_ns = 'crash'")
         with Store.open(str(file), write=False) as other, Store.open(str(tmp_path / "own.db"), write=True) as own:
             with pytest.raises(StoreError, match=r"own\.db is damaged \(could not convert string to float: 'crash'\)"):
-                own.merge(other)
-            assert own.subjects() == ()
+                merge_stores(own, other)
+            assert subjects_of(own) == ()
 
     def test_export_names_the_row_and_the_remedy(self, file: Path) -> None:
         execute(file, "UPDATE warpsmith_trials SET spec = '{' WHERE id = 4")

@@ -14,7 +14,8 @@ from builders import SMALL as PROBLEM
 from builders import record, timing, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
-from warpsmith.store import schema, sqlite, sqlite_engine
+from warpsmith.store import layout, opening, sqlite
+from warpsmith.store.contents import check_store
 from warpsmith.store.store import Store
 
 WINNER = record(PROBLEM, timing(5.0, 4.0, 6.0))
@@ -26,7 +27,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "a.db"
     with Store.open(str(path), write=True) as store:
         for number in range(10):
-            store.add_trial(PROBLEM, H200, trial(number))
+            store.add_trials(PROBLEM, H200, [trial(number)])
         store.put_winner(WINNER)
     return path
 
@@ -87,8 +88,8 @@ class TestUnusableFiles:
     @pytest.mark.parametrize(
         "statement",
         [
-            f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}",
-            f"UPDATE warpsmith_version SET version_num = '{schema.SCHEMA_VERSION + 1:04d}'",
+            f"PRAGMA user_version = {layout.SCHEMA_VERSION + 1}",
+            f"UPDATE warpsmith_version SET version_num = '{layout.SCHEMA_VERSION + 1:04d}'",
             "UPDATE warpsmith_version SET version_num = 'a1b2c3'",
         ],
     )
@@ -118,7 +119,7 @@ class TestUnusableFiles:
         # Whichever page is hit, opening or checking tells.
         try:
             with Store.open(str(file), write=False) as store:
-                lines = store.check()
+                lines = check_store(store)
         except StoreError as error:
             lines = (str(error),)
         assert lines
@@ -140,7 +141,7 @@ class TestEmptyFiles:
     def test_are_filled_for_writing(self, empty: Path) -> None:
         Store.open(str(empty), write=True).close()
         with Store.open(str(empty), write=False) as store:
-            assert store.check() == ()
+            assert check_store(store) == ()
 
 
 class TestSettings:
@@ -153,12 +154,12 @@ class TestSettings:
         connection.close()
         assert pragmas == {
             "application_id": sqlite.APPLICATION_ID,
-            "user_version": schema.SCHEMA_VERSION,
+            "user_version": layout.SCHEMA_VERSION,
             "journal_mode": "delete",
         }
 
     def test_of_a_writer(self, file: Path) -> None:
-        with sqlite_engine.file_engine(file, sqlite.Access.WRITE).connect() as connection:
+        with opening.file_engine(file, sqlite.Access.WRITE).connect() as connection:
             values = [
                 connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
                 for name in ("synchronous", "foreign_keys", "busy_timeout")
@@ -168,7 +169,7 @@ class TestSettings:
     def test_write_ahead_log_is_turned_off_by_a_writer(self, file: Path) -> None:
         execute(file, "PRAGMA journal_mode=WAL")
         with Store.open(str(file), write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(11))
+            store.add_trials(PROBLEM, H200, [trial(11)])
         assert names(file.parent) == [file.name]
 
     def test_times_are_columns_in_ns(self, file: Path) -> None:
@@ -183,7 +184,7 @@ class TestSettings:
     def test_any_name_will_do(self, tmp_path: Path, name: str) -> None:
         path = tmp_path / "new" / "folders" / name
         with Store.open(f"sqlite:///{path}" if "?" not in name else str(path), write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(1))
+            store.add_trials(PROBLEM, H200, [trial(1)])
         with Store.open(str(path), write=False) as store:
             assert store.trials(PROBLEM, H200) == (trial(1),)
         assert names(path.parent) == [name]
@@ -197,7 +198,7 @@ class TestReading:
             assert len(store.trials(PROBLEM, H200)) == 10
             assert store.records() == (WINNER,)
             with pytest.raises(StoreError, match="is read-only"):
-                store.add_trial(PROBLEM, H200, trial(99))
+                store.add_trials(PROBLEM, H200, [trial(99)])
         assert (file.read_bytes(), file.stat().st_mtime_ns) == before
         assert names(file.parent) == [file.name]
 
@@ -277,4 +278,4 @@ class TestReadOnly:
         with Store.open(str(file), write=True) as store:
             monkeypatch.setattr(sqlite, "uri", lambda path, _: f"file:{path}?mode=ro")
             with pytest.raises(StoreError, match=r"a\.db is read-only"):
-                store.add_trial(PROBLEM, H200, trial(99))
+                store.add_trials(PROBLEM, H200, [trial(99)])

@@ -9,6 +9,7 @@ import sys
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
+from warpsmith.store.contents import check_store
 from warpsmith.store.store import Store
 
 PROBLEM = Filter2d(image=(64, 64), filter=(3, 3))
@@ -22,7 +23,7 @@ import random, sys, time
 from warpsmith.generator.presets import H200
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.space import Config
-from warpsmith.store.claims import Claim
+from warpsmith.store.tuners import Claim
 from warpsmith.store.record import Failure, FailureKind, Trial
 from warpsmith.store.store import Store
 
@@ -35,22 +36,22 @@ def say(*words):
     print(*words, flush=True)
 
 with Store.open(location, write=True) as store:
-    tuner = store.register_tuner(name)
+    tuner = store.tuners.register(name)
     last_id, stored = 0, set()
     while True:
-        store.beat(tuner)
+        store.tuners.beat(tuner)
         last_id, news = store.trials_since(problem, H200, last_id)
         stored |= {trial.config for trial in news}
         missing = [claim for claim in everything if claim.config not in stored]
         if not missing:
             break
-        now, beats = time.monotonic(), store.beats()
+        now, beats = time.monotonic(), store.tuners.beats()
         for other, count in beats.items():
             if changed.get(other, (None,))[0] != count:
                 changed[other] = count, now
             elif now - changed[other][1] > float(dead_after_s):
-                say("struck", store.strike(other))
-        granted = store.claim(problem, H200, tuner, rng.sample(missing, min(5, len(missing)))).mine
+                say("struck", store.tuners.strike(other))
+        granted = store.tuners.claim(problem, H200, tuner, rng.sample(missing, min(5, len(missing)))).mine
         say("granted", *(claim.config.integer("n") for claim in granted))
         granted_before += len(granted)
         if granted_before > int(stalls_after) and granted:
@@ -62,7 +63,7 @@ with Store.open(location, write=True) as store:
             store.add_trials(problem, H200, [trial])
         if not granted:
             time.sleep(0.05)
-    store.strike(tuner)
+    store.tuners.strike(tuner)
 """
 
 
@@ -89,8 +90,8 @@ def tried_by(location: str) -> dict[int, str]:
     """Tuner that stored each number; asserts that each is stored once."""
     with Store.open(location, write=False) as store:
         trials = store.trials(PROBLEM, H200)
-        assert store.beats() == {}
-        assert store.check() == ()
+        assert store.tuners.beats() == {}
+        assert check_store(store) == ()
     found = {trial.config.integer("n"): trial.outcome.message for trial in trials}  # type: ignore[union-attr]
     assert len(found) == len(trials)
     return found

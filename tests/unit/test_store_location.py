@@ -10,8 +10,9 @@ from builders import record
 from warpsmith.errors import StoreError
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
-from warpsmith.store import location
-from warpsmith.store.shown import shown
+from warpsmith.store import location, store_chain
+from warpsmith.store.contents import check_store
+from warpsmith.store.location import shown
 from warpsmith.store.store import Store
 
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
@@ -40,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def times(explicit: str | None) -> list[float | None]:
-    with location.open_for_reading(explicit) as chain:
+    with store_chain.open_for_reading(explicit) as chain:
         records = {record.problem: record.trial.median_ns for record in chain.records("filter2d")}
         for problem, median_ns in records.items():
             winner = next(chain.winners(problem.key(), H200.key()), None)
@@ -62,7 +63,7 @@ def test_first_answer_wins(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_answer_is_none(home: Path) -> None:
     put(location.own_store(), PROBLEMS[0], 20.0)
-    with location.open_for_reading(None) as chain:
+    with store_chain.open_for_reading(None) as chain:
         assert list(chain.winners("filter2d image=1x1", H200.key())) == []
         assert chain.records("fft") == ()
         assert [store.location for store in chain.stores] == [
@@ -89,11 +90,11 @@ def test_only_the_environment_may_name_a_store_before_it_is_made(
     missing = spelling.format(home / "typo.db")
     if by == "argument":
         with pytest.raises(StoreError, match="there is no store at"):
-            location.open_for_reading(missing)
+            store_chain.open_for_reading(missing)
         return
     monkeypatch.setenv(location.ENVIRONMENT_VARIABLE, missing)
-    for opening in (location.open_for_reading, location.open_with_trials, location.open_for_look_up):
-        with pytest.warns(location.StorePassedOver, match="there is no store at .* yet"):
+    for opening in (store_chain.open_for_reading, store_chain.open_with_trials, store_chain.open_for_look_up):
+        with pytest.warns(store_chain.StorePassedOver, match="there is no store at .* yet"):
             chain = opening(None)
         with chain:
             assert [store.location for store in chain.stores] == [str(home / "package" / "cache.db")]
@@ -122,7 +123,7 @@ def test_the_own_store_may_be_empty_but_not_damaged() -> None:
     assert times(None) == [30.0, 30.0, 30.0]
     own.write_text("not a database, though it should be one\n" * 9)
     with pytest.raises(StoreError, match=str(own)):
-        location.open_for_reading(None)
+        store_chain.open_for_reading(None)
 
 
 def test_own_store_lies_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ def test_the_shipped_store_is_sound_and_stays_as_it_is() -> None:
     beside = set(folder.glob("cache.db*"))
     for immutable in (False, True):
         with Store.open(str(path), write=False, immutable=immutable) as store:
-            assert store.check() == ()
+            assert check_store(store) == ()
             store.records()
     assert path.read_bytes() == before
     assert set(folder.glob("cache.db*")) == beside
@@ -151,7 +152,7 @@ def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Path, "stat", refuse)
     with pytest.raises(StoreError, match=r"Permission denied.*name another with --store"):
-        location.open_for_reading(None)
+        store_chain.open_for_reading(None)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_no_password_is_told(named: str, told: str) -> None:
 
 def test_the_answers_for_one_problem_are_its_own_of_all_answers(home: Path) -> None:
     put(home / "named.db", PROBLEMS[2], 10.0)
-    with location.open_for_look_up(str(home / "named.db")) as chain:
+    with store_chain.open_for_look_up(str(home / "named.db")) as chain:
         everything = chain.answers()
         assert {each.problem for each in everything} >= {PROBLEMS[2]}
         for problem in PROBLEMS:

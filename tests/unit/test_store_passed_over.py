@@ -25,12 +25,12 @@ from warpsmith.errors import StoreError
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.memo import LOOK_EVERY_S
-from warpsmith.store import changes, location, rows, sqlite
-from warpsmith.store.busy import PATIENCE_S, REST_S, BusyStores
-from warpsmith.store.location import StorePassedOver
+from warpsmith.store import changes, location, rows, sqlite, store_chain
+from warpsmith.store.changes import PATIENCE_S, REST_S, BusyStores
+from warpsmith.store.layout import SCHEMA_VERSION
 from warpsmith.store.record import Record
-from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StorePassedOver
 
 QUERY = ("query", "filter2d", "--image", "64x64", "--filter", "3x3", "--device", "host")
 HOST = DeviceRef.parse("host").device()
@@ -217,7 +217,7 @@ class TestChain:
     @pytest.mark.parametrize("damage", QUERYING)
     def test_passes_over_a_store_once_and_for_all(self, told: Told, damage: Damage) -> None:
         damage(location.own_store())
-        with location.open_for_look_up(None) as chain:
+        with store_chain.open_for_look_up(None) as chain:
             assert len(chain.stores) == 2
             for _ in range(3):
                 assert chain.records() == (SHIPPED,)
@@ -226,11 +226,11 @@ class TestChain:
 
     def test_for_reports_and_exports_reads_all_or_fails(self, told: Told) -> None:
         break_pages(location.own_store())
-        with location.open_for_reading(None) as chain, pytest.raises(StoreError, match=r"store\.db"):
+        with store_chain.open_for_reading(None) as chain, pytest.raises(StoreError, match=r"store\.db"):
             chain.records()
         paint(location.own_store())
         with pytest.raises(StoreError, match=r"store\.db"):
-            location.open_for_reading(None)
+            store_chain.open_for_reading(None)
         assert told == []
 
     @pytest.mark.parametrize("seed", range(40))
@@ -243,7 +243,7 @@ class TestChain:
         location.own_store().write_bytes(content)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StorePassedOver)
-            with location.open_for_look_up(None) as chain:
+            with store_chain.open_for_look_up(None) as chain:
                 match: Match = find(PROBLEM, HOST, chain)
         assert match.record in (OWN, SHIPPED)
 
@@ -254,7 +254,7 @@ class Locked:
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path, self.now = path, 1000.0
         self.busy = BusyStores(lambda: self.now)
-        for module in (location, changes):
+        for module in (store_chain, changes):
             monkeypatch.setattr(module, "BUSY_STORES", self.busy)
 
     @contextlib.contextmanager
@@ -329,7 +329,7 @@ class TestLockedStore:
     def test_is_an_error_of_a_report(self, locked: Locked, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.1)
         with locked.held(), pytest.raises(StoreError, match=r"another process is writing .* since 0\.1 s"):
-            location.open_for_reading(None)
+            store_chain.open_for_reading(None)
 
 
 def test_an_own_store_that_is_a_link_to_nowhere_is_told(told: Told) -> None:

@@ -16,10 +16,12 @@ from builders import record, trial, winner
 from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
 from warpsmith.store import opening, rows, sqlite
+from warpsmith.store.contents import check_store, contents_of
 from warpsmith.store.database import ServerLost
-from warpsmith.store.schema import WINNER_IDENTITY, winners
-from warpsmith.store.statements import replace
+from warpsmith.store.layout import WINNER_IDENTITY
+from warpsmith.store.merging import absorb
 from warpsmith.store.store import Store
+from warpsmith.store.tables import replace, winners
 
 
 def refusal(url: str, *, write: bool = True) -> str:
@@ -38,40 +40,40 @@ class TestSameAsAFile:
             store.put_winner(dataclasses.replace(record(), device=dataclasses.replace(H200, name=name)))
         keys = [dataclasses.replace(H200, name=name).key() for name in ("B", "a")]
         assert [each.device.key() for each in store.records()] == keys
-        assert [row["device_key"] for row in store.contents().winners] == keys
-        assert [row["key"] for row in store.contents().devices] == keys
+        assert [row["device_key"] for row in contents_of(store).winners] == keys
+        assert [row["key"] for row in contents_of(store).devices] == keys
 
     def test_what_no_column_keeps_is_replaced(self, store: Store) -> None:
         for compiler in ("g++\0", "g++\udcff"):
-            store.add_trial(PROBLEM, H200, trial(1, compiler=compiler))
-            store.add_trial(PROBLEM, H200, trial(1, compiler=compiler))
+            store.add_trials(PROBLEM, H200, [trial(1, compiler=compiler)])
+            store.add_trials(PROBLEM, H200, [trial(1, compiler=compiler)])
         assert [each.compiler for each in store.trials(PROBLEM, H200)] == ["g++\0", "g++\udcff"]
-        assert store.check() == ()
+        assert check_store(store) == ()
 
     @pytest.mark.parametrize("time", [1 / 3, 5e-324, 1.7976931348623157e308, 123456789.12345679])
     def test_times_keep_every_digit(self, store: Store, time: float) -> None:
         store.put_winner(record(PROBLEM, time))
         assert store.records() == (record(PROBLEM, time),)
-        assert store.contents().winners[0]["median_ns"] == time
+        assert contents_of(store).winners[0]["median_ns"] == time
 
     def test_a_store_for_reading_is_not_written(self, database: str) -> None:
         Store.open(database, write=True).close()
         with Store.open(database, write=False) as store:
             for change in (
-                lambda: store.add_trial(PROBLEM, H200, trial(1)),
-                lambda: store.register_tuner("host 17"),
+                lambda: store.add_trials(PROBLEM, H200, [trial(1)]),
+                lambda: store.tuners.register("host 17"),
             ):
                 with pytest.raises(StoreError, match="is read-only: open it for writing"):
                     change()
 
     def test_reading_sees_one_moment(self, location: str) -> None:
         with Store.open(location, write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(1))
+            store.add_trials(PROBLEM, H200, [trial(1)])
             before = len(store.trials(PROBLEM, H200))
             opened = opening.open_location(location, write=False, immutable=False)
             with opened.reading() as connection:
                 seen = [_count(connection)]
-                writer = threading.Thread(target=store.add_trial, args=(PROBLEM, H200, trial(2)))
+                writer = threading.Thread(target=store.add_trials, args=(PROBLEM, H200, [trial(2)]))
                 writer.start()
                 # An SQLite file's writer waits for readers, a server's does not.
                 writer.join(0.3)
@@ -86,8 +88,8 @@ class TestSameAsAFile:
             other = opening.open_location(location, write=True, immutable=False)
             monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.2)
             with other.writing(), pytest.raises(StoreError, match=r"another process is writing .* since 0\.2 s"):
-                store.add_trial(PROBLEM, H200, trial(1))
-            store.add_trial(PROBLEM, H200, trial(1))
+                store.add_trials(PROBLEM, H200, [trial(1)])
+            store.add_trials(PROBLEM, H200, [trial(1)])
             other.reader.dispose()
             assert len(store.trials(PROBLEM, H200)) == 1
 
@@ -95,13 +97,13 @@ class TestSameAsAFile:
         """The faster winner stays, even if it was not there when the slower one arrived."""
         with Store.open(":memory:", write=True) as other:
             other.put_winner(record(PROBLEM, 6.0))
-            slower = other.contents()
+            slower = contents_of(other)
         with Store.open(location, write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(0))
+            store.add_trials(PROBLEM, H200, [trial(0)])
             opened = opening.open_location(location, write=True, immutable=False)
             with opened.writing() as connection:
                 replace(connection, winners, rows.winner_row(record(PROBLEM, 4.0)), WINNER_IDENTITY)
-                late = threading.Thread(target=store.absorb, args=(slower,))
+                late = threading.Thread(target=absorb, args=(store, slower))
                 late.start()
                 late.join(0.3)
                 assert late.is_alive()
@@ -118,16 +120,16 @@ class TestSameAsAFile:
 
     def test_a_fork_shares_a_store(self, location: str) -> None:
         with Store.open(location, write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(0))
+            store.add_trials(PROBLEM, H200, [trial(0)])
             child = os.fork()
             if child == 0:
                 try:
                     for number in range(1, 20):
-                        store.add_trial(PROBLEM, H200, trial(number))
+                        store.add_trials(PROBLEM, H200, [trial(number)])
                 finally:
                     os._exit(0)
             for number in range(20, 40):
-                store.add_trial(PROBLEM, H200, trial(number))
+                store.add_trials(PROBLEM, H200, [trial(number)])
             os.waitpid(child, 0)
             assert {each.config.integer("n") for each in store.trials(PROBLEM, H200)} == set(range(40))
 
@@ -180,13 +182,13 @@ class TestOpening:
 
         def fill(number: int) -> None:
             with Store.open(database, write=True) as store:
-                store.add_trial(PROBLEM, H200, trial(number))
+                store.add_trials(PROBLEM, H200, [trial(number)])
 
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(fill, range(8)))
         with Store.open(database, write=False) as store:
             assert len(store.trials(PROBLEM, H200)) == 8
-            assert store.check() == ()
+            assert check_store(store) == ()
 
     def test_the_driver_need_not_be_named(self, database: str) -> None:
         Store.open(database.replace("+psycopg", ""), write=True).close()
@@ -239,7 +241,7 @@ class TestTransactions:
             vanished = opening.open_location(database, write=True, immutable=False)
             with pytest.raises(ServerLost), vanished.writing() as connection:  # noqa: PT012  (at the last statement)
                 connection.exec_driver_sql("SELECT 1")
-                store.add_trial(PROBLEM, H200, trial(1))  # waits until the server ends the other
+                store.add_trials(PROBLEM, H200, [trial(1)])  # waits until the server ends the other
                 assert len(store.trials(PROBLEM, H200)) == 1
                 connection.exec_driver_sql("SELECT 1")
             vanished.reader.dispose()

@@ -17,6 +17,7 @@ from builders import trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
 from warpsmith.store import sqlite
+from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.store.store import Store
 
@@ -27,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "a.db"
     with Store.open(str(path), write=True) as store:
         for number in range(10):
-            store.add_trial(PROBLEM, H200, trial(number))
+            store.add_trials(PROBLEM, H200, [trial(number)])
     return path
 
 
@@ -42,9 +43,9 @@ class TestWriting:
             writer = sqlite3.connect(file, isolation_level=None)
             writer.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match=rf"another process is writing {file}"):
-                store.add_trial(PROBLEM, H200, trial(99))
+                store.add_trials(PROBLEM, H200, [trial(99)])
             writer.close()
-            store.add_trial(PROBLEM, H200, trial(99))
+            store.add_trials(PROBLEM, H200, [trial(99)])
             assert len(store.trials(PROBLEM, H200)) == 11
 
     def test_a_full_disk_loses_only_the_new(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +54,9 @@ class TestWriting:
         huge = dataclasses.replace(trial(99), outcome=Failure(FailureKind.COMPILE, "x" * 100_000))
         with Store.open(str(file), write=True) as store:
             with pytest.raises(StoreError, match=rf"the disk of {file} is full"):
-                store.add_trial(PROBLEM, H200, huge)
+                store.add_trials(PROBLEM, H200, [huge])
             assert len(store.trials(PROBLEM, H200)) == 10
-            assert store.check() == ()
+            assert check_store(store) == ()
 
     def test_a_file_that_may_not_grow_loses_only_the_new(self, file: Path) -> None:
         """The kernel refuses to write, which is nearest to a full disk without needing one."""
@@ -74,7 +75,7 @@ with Store.open({str(file)!r}, write=True) as store:
     for n in range(100, 10_000):
         trial = Trial("late", Config.of({{"n": n}}), "f", Failure(FailureKind.COMPILE, "x" * 500), "g++ 12.2.0")
         try:
-            store.add_trial(Filter2d(image=(64, 64), filter=(3, 3)), H200, trial)
+            store.add_trials(Filter2d(image=(64, 64), filter=(3, 3)), H200, [trial])
         except StoreError as error:
             print(n - 100, error)
             break
@@ -83,12 +84,12 @@ with Store.open({str(file)!r}, write=True) as store:
         kept, _, line = done.stdout.strip().partition(" ")
         assert re.fullmatch(rf"the disk of {file} (is|failed or is) full.*: .*what it held before is kept", line)
         with Store.open(str(file), write=True) as store:
-            assert store.check() == ()
+            assert check_store(store) == ()
             found = store.trials(PROBLEM, H200)
             assert found[:10] == tuple(trial(n) for n in range(10))
             assert [each.config.integer("n") for each in found[10:]] == list(range(100, 100 + int(kept)))
             assert int(kept) > 0
-            store.add_trial(PROBLEM, H200, trial(99))
+            store.add_trials(PROBLEM, H200, [trial(99)])
         assert names(file.parent) == [file.name]
 
 
@@ -104,7 +105,7 @@ path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with Store.open(path, write=True) as store:
     for n in range(count):
         trial = Trial(name, Config.of({"n": n}), "f", Failure(FailureKind.COMPILE, "no"), "g++ 12.2.0")
-        store.add_trial(Filter2d(image=(64, 64), filter=(3, 3)), H200, trial)
+        store.add_trials(Filter2d(image=(64, 64), filter=(3, 3)), H200, [trial])
         print(n, flush=True)
 """
 
@@ -135,7 +136,7 @@ class TestProcesses:
             printed += [int(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
             with Store.open(str(path), write=False) as store:
                 mine = [each for each in store.trials(PROBLEM, H200) if each.family == f"attempt {attempt}"]
-                assert store.check() == ()
+                assert check_store(store) == ()
             assert [each.config.integer("n") for each in mine][: len(printed)] == printed
             assert len(mine) - len(printed) <= 1  # added, and killed before it was printed
 
@@ -153,5 +154,5 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert file.with_name("a.db-journal").stat().st_size > 0
         with Store.open(str(file), write=False) as store:
             assert store.trials(PROBLEM, H200) == tuple(trial(n) for n in range(10))
-            assert store.check() == ()
+            assert check_store(store) == ()
         assert names(file.parent) == [file.name]

@@ -17,8 +17,8 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows, sqlite
+from warpsmith.store.layout import SCHEMA_VERSION
 from warpsmith.store.location import shipped_store
-from warpsmith.store.schema import SCHEMA_VERSION
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import StoreReader, open_winners
 

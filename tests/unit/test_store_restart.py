@@ -16,11 +16,13 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.store import database as databases
-from warpsmith.store.claims import Claim
+from warpsmith.store.contents import check_store, contents_of
 from warpsmith.store.database import Database, ServerLost
+from warpsmith.store.merging import absorb
 from warpsmith.store.poison import Started
 from warpsmith.store.record import FailureKind, Trial
 from warpsmith.store.store import Store
+from warpsmith.store.tuners import Claim
 
 CLAIM = Claim("plain", Config.of({"n": 1}), "f1", "g++ 12.2.0")
 
@@ -40,7 +42,7 @@ class Writer:
         last_id = 0
         try:
             while not self._ending.is_set():
-                self._store.add_trial(PROBLEM, H200, trial(self.added))
+                self._store.add_trials(PROBLEM, H200, [trial(self.added)])
                 last_id, seen = self._store.trials_since(PROBLEM, H200, last_id)
                 assert seen == (trial(self.added),)
                 self.added += 1
@@ -77,11 +79,11 @@ class TestServer:
                 writer.end()
             assert writer.error is None
             assert store.trials(PROBLEM, H200) == tuple(trial(number) for number in range(writer.added))
-            assert store.check() == ()
+            assert check_store(store) == ()
 
     def test_may_stop_in_the_middle_of_a_transaction(self, database: str, postgresql: Any) -> None:
         with Store.open(database, write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(0))
+            store.add_trials(PROBLEM, H200, [trial(0)])
             calls = []
 
             def batch() -> Iterator[Trial]:
@@ -107,17 +109,17 @@ class TestServer:
     ) -> None:
         monkeypatch.setattr(databases, "RECONNECT_S", 1.0)
         with Store.open(database, write=True) as store:
-            store.add_trial(PROBLEM, H200, trial(0))
+            store.add_trials(PROBLEM, H200, [trial(0)])
             postgresql.stop()
             start = time.monotonic()
             with pytest.raises(StoreError) as caught:
-                store.add_trial(PROBLEM, H200, trial(1))
+                store.add_trials(PROBLEM, H200, [trial(1)])
             assert 1.0 <= time.monotonic() - start < 20
             assert str(caught.value).startswith(f"{database}: no server answers (")
             assert str(caught.value).endswith("; waited 1 s for it; what was stored is kept")
             assert "\n" not in str(caught.value)
             postgresql.start()
-            store.add_trial(PROBLEM, H200, trial(2))
+            store.add_trials(PROBLEM, H200, [trial(2)])
             assert store.trials(PROBLEM, H200) == (trial(0), trial(2))
 
     def test_is_not_waited_for_when_opening(self, database: str, postgresql: Any) -> None:
@@ -134,7 +136,7 @@ class TestServer:
             postgresql.execute("DROP TABLE warpsmith_claims", database.rpartition("/")[2])
             start = time.monotonic()
             with pytest.raises(StoreError, match='relation "warpsmith_claims" does not exist'):
-                store.add_trial(PROBLEM, H200, trial(0))
+                store.add_trials(PROBLEM, H200, [trial(0)])
             assert time.monotonic() - start < databases.RECONNECT_S / 4
 
 
@@ -156,7 +158,7 @@ def test_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     with Store.open(":memory:", write=True) as store:
         monkeypatch.setattr(Database, "reading", lost)
         with pytest.raises(StoreError, match="x: gone; waited 120 s for it"):
-            store.contents()
+            contents_of(store)
     assert pauses[:7] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
     assert set(pauses[7:]) == {5.0}
     assert 120 <= sum(pauses) <= 125
@@ -200,32 +202,32 @@ class TestRepeatedCommits:
 
     def test_of_merges(self, store: Store, unsure: Callable[..., Any]) -> None:
         with Store.open(":memory:", write=True) as other:
-            other.add_trial(PROBLEM, H200, trial(0))
+            other.add_trials(PROBLEM, H200, [trial(0)])
             other.put_winner(record())
-            contents = other.contents()
-        unsure(lambda: store.absorb(contents))
-        assert store.contents() == contents
+            contents = contents_of(other)
+        unsure(lambda: absorb(store, contents))
+        assert contents_of(store) == contents
 
     def test_of_runs(self, store: Store, unsure: Callable[..., Any]) -> None:
-        unsure(lambda: store.add_run(PROBLEM, H200, {"seed": 1}))
-        assert [run.spec for run in store.runs(PROBLEM, H200)] == [{"seed": 1}]
+        unsure(lambda: store.runs.add(PROBLEM, H200, {"seed": 1}))
+        assert [run.spec for run in store.runs.of(PROBLEM, H200)] == [{"seed": 1}]
 
     def test_of_tuners_and_claims(self, store: Store, unsure: Callable[..., Any]) -> None:
-        tuner = unsure(lambda: store.register_tuner("host 17"))
-        assert store.beats() == {tuner: 0}
-        assert unsure(lambda: store.claim(PROBLEM, H200, tuner, iter([CLAIM]))).mine == {CLAIM}
-        unsure(lambda: store.beat(tuner))
-        assert store.beats()[tuner] > 0
-        other = store.register_tuner("host 18")
-        assert store.claim(PROBLEM, H200, other, [CLAIM]).mine == set()
-        unsure(lambda: store.strike(tuner))
-        assert list(store.beats()) == [other]
-        assert store.claim(PROBLEM, H200, other, [CLAIM]).mine == {CLAIM}
+        tuner = unsure(lambda: store.tuners.register("host 17"))
+        assert store.tuners.beats() == {tuner: 0}
+        assert unsure(lambda: store.tuners.claim(PROBLEM, H200, tuner, iter([CLAIM]))).mine == {CLAIM}
+        unsure(lambda: store.tuners.beat(tuner))
+        assert store.tuners.beats()[tuner] > 0
+        other = store.tuners.register("host 18")
+        assert store.tuners.claim(PROBLEM, H200, other, [CLAIM]).mine == set()
+        unsure(lambda: store.tuners.strike(tuner))
+        assert list(store.tuners.beats()) == [other]
+        assert store.tuners.claim(PROBLEM, H200, other, [CLAIM]).mine == {CLAIM}
 
     def test_of_marks_may_count_twice(self, store: Store, unsure: Callable[..., Any]) -> None:
         started = Started("plain", Config.of({"n": 1}), "f1")
-        unsure(lambda: store.mark_started(H200, iter([started])))
+        unsure(lambda: store.poison.mark_started(H200, iter([started])))
         assert store.poisoned(H200) == {}
-        unsure(lambda: store.mark_ended(H200, iter(["f1"])))
-        store.mark_started(H200, [started] * 2)
+        unsure(lambda: store.poison.mark_ended(H200, iter(["f1"])))
+        store.poison.mark_started(H200, [started] * 2)
         assert store.poisoned(H200) == {}

@@ -15,14 +15,14 @@ from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.store import migrations, opening, rows
-from warpsmith.store.family_time import FamilyTime
+from warpsmith.store.contents import check_store, contents_of, subjects_of
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.layout import RUNNERS_UP_TABLE
-from warpsmith.store.location import StoreChain
-from warpsmith.store.merging import MergeReport
-from warpsmith.store.prune import Unwanted
-from warpsmith.store.record import Record, Trial
+from warpsmith.store.merging import MergeReport, merge_stores
+from warpsmith.store.prune import Unwanted, programs_of, prune_store
+from warpsmith.store.record import FamilyTime, Record, Trial
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import StoreReader
 
 QUEUED, GRAPH = (
@@ -65,7 +65,7 @@ class TestKeeping:
         assert filled.beaten("a") == ()
         assert filled.runners_up(LARGE.key(), H200.key()) == ()
         assert filled.records() == (best("a", 3.0),)
-        assert filled.check() == ()
+        assert check_store(filled) == ()
 
     def test_times_are_read_by_operation(self, filled: Store) -> None:
         conditions = "queued first, cold L2"
@@ -104,19 +104,19 @@ class TestMerge:
     def test_the_faster_of_each_family_stays(self, filled: Store, other: Store) -> None:
         other.put_winner(best("b", 3.5))
         other.put_runners_up((best("c", 10.0), best("d", 20.0)))
-        assert filled.merge(other) == MergeReport(0, 0, 0, winners_kept=1, runners_up_added=2)
+        assert merge_stores(filled, other) == MergeReport(0, 0, 0, winners_kept=1, runners_up_added=2)
         assert families(filled) == {"a": 3.0, "b": 3.5, "c": 9.0, "d": 20.0}
 
     def test_a_winner_that_lost_is_its_familys_fastest(self, filled: Store, other: Store) -> None:
         other.put_winner(best("b", 2.0))
         other.put_runners_up((best("a", 2.5), best("c", 30.0)))
-        assert filled.merge(other) == MergeReport(0, 0, winners_replaced=1, winners_kept=0, runners_up_added=1)
+        assert merge_stores(filled, other) == MergeReport(0, 0, winners_replaced=1, winners_kept=0, runners_up_added=1)
         assert families(filled) == {"b": 2.0, "a": 2.5, "c": 9.0}
 
     def test_again_changes_nothing(self, filled: Store, other: Store) -> None:
         for first, second in ((filled, other), (other, filled)):
-            first.merge(second)
-        again = filled.merge(other)
+            merge_stores(first, second)
+        again = merge_stores(filled, other)
         assert again == MergeReport(0, 0, 0, winners_kept=1)
         assert families(filled) == families(other)
 
@@ -125,7 +125,7 @@ class TestMerge:
         assert json.loads(lines[0])["version"] == 2
         report = import_lines(other, lines)
         assert (report.winners_added, report.runners_up_added) == (1, 2)
-        assert other.contents() == filled.contents()
+        assert contents_of(other) == contents_of(filled)
         with pytest.raises(StoreError, match="1 of the 2 runners_up that its first line announces"):
             import_lines(other, lines[:-1])
 
@@ -137,27 +137,27 @@ class TestMerge:
 
 class TestPrune:
     def test_stale_ones_go(self, filled: Store) -> None:
-        listed = {(row["family"], row["fingerprint"]) for row in filled.programs()}
+        listed = {(row["family"], row["fingerprint"]) for row in programs_of(filled)}
         assert listed == {("a", "a0"), ("b", "b0"), ("c", "c0")}
         stale = frozenset({(SMALL.key(), H200.key(), "b", '{"n":0}', "b0")})
-        assert filled.prune(Unwanted(stale=stale), dry_run=True).runners_up == 1
-        assert filled.prune(Unwanted(stale=stale)).runners_up == 1
+        assert prune_store(filled, Unwanted(stale=stale), dry_run=True).runners_up == 1
+        assert prune_store(filled, Unwanted(stale=stale)).runners_up == 1
         assert families(filled) == {"a": 3.0, "c": 9.0}
 
     def test_their_trials_stay_where_few_are_kept(self, filled: Store) -> None:
         filled.add_trials(SMALL, H200, (tried("a", 3.0), tried("b", 4.0), tried("b", 5.0, 1)))
-        filled.prune(Unwanted(keep_trials=0))
+        prune_store(filled, Unwanted(keep_trials=0))
         assert filled.trials(SMALL, H200) == (tried("a", 3.0), tried("b", 4.0))
 
     def test_everything_goes_with_its_problem(self, filled: Store) -> None:
-        assert filled.prune(Unwanted(everything=True)).runners_up == 2
-        assert filled.subjects() == ()
-        assert filled.contents().problems == ()
+        assert prune_store(filled, Unwanted(everything=True)).runners_up == 2
+        assert subjects_of(filled) == ()
+        assert contents_of(filled).problems == ()
 
     def test_a_problem_that_has_nothing_else_stays(self, store: Store) -> None:
         store.put_runners_up((best("b"),))
-        store.prune(Unwanted(stale=frozenset()))
-        assert store.subjects() == ((SMALL, H200),)
+        prune_store(store, Unwanted(stale=frozenset()))
+        assert subjects_of(store) == ((SMALL, H200),)
 
 
 class TestEarlierSchema:
@@ -183,11 +183,11 @@ class TestEarlierSchema:
     def test_is_read_as_one_in_which_nothing_was_beaten(self, fourth: str) -> None:
         with Store.open(fourth, write=False) as store:
             assert families(store) == {"a": 3.0}
-            assert store.beaten("b") == store.family_times("filter2d") == store.contents().runners_up == ()
-            assert len(store.subjects()) == 2
-            assert store.prune(Unwanted(everything=True), dry_run=True).runners_up == 0
-            assert len(store.programs()) == 7
-            assert store.check() == ()
+            assert store.beaten("b") == store.family_times("filter2d") == contents_of(store).runners_up == ()
+            assert len(subjects_of(store)) == 2
+            assert prune_store(store, Unwanted(everything=True), dry_run=True).runners_up == 0
+            assert len(programs_of(store)) == 7
+            assert check_store(store) == ()
         if Path(fourth).exists():
             with StoreReader.open(Path(fourth)) as reader:
                 assert reader.runners_up(SMALL.key(), H200.key()) == reader.family_times("filter2d") == ()
@@ -196,7 +196,7 @@ class TestEarlierSchema:
         with Store.open(fourth, write=True) as store:
             assert families(store) == {"a": 3.0, "b": 4.0, "c": 9.0}
             assert [each.trial for each in store.beaten("b")] == [tried("b", 4.0, 1)]
-            assert store.check() == ()
+            assert check_store(store) == ()
         with Store.open(fourth, write=False) as again:
             assert families(again) == {"a": 3.0, "b": 4.0, "c": 9.0}
 
@@ -224,7 +224,7 @@ class TestEarlierSchema:
 
     def test_is_merged_as_it_is(self, fourth: str, other: Store) -> None:
         with Store.open(fourth, write=False) as store:
-            assert other.merge(store).runners_up_added == 0
+            assert merge_stores(other, store).runners_up_added == 0
         assert families(other) == {"a": 3.0}
 
 
@@ -264,10 +264,10 @@ class TestReader:
             assert {each.family for each in reader.family_times("filter2d")} == {"b"}
             assert reader.beaten("c") == ()
         with Store.open(str(file), write=False) as store:
-            assert [line.partition("fastest c of ")[1] for line in store.check()] == ["fastest c of "] * 2
+            assert [line.partition("fastest c of ")[1] for line in check_store(store)] == ["fastest c of "] * 2
 
     def test_columns_agree_with_the_json(self, file: Path) -> None:
         with Store.open(str(file), write=False) as store:
-            for row in store.contents().runners_up:
+            for row in contents_of(store).runners_up:
                 made = rows.record_of(row)
                 assert rows.winner_row(dataclasses.replace(made)) == row

@@ -14,8 +14,8 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config
 from warpsmith.store.record import FailureKind, Trial
-from warpsmith.store.samples import FASTEST, OTHERS, Sample
 from warpsmith.store.store import Store
+from warpsmith.store.trials import FASTEST, OTHERS, Sample, stored_samples
 
 SMALL, LARGE = (Filter2d(image=(rows, 64), filter=(3, 3)) for rows in (64, 128))
 
@@ -35,18 +35,18 @@ def test_are_all_trials_of_an_operation_where_they_are_few(store: Store) -> None
     store.add_trials(SMALL, H200, (trial(1, 5.0), trial(2, None)))
     store.add_trials(LARGE, HOST, (trial(1, 7.0),))
     store.add_trials(Fft(16), H200, (trial(1, 9.0),))
-    assert set(store.samples("filter2d")) == {
+    assert set(stored_samples(store.database, "filter2d")) == {
         Sample(SMALL, H200, "filter2d_plain", Config.of({"number": 1}), 5.0),
         Sample(SMALL, H200, "filter2d_plain", Config.of({"number": 2}), None),
         Sample(LARGE, HOST, "filter2d_plain", Config.of({"number": 1}), 7.0),
     }
-    assert [sample.problem for sample in store.samples("fft")] == [Fft(16)]
+    assert [sample.problem for sample in stored_samples(store.database, "fft")] == [Fft(16)]
 
 
 def test_are_the_fastest_and_a_spread_of_the_others_where_they_are_many(store: Store) -> None:
     times = [None if number % 10 == 9 else float(2000 - number) for number in range(1000)]
     store.add_trials(SMALL, H200, [trial(number, time_ns) for number, time_ns in enumerate(times)])
-    samples = store.samples("filter2d")
+    samples = stored_samples(store.database, "filter2d")
     assert FASTEST < len(samples) <= FASTEST + OTHERS
     known = sorted(time_ns for time_ns in times if time_ns is not None)
     taken = sorted(sample.time_ns for sample in samples if sample.time_ns is not None)
@@ -55,7 +55,7 @@ def test_are_the_fastest_and_a_spread_of_the_others_where_they_are_many(store: S
     assert min(others) < 200
     assert max(others) > 800
     assert any(sample.time_ns is None for sample in samples)
-    assert store.samples("filter2d") == samples
+    assert stored_samples(store.database, "filter2d") == samples
 
 
 def test_pass_over_what_cannot_be_read(store: Store) -> None:
@@ -64,4 +64,4 @@ def test_pass_over_what_cannot_be_read(store: Store) -> None:
     with engine.begin() as connection:
         connection.execute(text("update warpsmith_trials set config = '[1]' where median_ns = 5.0"))
     engine.dispose()
-    assert [sample.time_ns for sample in store.samples("filter2d")] == [6.0]
+    assert [sample.time_ns for sample in stored_samples(store.database, "filter2d")] == [6.0]

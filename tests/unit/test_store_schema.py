@@ -21,14 +21,16 @@ from builders import measurement, record, timing, trial
 from warpsmith.errors import StoreError
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
-from warpsmith.store import migrations, opening, rows, sqlite, sqlite_engine
+from warpsmith.store import migrations, opening, rows, sqlite
+from warpsmith.store.contents import check_store, contents_of
 from warpsmith.store.interchange import export_lines, import_lines
+from warpsmith.store.layout import SCHEMA_VERSION, VERSION_TABLE
+from warpsmith.store.merging import merge_stores
 from warpsmith.store.opening import schema_number
-from warpsmith.store.prune import Unwanted
+from warpsmith.store.prune import Unwanted, prune_store
 from warpsmith.store.record import Failure, FailureKind, Record, Trial
-from warpsmith.store.schema import SCHEMA_VERSION, VERSION_TABLE, metadata
-from warpsmith.store.statements import add_subject
 from warpsmith.store.store import Store
+from warpsmith.store.tables import add_subject, metadata
 
 TRIAL = trial(1, measurement(), fingerprint="f")
 RECORD = record(PROBLEM, TRIAL)
@@ -80,31 +82,33 @@ class TestFirstSchema:
                 assert store.trials(PROBLEM, H200) == (TRIAL,)
                 assert store.records() == (RECORD,)
                 assert store.poisoned(H200) == {}
-                assert store.runs(PROBLEM, H200) == ()
-                assert store.beats() == {}
-                assert store.check() == ()
+                assert store.runs.of(PROBLEM, H200) == ()
+                assert store.tuners.beats() == {}
+                assert check_store(store) == ()
 
     def test_comes_up_to_date_for_writing(self, first: str) -> None:
         with Store.open(first, write=False) as store:
-            before = store.contents()
+            before = contents_of(store)
         with Store.open(first, write=True) as store:
-            assert store.contents() == before
-            store.add_run(PROBLEM, H200, {"seed": 1})
-            store.add_trial(PROBLEM, H200, dataclasses.replace(TRIAL, outcome=Failure(FailureKind.CRASH, "signal 11")))
+            assert contents_of(store) == before
+            store.runs.add(PROBLEM, H200, {"seed": 1})
+            store.add_trials(
+                PROBLEM, H200, [dataclasses.replace(TRIAL, outcome=Failure(FailureKind.CRASH, "signal 11"))]
+            )
         with Store.open(first, write=False) as store:
             assert list(store.poisoned(H200)) == [TRIAL.fingerprint]
-            assert len(store.runs(PROBLEM, H200)) == 1
-            assert store.check() == ()
+            assert len(store.runs.of(PROBLEM, H200)) == 1
+            assert check_store(store) == ()
 
     def test_comes_up_to_date_once_where_several_open_it(self, first: str) -> None:
         def note(number: int) -> None:
             with Store.open(first, write=True) as store:
-                store.add_run(PROBLEM, H200, {"number": number})
+                store.runs.add(PROBLEM, H200, {"number": number})
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(note, range(4)))
         with Store.open(first, write=False) as store:
-            assert len(store.runs(PROBLEM, H200)) == 4
+            assert len(store.runs.of(PROBLEM, H200)) == 4
 
 
 class TestSecondSchema:
@@ -147,26 +151,26 @@ class TestSecondSchema:
             assert each.conditions == conditions
             assert store.winner(key, H200.key()) == store.winner(key, H200.key(), conditions) == each
             assert store.winner(key, H200.key(), "eager, warm caches") is None
-        assert store.check() == ()
+        assert check_store(store) == ()
 
     def test_is_read_without_being_changed(self, second: str) -> None:
         before = Path(second).read_bytes() if Path(second).exists() else b""
         for immutable in (False, True):
             with Store.open(second, write=False, immutable=immutable) as store:
                 self.assert_holds_all(store)
-                assert len(store.prune(Unwanted(everything=True), dry_run=True).winners) == len(self.POLICIES)
+                assert len(prune_store(store, Unwanted(everything=True), dry_run=True).winners) == len(self.POLICIES)
         assert before == (Path(second).read_bytes() if before else b"")
 
     def test_comes_up_to_date_for_writing(self, second: str) -> None:
         with Store.open(second, write=False) as store:
-            before = store.contents()
+            before = contents_of(store)
         with Store.open(second, write=True) as store:
-            assert store.contents() == before
+            assert contents_of(store) == before
             self.assert_holds_all(store)
 
     def test_is_merged_and_exported_as_it_is(self, second: str) -> None:
         with Store.open(":memory:", write=True) as other, Store.open(second, write=False) as store:
-            assert other.merge(store).winners_added == len(self.POLICIES)
+            assert merge_stores(other, store).winners_added == len(self.POLICIES)
             self.assert_holds_all(other)
             with Store.open(":memory:", write=True) as third:
                 import_lines(third, export_lines(store))
@@ -179,7 +183,7 @@ class TestSecondSchema:
         for write in (False, True):
             with Store.open(second, write=write) as store:
                 assert store.records() == self.records()[1:]
-                (told,) = store.check()
+                (told,) = check_store(store)
                 assert "16x16" in told
 
     def test_a_downgrade_keeps_the_usual_winner(self, second: str) -> None:
@@ -235,22 +239,24 @@ class TestThirdSchema:
     def test_is_read_and_counted_as_it_is(self, third: str) -> None:
         with Store.open(third, write=False) as store:
             assert store.trials(PROBLEM, H200) == self.trials()
-            assert [row["conditions"] for row in store.contents().trials] == list(self.CONDITIONS)
-            assert store.prune(Unwanted(everything=True), dry_run=True).trials == {(PROBLEM.key(), H200.key()): 4}
-            assert store.check() == ()
+            assert [row["conditions"] for row in contents_of(store).trials] == list(self.CONDITIONS)
+            assert prune_store(store, Unwanted(everything=True), dry_run=True).trials == {
+                (PROBLEM.key(), H200.key()): 4
+            }
+            assert check_store(store) == ()
 
     def test_comes_up_to_date_with_the_conditions_that_its_trials_tell_of(self, third: str) -> None:
         with Store.open(third, write=False) as store:
-            before = store.contents()
+            before = contents_of(store)
         with Store.open(third, write=True) as store:
-            assert store.contents() == before
+            assert contents_of(store) == before
             last, kept = store.trials_since(PROBLEM, H200, 1)  # the ids stay
             assert (last, kept) == (4, self.trials()[1:])
             graph = self.trials()[1].outcome
             added = dataclasses.replace(self.trials()[0], outcome=graph)
-            store.add_trial(PROBLEM, H200, added)
+            store.add_trials(PROBLEM, H200, [added])
             assert store.trials(PROBLEM, H200) == (*self.trials(), added)
-            assert store.check() == ()
+            assert check_store(store) == ()
 
     def test_a_damaged_trial_comes_along(self, tmp_path: Path, third: str, execute: Callable[..., None]) -> None:
         if Path(third).parent != tmp_path:
@@ -258,8 +264,8 @@ class TestThirdSchema:
         execute(Path(third), "UPDATE warpsmith_trials SET spec = '{' WHERE id = 1")
         with Store.open(third, write=True) as store:
             assert store.trials(PROBLEM, H200) == self.trials()[1:]
-            assert [row["conditions"] for row in store.contents().trials] == ["unknown", *self.CONDITIONS[1:]]
-            assert len(store.check()) == 1
+            assert [row["conditions"] for row in contents_of(store).trials] == ["unknown", *self.CONDITIONS[1:]]
+            assert len(check_store(store)) == 1
 
     def test_more_trials_than_are_held_in_memory_at_once(self, location: str) -> None:
         many = tuple(dataclasses.replace(self.trials()[1], config=Config.of({"n": number})) for number in range(1100))
@@ -269,8 +275,8 @@ class TestThirdSchema:
     def test_a_downgrade_keeps_the_usual_trial(self, third: str) -> None:
         usual, graph, *others = self.trials()
         with Store.open(third, write=True) as store:
-            store.add_trial(PROBLEM, H200, dataclasses.replace(usual, outcome=graph.outcome))
-            store.add_trial(PROBLEM, H200, dataclasses.replace(graph, outcome=usual.outcome))
+            store.add_trials(PROBLEM, H200, [dataclasses.replace(usual, outcome=graph.outcome)])
+            store.add_trials(PROBLEM, H200, [dataclasses.replace(graph, outcome=usual.outcome)])
         opened = opening.open_location(third, write=True, immutable=False)
         with opened.writing() as connection:
             command.downgrade(migrations.config(connection), "0003")
@@ -292,7 +298,7 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     def fail(_: Connection) -> None:
         raise RuntimeError("after the tables")
 
-    monkeypatch.setattr(sqlite_engine, "claim", fail)
+    monkeypatch.setattr(opening, "_claim", fail)
     with pytest.raises(RuntimeError, match="after the tables"):
         Store.open(str(path), write=True)
     monkeypatch.undo()
@@ -303,12 +309,12 @@ def test_a_migration_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_downgrade_takes_everything_away(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     Store.open(str(path), write=True).close()
-    with sqlite_engine.file_engine(path, sqlite.Access.WRITE).begin() as connection:
+    with opening.file_engine(path, sqlite.Access.WRITE).begin() as connection:
         command.downgrade(migrations.config(connection), "base")
     with pytest.raises(StoreError, match="holds no store yet"):
         Store.open(str(path), write=False)
     with Store.open(str(path), write=True) as store:
-        assert store.check() == ()
+        assert check_store(store) == ()
 
 
 @pytest.mark.parametrize(

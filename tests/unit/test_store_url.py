@@ -8,10 +8,10 @@ import pytest
 
 from warpsmith.errors import BadArgument, StoreError
 from warpsmith.store.database import ServerLost
-from warpsmith.store.shown import shown
+from warpsmith.store.location import shown
+from warpsmith.store.opening import BadUrl
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import open_winners
-from warpsmith.store.url import BadUrl
 
 PG = "postgresql+psycopg"
 PORT = "must be a number from 1 to 65535"

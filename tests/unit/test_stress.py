@@ -11,8 +11,7 @@ from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.problem import PIXELS, DType, Problem
-from warpsmith.tuner.operations.answers import random_operands, reference, stress_operands
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import judge_of, random_operands, reference, stress_operands
 
 TRANSFORMS = [
     Fft(256, 64),

@@ -20,11 +20,11 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store import optuna_tables
+from warpsmith.store.contents import Scope, check_store
 from warpsmith.store.optuna_tables import study_prefix
-from warpsmith.store.prune import Unwanted
+from warpsmith.store.prune import Unwanted, prune_store
 from warpsmith.store.record import Failure, FailureKind, Measurement, Record
 from warpsmith.store.rows import config_text
-from warpsmith.store.scope import Scope
 from warpsmith.store.store import Store
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.studies import study_store
@@ -71,8 +71,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path, made_file: Path) -> 
     else:
         location = str(request.getfixturevalue("database_with_store"))
     with Store.open(location, write=True) as store:
-        assert store.address is not None
-        return store.address
+        assert store.database.address is not None
+        return store.database.address
 
 
 def url_of(address: str) -> str:
@@ -93,7 +93,7 @@ def test_optuna_reads_what_was_tried(address: str) -> None:
     assert started.astimezone(datetime.UTC) == NOON + datetime.timedelta(seconds=3)
     assert optuna.load_study(study_name="a study", storage=url_of(address)).best_trial.number == 0
     with Store.open(address, write=True) as store:
-        assert store.check() == ()
+        assert check_store(store) == ()
 
 
 def test_more_is_added_to_the_same_study(address: str) -> None:
@@ -223,10 +223,10 @@ class TestPruning:
         program = (self.PROBLEM.key(), H200.key(), "plain", config_text(first.trial.config), text)
         unwanted = Unwanted(stale=frozenset({program}))
         with Store.open(address, write=True) as store:
-            assert store.prune(unwanted, dry_run=True).study_trials == 1
+            assert prune_store(store, unwanted, dry_run=True).study_trials == 1
             assert len(loaded(url_of(address), names[self.PROBLEM])) == 4
-            assert store.prune(unwanted).study_trials == 1
-            assert store.check() == ()
+            assert prune_store(store, unwanted).study_trials == 1
+            assert check_store(store) == ()
         left = loaded(url_of(address), names[self.PROBLEM])
         assert [(each.number, each.user_attrs["fingerprint"]) for each in left] == [
             (0, "text 1"), (1, "text 2"), (2, "text 3")
@@ -239,7 +239,7 @@ class TestPruning:
     def test_of_all_trials_removes_the_study(self, address: str, names: dict[Filter2d, str]) -> None:
         with Store.open(address, write=True) as store:
             store.put_winner(self.winner(self.PROBLEM))
-            assert store.prune(Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 8
+            assert prune_store(store, Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 8
         assert optuna.get_all_study_names(url_of(address)) == ["the user's own"]
         assert len(loaded(url_of(address), "the user's own")) == 1
         StudyStore(address).add(names[self.OTHER], SPACE, finished())  # and a search goes on
@@ -252,7 +252,7 @@ class TestPruning:
     def test_of_the_slow_is_of_that_problem_alone(self, address: str, names: dict[Filter2d, str]) -> None:
         with Store.open(address, write=True) as store:
             store.put_winner(self.winner(self.PROBLEM))
-            assert store.prune(Unwanted(keep_trials=0)).study_trials == 3
+            assert prune_store(store, Unwanted(keep_trials=0)).study_trials == 3
         assert [len(loaded(url_of(address), name)) for name in names.values()] == [1, 4]
 
     def test_leaves_other_tables_of_optuna_as_they_are(
@@ -260,5 +260,5 @@ class TestPruning:
     ) -> None:
         monkeypatch.setattr(optuna_tables, "KNOWN_SCHEMA", 0)
         with Store.open(address, write=True) as store:
-            assert store.prune(Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 0
+            assert prune_store(store, Unwanted(Scope(operation="filter2d"), everything=True)).study_trials == 0
         assert all(len(loaded(url_of(address), name)) == 4 for name in names.values())

@@ -8,8 +8,8 @@ from unittest.mock import create_autospec
 import pytest
 
 from warpsmith.cli.app import run
-from warpsmith.devices.base import Runtime
-from warpsmith.tuner.evaluate.sustained import MOST_RUNS, Sustained, measure_sustained
+from warpsmith.devices.runtime import Runtime
+from warpsmith.tuner.evaluate.timing import MOST_RUNS, Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing_policy import Rotation
 
 

@@ -21,8 +21,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.store.record import FailureKind, Trial
-from warpsmith.tuner.spaces.config_counts import ConfigCounts
-from warpsmith.tuner.spaces.regions import Region, RegionPlan, path_words, plan_sweep
+from warpsmith.tuner.spaces.regions import ConfigCounts, Region, RegionPlan, path_words, plan_sweep
 from warpsmith.tuner.spaces.sweep import RegionResult, Sweep, points
 
 PROBLEM = Filter2d(image=(4, 40), filter=(3, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.tuner.run.time_limit import TimeLimit
+from warpsmith.tuner.run.search_loop import TimeLimit
 
 
 class Clock:

@@ -12,7 +12,8 @@ from unittest.mock import create_autospec
 import numpy as np
 import pytest
 
-from warpsmith.devices.base import Graph, Runtime
+from warpsmith.devices.module import Graph
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200

@@ -16,10 +16,9 @@ from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
-from warpsmith.tuner.operations.answers import random_operands, reference
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.peer import Peer
-from warpsmith.tuner.operations.peers import candidates
+from warpsmith.tuner.operations.registry import candidates, random_operands, reference
 
 torch = pytest.importorskip("torch")
 

@@ -42,8 +42,8 @@ from warpsmith.generator.steps import Lifetime, Pointer
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels, choose, shared_kernels
 from warpsmith.plans.conv2d.training_step import ChosenBy
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Record
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from winners_in_memory import WinnersInMemory
 

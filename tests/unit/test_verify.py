@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 BOUND = FLOAT32_BOUND
 LARGEST_RIGHT = np.float32(1e-6)

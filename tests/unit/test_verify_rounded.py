@@ -12,9 +12,8 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.tuner.evaluate.verify import Verdict, verify
-from warpsmith.tuner.operations.answers import random_operands, reference
-from warpsmith.tuner.operations.judge import FLOAT32_BOUND
-from warpsmith.tuner.operations.reference import Reference
+from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
+from warpsmith.tuner.operations.registry import random_operands, reference
 
 TINY = 2.0**-24
 """The smallest float16 above 0."""

@@ -1,4 +1,4 @@
-"""Bench that verifies and times candidates in a worker process, which a candidate may kill."""
+"""Bench that verifies and times candidates in a worker process, which a candidate may kill, and that process's jobs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,159 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Binaries, Compiler
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.machine import memory_bytes
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, OutOfMemory, WarpsmithError
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing
-from warpsmith.tuner.evaluate.jobs import Evaluate, Open, Opened, PreparePeers, Renew, SideBySide, Sustain, TimeCopy
+from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.testbed import Testbed
+from warpsmith.tuner.evaluate.timing import Sustained, conditions_of
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import PartFailure
 from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.operations.registry import import_ahead
+from warpsmith.tuner.workers.compile_pool import Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
-from warpsmith.tuner.workers.job import Job
+from warpsmith.tuner.workers.job import Job, WorkerState
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Opened:
+    """Facts about a device after a problem was laid out on it."""
+
+    environment: dict[str, str]
+    """Result of `Runtime.environment`."""
+    conditions: str
+    """`Timing.conditions` of an undisturbed timing there."""
+    faults: tuple[PartFailure, ...] = ()
+    """Ways of computing the reference, and data sets, that failed; others took their place."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Open(Job[Opened]):
+    """Opens the device and lays out a problem, with inputs drawn from `seed`."""
+
+    device: DeviceRef
+    problem: Problem
+    seed: int
+    policy: TimingPolicy
+    guarded: bool
+    """False under a sanitizer, which checks the ends of the buffers itself; guards would hide an overrun from it."""
+    compiler: Compiler
+    """Compiler of the candidates, used for the kernels that verify on the device."""
+    lock_file: Path | None = None
+    """Lock file of the device if another process uses it too; see `DeviceLock`."""
+    finals: bool = False
+    """True to verify all candidates on stress data, however large the problem. The other libraries that they are timed
+    beside are imported meanwhile.
+    """
+    judge: Judge[Any] | None = None
+    """Supplies inputs, checks and libraries; None for the operation's own judge. Its class is imported in the worker
+    process.
+    """
+
+    def run(self, state: WorkerState) -> Opened:
+        state.clear()
+        runtime = state.runtime = state.runtime or self.device.open()
+        if self.finals and self.device.kind is DeviceKind.CUDA:
+            needed = self.problem, self.device.kind, self.judge
+            threading.Thread(target=import_ahead, args=needed, daemon=True).start()
+        testbed = Testbed(
+            runtime,
+            self.problem,
+            self.seed,
+            self.policy,
+            guarded=self.guarded,
+            compiler=self.compiler,
+            lock=DeviceLock(self.lock_file),
+            finals=self.finals,
+            judge=self.judge,
+            # The host has no copy to save, and its compiler takes a second.
+            verifies_there=self.device.kind is DeviceKind.CUDA,
+        )
+        state.laid_out = testbed
+        conditions = conditions_of(self.policy, runtime, self.problem.bytes)
+        return Opened(runtime.environment(), conditions, testbed.faults)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TimeCopy(Job[Timing]):
+    """Times the device's own copy of as many bytes as the open problem must move."""
+
+    policy: TimingPolicy
+
+    def run(self, state: WorkerState) -> Timing:
+        return _testbed(state).copy_timing(self.policy)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evaluate(Job[Evaluated]):
+    """Verifies and times one candidate of the open problem."""
+
+    program: Program
+    binaries: Binaries
+    policy: TimingPolicy
+    best_ns: float | None
+
+    def run(self, state: WorkerState) -> Evaluated:
+        return _testbed(state).evaluate(self.program, self.binaries, self.policy, self.best_ns)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Renew(Job[None]):
+    """Draws fresh inputs for the finals of the open problem."""
+
+    seed: int
+
+    def run(self, state: WorkerState) -> None:
+        _testbed(state).renew(self.seed)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PreparePeers(Job[None]):
+    """Loads the other installed libraries ahead of `SideBySide`, which takes seconds."""
+
+    def run(self, state: WorkerState) -> None:
+        _testbed(state).prepare_peers()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SideBySide(Job[InTurns]):
+    """Times verified candidates in turns with the device's copy and the other installed libraries."""
+
+    contenders: tuple[Contender, ...]
+    policy: TimingPolicy
+    peers: bool = True
+    """False leaves out the other libraries."""
+
+    def run(self, state: WorkerState) -> InTurns:
+        return _testbed(state).side_by_side(self.contenders, self.policy, peers=self.peers)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sustain(Job[Sustained]):
+    """Runs a verified candidate for `seconds` and times it at their end."""
+
+    contender: Contender
+    seconds: float
+
+    def run(self, state: WorkerState) -> Sustained:
+        return _testbed(state).sustained(self.contender, self.seconds)
+
+
+def _testbed(state: WorkerState) -> Testbed:
+    """The testbed of the problem that was laid out last."""
+    if not isinstance(state.laid_out, Testbed):
+        raise RuntimeError("the worker was asked to evaluate before it was given a problem")
+    return state.laid_out
+
 
 _SHARE_OF_MEMORY = 2
 """Divisor of the machine's memory that bounds a worker's memory: a shared machine has other users."""
@@ -86,6 +221,7 @@ class Bench:
         self._opened: Opened | None = None
         self._opening = threading.Lock()
         self._ahead: threading.Thread | None = None
+        self._is_prepared = False
 
     @property
     def is_open(self) -> bool:
@@ -105,18 +241,27 @@ class Bench:
         assert self._opened is not None
         return self._opened
 
-    def open_ahead(self) -> None:
-        """Starts opening the device in a background thread.
+    def open_ahead(self, *, peers: bool = False) -> None:
+        """Starts opening the device in a background thread, which then prepares the other libraries if `peers` is set.
 
         A later caller that needs the device waits for this thread. If the thread fails, that caller tries again and
         gets the error.
         """
-        self._ahead = threading.Thread(target=self._open_quietly, daemon=True)
+        self._ahead = threading.Thread(target=self._prepare, args=(peers,), daemon=True)
         self._ahead.start()
 
-    def _open_quietly(self) -> None:
+    def is_open_ahead(self) -> bool:
+        """Waits for `open_ahead`. False if it failed."""
+        assert self._ahead is not None
+        self._ahead.join()
+        return self._is_prepared
+
+    def _prepare(self, peers: bool) -> None:
         with contextlib.suppress(WarpsmithError):
             self._ensure_open()
+            if peers:
+                self.prepare_peers()
+            self._is_prepared = True
 
     def _ensure_open(self) -> None:
         with self._opening:
@@ -128,9 +273,9 @@ class Bench:
             self._opened = self._worker.call(self._open, self._deadlines.setup_s)
         except (DeadlinePassed, WorkerDied) as error:
             words = error.last_words.splitlines() if isinstance(error, WorkerDied) else []
-            told = f": {words[-1]}" if words else ""
+            reason = f": {words[-1]}" if words else ""
             raise DeviceError(
-                f"the device could not be prepared for {self._open.problem.key()}: {error}{told}"
+                f"the device could not be prepared for {self._open.problem.key()}: {error}{reason}"
             ) from None
 
     def evaluate(self, program: Program, compiled: Compiled, best_ns: float | None = None) -> Evaluated:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Runtime
 from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.module import Allocation
+from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.strips import for_each_strip
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import BoundLaunch, Compiler, Runtime
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.module import BoundLaunch
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import CompileError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Operand, Problem, Role
 from warpsmith.store.record import Failure, FailureKind
@@ -23,14 +25,11 @@ from warpsmith.tuner.evaluate.device_reference import (
     sampled_count,
     sampled_indices,
 )
-from warpsmith.tuner.evaluate.device_verify import DeviceVerifier, Findings, device_verifier
 from warpsmith.tuner.evaluate.timing import Work
-from warpsmith.tuner.evaluate.verify import verify, wrong_message
+from warpsmith.tuner.evaluate.verify import DeviceVerifier, Findings, device_verifier, verify, wrong_message
 from warpsmith.tuner.faults import Faults, Part
-from warpsmith.tuner.operations.answers import QUICK_TERMS, is_quick, references
-from warpsmith.tuner.operations.judge import Judge
-from warpsmith.tuner.operations.reference import Operands, References
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.judge import Judge, Operands, References
+from warpsmith.tuner.operations.registry import QUICK_TERMS, is_quick, judge_of, references
 
 Draw = Callable[[], Operands]
 """Function that returns the same inputs at each call."""
@@ -349,8 +348,8 @@ class Dataset:
         bound = self._judge.error_bound(self._problem, output)
         verdict = verify(result, self._references[name], output.dtype, bound)
         if not verdict.right:
-            told = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
-            return Failure(FailureKind.WRONG, told)
+            message = f"{name}: {verdict.message}" if len(self._outputs) > 1 else verdict.message
+            return Failure(FailureKind.WRONG, message)
         if name in self._verifiers:  # a kernel has overwritten the reference there, and perhaps inputs
             self._verifiers[name].upload(self._references[name])
         return verdict.max_error

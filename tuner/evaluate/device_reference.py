@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from warpsmith.devices.base import Allocation, Compiler, Module, Runtime
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.module import Allocation, Module
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.reference.kernels import EXPECTED, FIRST, SCALE, SLACK, ReferenceKernels
-from warpsmith.tuner.operations.reference import Samples
+from warpsmith.tuner.operations.judge import Samples
 
 BLOCKS_AT_ONCE = 1 << 15
 """Blocks per launch: other users of the device get their turn between two launches."""

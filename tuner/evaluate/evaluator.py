@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.library_versions import identity_with_libraries, is_of_today
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import DeviceError
@@ -21,14 +21,42 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, Trial
-from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.bench import Bench, device_worker
 from warpsmith.tuner.evaluate.device_lock import shared_device
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
-from warpsmith.tuner.evaluate.workshop import Workshop
-from warpsmith.tuner.workers.compile_job import Compiled
-from warpsmith.tuner.workers.compile_pool import CompilePool
+from warpsmith.tuner.workers.compile_pool import Compiled, CompilePool
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.worker import Worker
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workshop:
+    """Compilers and two device processes, one for searches and one for finals, with the libraries that they have
+    loaded.
+
+    A layer in the frequency domain takes five runs: its stages and the whole. Without sharing, each run would start two
+    processes, open the device twice and import the other libraries: 4 to 7 s for a search of less than one.
+    """
+
+    pool: CompilePool
+    search: Worker
+    finals: Worker
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, compiler: Compiler, deadlines: Deadlines, processes: int | None = None) -> Iterator[Workshop]:
+        """Opens a workshop. Each process starts with its first job; all of them end with the block.
+
+        Args:
+            compiler: compiler that the compile processes run.
+            deadlines: time limits of compilations.
+            processes: number of compile processes; None for one per core.
+        """
+        with contextlib.ExitStack() as opened:
+            pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))
+            search, finals = (opened.enter_context(contextlib.closing(device_worker())) for _ in range(2))
+            yield cls(pool, search, finals)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +152,35 @@ class Evaluator:
                 pool = opened.enter_context(contextlib.closing(CompilePool(compiler, deadlines, processes)))
             opened.enter_context(contextlib.closing(bench))
             yield cls(problem, device, by_name, compiler, identity, pool, bench)
+
+    @contextlib.contextmanager
+    def final_bench(
+        self, device: DeviceRef, seed: int, policy: TimingPolicy, deadlines: Deadlines, worker: Worker | None = None
+    ) -> Iterator[Callable[[], Bench]]:
+        """Yields a function that returns the bench for the finalists, with data that the search has not seen. It raises
+        DeviceError if there is none.
+
+        If the device has a lock file, so that two processes can take turns, the bench is a second process, prepared
+        while the search runs: it draws the data, computes their float64 reference and imports the other libraries; one
+        of these takes six seconds to load. On the host such a process would disturb the search, so there the search's
+        own bench draws fresh data at the end. The process ends with the block, unless the caller passed it as `worker`.
+        """
+        if self.lock_file is None:
+            yield lambda: self._renewed(seed)
+            return
+        subject, lock = (device, self.compiler, self.problem), self.lock_file
+        bench = Bench(*subject, seed, policy, deadlines, sanitize=False, lock_file=lock, finals=True, worker=worker)
+        with contextlib.closing(bench):
+            bench.open_ahead(peers=True)
+            yield lambda: bench if bench.is_open_ahead() else self._renewed(seed, bench)
+
+    def _renewed(self, seed: int, failed: Bench | None = None) -> Bench:
+        """The search's own bench, with fresh data, in place of one that `failed`."""
+        if failed is not None:
+            failed.interrupt()  # frees the memory it has, even in a process of the caller's
+            failed.close()  # there may be no room for both benches, and the search is over
+        self.bench.renew(seed)
+        return self.bench
 
     @functools.cached_property
     def gate(self) -> Gate:

@@ -6,9 +6,9 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 
-from warpsmith.devices.base import Runtime
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.executable import Executable
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError, OutOfMemory
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable
 
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Compiler, Runtime
-from warpsmith.devices.binary import Binaries, Usage, most_used
+from warpsmith.devices.compiler import Binaries, Compiler, Usage, most_used
+from warpsmith.devices.module import Allocation
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -22,16 +23,28 @@ from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
 from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
-from warpsmith.tuner.evaluate.sustained import Sustained, measure_sustained
-from warpsmith.tuner.evaluate.timing import Entrant, Work, measure, measure_in_turns, measured
+from warpsmith.tuner.evaluate.timing import (
+    Entrant,
+    Sustained,
+    Work,
+    measure,
+    measure_in_turns,
+    measure_sustained,
+    measured,
+)
 from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
 from warpsmith.tuner.faults import Faults, Part, PartFailure
-from warpsmith.tuner.operations.answers import is_quick, random_operands, stress_operands
 from warpsmith.tuner.operations.drawing import noise as random_noise
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.peer import Peer, first_line
-from warpsmith.tuner.operations.peers import candidates, warm_up
-from warpsmith.tuner.operations.registry import judge_of
+from warpsmith.tuner.operations.registry import (
+    candidates,
+    is_quick,
+    judge_of,
+    random_operands,
+    stress_operands,
+    warm_up,
+)
 
 NOISE_BYTES = 1 << 26
 """Largest number of random bytes drawn for the device's copy; larger buffers repeat them."""

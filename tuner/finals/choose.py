@@ -52,7 +52,7 @@ one run would now and then count a slower config as equal: three of ten runs the
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class WinnerChoice:
     """Result of the finals."""
 
     record: Record
@@ -101,7 +101,7 @@ def choose(
     *,
     each_family: bool = True,
     faults: Faults | None = None,
-) -> Choice:
+) -> WinnerChoice:
     """Chooses the winner of `trials` and returns it with everything that was measured beside it.
 
     Candidates within NEAR of the fastest, and the first FINALISTS unless they are far slower, are verified on the fresh
@@ -132,7 +132,7 @@ def choose(
     winner, overall = (_winner(evaluator, [*zip(those, ours, strict=False)]) for those in (own, met))
     result = _Result(evaluator, _provenance(finals), beside, ranked)
     answered = fastest_first(trial for each, trial in zip(met, ours, strict=True) if each.is_answer)
-    return Choice(
+    return WinnerChoice(
         record=result.record(winner),
         finalists=(winner, *(each for each in fastest_first(ours) if each is not winner)),
         before=answered[0] if answered else None,
@@ -322,9 +322,9 @@ def _by_family(failed: list[Trial]) -> str:
     for trial in failed:
         if isinstance(trial.outcome, Failure):
             by_family.setdefault(trial.family, []).append(trial.outcome)
-    told = []
+    lines = []
     for family, failures in by_family.items():
         kinds = collections.Counter(str(each.kind) for each in failures)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        told.append(f"{family}: {counts}; the first: {failures[0].message}")
-    return " | ".join(told)
+        lines.append(f"{family}: {counts}; the first: {failures[0].message}")
+    return " | ".join(lines)

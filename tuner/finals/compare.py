@@ -13,7 +13,7 @@ from warpsmith.generator.program import Program
 from warpsmith.store.record import Baseline, Failure, LeftOut, Measurement, Timing
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.timing import Sustained
 from warpsmith.tuner.workers.deadlines import Deadlines
 
 
@@ -78,13 +78,13 @@ def compare(
         if isinstance(beside, Failure):
             raise _wrong(program, beside)
         timing, *others_timings = beside.ours
-        baselines = [Baseline(name, other) for name, other in zip(right, others_timings, strict=True)]
+        ours_too = (Baseline(name, other) for name, other in zip(right, others_timings, strict=True))
+        baselines = (*beside.baselines, *ours_too)
         environment = evaluator.bench.opened.environment
         sustained = None if sustained_s is None else evaluator.bench.sustained(ours, sustained_s)
         if isinstance(sustained, Failure):
             raise _wrong(program, sustained)
-        told = (*beside.baselines, *baselines)
-        return Comparison(ours.measurement, timing, told, environment, beside.left_out, sustained)
+        return Comparison(ours.measurement, timing, baselines, environment, beside.left_out, sustained)
 
 
 def _verified(evaluator: Evaluator, program: Program, best_ns: float | None = None) -> Contender:

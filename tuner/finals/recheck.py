@@ -17,9 +17,8 @@ from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import simplest_family
 from warpsmith.plans.lookup import program_of, regenerate
-from warpsmith.store.checked import Checked, Verdict
 from warpsmith.store.conditions import THROTTLED
-from warpsmith.store.record import COPY, Baseline, Failure, FailureKind, Provenance, Record, Timing
+from warpsmith.store.record import COPY, Baseline, Checked, Failure, FailureKind, Provenance, Record, Timing, Verdict
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
@@ -79,8 +78,8 @@ def recheck(record: Record, device: DeviceRef, seed: int) -> Rechecked:
         return _without_time(record, verdict, f"{times.kind}: {times.message}", environment)
     now = next((timing for timing in times.ours if _comparable(then, timing)), None)
     if now is None:
-        told = f"it was timed as {then.conditions!r}, which is {times.ours[0].conditions!r} now"
-        return _without_time(record, Verdict.UNCHECKED, told, environment)
+        reason = f"it was timed as {then.conditions!r}, which is {times.ours[0].conditions!r} now"
+        return _without_time(record, Verdict.UNCHECKED, reason, environment)
     return Rechecked(record, _checked(_verdict(then, now), now, environment), now, None, _copies(record, times.copy))
 
 
@@ -125,8 +124,8 @@ def ready_again(
     """
     program = program_of(record, record.problem, record.device) if renewed else regenerate(record)
     if program is None:
-        told = "its config is not legal in this version" if renewed else "this version generates another text"
-        raise CannotMeasure(f"{told}; tune it again")
+        reason = "its config is not legal in this version" if renewed else "this version generates another text"
+        raise CannotMeasure(f"{reason}; tune it again")
     with _reopened(record, device, seed) as evaluator:
         winner = evaluator.verified(program, evaluator.bench)
         if isinstance(winner, Failure):

@@ -1,8 +1,10 @@
-"""Peer: another library that a winner is compared with."""
+"""Peer: another library that a winner is compared with, and PyTorch's and CuPy's settings and streams for peers."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -46,8 +48,8 @@ class Peer:
 
 def first_line(error: BaseException) -> str:
     """Type of an error and the first line of its message."""
-    told = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {told[0]}" if told else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,3 +76,29 @@ class PeerMaker:
             return LeftOut(self.name, str(error))
         except Exception as error:
             return LeftOut(self.name, f"failed: {first_line(error)}")
+
+
+def torch_with_cudnn() -> Any:
+    """The module `torch`, with cuDNN's TF32 off and its benchmark search on. Raises Unavailable if it finds no GPU."""
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise Unavailable("PyTorch finds no GPU")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    return torch
+
+
+def torch_stream(torch: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Makes PyTorch launch on another library's stream inside the block; None is the default stream."""
+    if stream is None:
+        return contextlib.nullcontext()
+    entered: contextlib.AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
+    return entered
+
+
+def cupy_stream(cupy: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Makes CuPy launch on another library's stream inside the block; None is the default stream."""
+    if stream is None:
+        return contextlib.nullcontext()
+    external: contextlib.AbstractContextManager[Any] = cupy.cuda.ExternalStream(stream)
+    return external

@@ -1,4 +1,4 @@
-"""Work on large arrays, strip by strip on many cores."""
+"""Work on large arrays, strip by strip on many cores, and lengths that are fast to transform."""
 
 from __future__ import annotations
 
@@ -64,3 +64,16 @@ def _unwarned(work: Callable[[slice], None], part: slice) -> None:
     """Calls `work` without NumPy's warnings about values that are not finite, which stress data contain."""
     with np.errstate(invalid="ignore", over="ignore"):
         work(part)
+
+
+def quick_length(least: int) -> int:
+    """The least number, from `least` on, whose only prime factors are 2, 3 and 5."""
+    size = least
+    while True:
+        left = size
+        for prime in (2, 3, 5):
+            while left % prime == 0:
+                left //= prime
+        if left == 1:
+            return size
+        size += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import dataclasses
@@ -10,7 +11,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -19,12 +20,12 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import step_spec, workspace_spec
 from warpsmith.store.record import Failure, Measurement, Timing, Trial
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.evaluate.outcomes import Evaluated
 from warpsmith.tuner.faults import failure_of
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.workers.compile_job import Compiled
+from warpsmith.tuner.workers.compile_pool import Compiled
 
 AHEAD = 2
 """Least number of candidates in progress per compiler: one that it compiles, and one that waits for it."""
@@ -46,7 +47,7 @@ class Candidate:
     """A config that is being compiled or measured."""
 
     number: int
-    """Position in the order of asking."""
+    """Position in the order of requests."""
     program: Program
     fingerprint: str
 
@@ -81,6 +82,34 @@ class _Broke:
     error: BaseException
 
 
+class FlowCallbacks(abc.ABC):
+    """Callbacks of a flow: they supply its programs and follow them."""
+
+    @abc.abstractmethod
+    def next(self) -> Program | None:
+        """The next program to try; None if there is none now."""
+
+    def best_ns(self, candidate: Candidate) -> float | None:  # noqa: ARG002 - each candidate may have another
+        """Time that a candidate should beat; None if there is none. Called in another thread, just before it runs."""
+        return None
+
+    def starting(self, candidate: Candidate) -> None:  # noqa: B027 - nothing to do by default
+        """Called with each candidate just before it runs, in another thread."""
+
+    def opened(self, copy: Timing | Failure) -> None:  # noqa: B027 - nothing to do by default
+        """Called once, before any trial, with the time of the device's own copy."""
+
+
+class AllOf(FlowCallbacks):
+    """All of some programs, each fully sampled."""
+
+    def __init__(self, programs: Iterable[Program]) -> None:
+        self._programs = iter(programs)
+
+    def next(self) -> Program | None:
+        return next(self._programs, None)
+
+
 class Flow:
     """Turns programs into trials, inside a `with` block.
 
@@ -90,33 +119,21 @@ class Flow:
 
     Args:
         evaluator: compiles and evaluates the candidates.
-        ask: returns the next program, or None if there is none now.
-        best_ns: returns the time that a candidate should beat, or None; called in another thread, just before it runs.
+        callbacks: supply the programs and follow them.
         ledger: counts the costs.
         total: approximate number of candidates wanted. An eighth of them may be in progress while the device opens.
         screen: drops candidates that cannot win; None to run them all.
-        starting: called with each candidate just before it runs, in another thread.
-        opened: called once, before any trial, with the time of the device's own copy.
     """
 
     def __init__(
-        self,
-        evaluator: Evaluator,
-        ask: Callable[[], Program | None],
-        best_ns: Callable[[Candidate], float | None],
-        ledger: Ledger,
-        total: int,
-        screen: Screen | None = None,
-        starting: Callable[[Candidate], None] = lambda _: None,
-        opened: Callable[[Timing | Failure], None] = lambda _: None,
+        self, evaluator: Evaluator, callbacks: FlowCallbacks, ledger: Ledger, total: int, screen: Screen | None = None
     ) -> None:
-        self._evaluator, self._ask, self._best_ns = evaluator, ask, best_ns
-        self._ledger, self._screen, self._starting, self._opened = ledger, screen, starting, opened
+        self._evaluator, self._callbacks, self._ledger, self._screen = evaluator, callbacks, ledger, screen
         self._is_open = False
         self._in_batches = evaluator.device.kind is DeviceKind.HOST
         least, most = AHEAD * evaluator.pool.processes, MOST_AHEAD * evaluator.pool.processes
         self._ahead = evaluator.pool.processes if self._in_batches else max(least, min(most, total // 8))
-        self._asked = 0
+        self._requested = 0
         self._outstanding = 0
         """Number of requested candidates whose trials are not finished."""
         self._compiling: dict[Candidate, Future[Compiled | Failure]] = {}
@@ -178,7 +195,7 @@ class Flow:
             return
         # Candidates that end at once, such as dropped ones, take room until they are yielded: they are trials too.
         while self._outstanding + len(self._done) < self._ahead and not self._has_enough():
-            if (program := self._ask()) is None:
+            if (program := self._callbacks.next()) is None:
                 return
             self._outstanding += 1
             self._start(program)
@@ -191,8 +208,8 @@ class Flow:
         )
 
     def _start(self, program: Program) -> None:
-        candidate = Candidate(self._asked, program, program.fingerprint)
-        self._asked += 1
+        candidate = Candidate(self._requested, program, program.fingerprint)
+        self._requested += 1
         if self._screen and (failure := self._screen.of_program(program, candidate.fingerprint)):
             self._finish(candidate, None, failure, None)
             return
@@ -227,7 +244,7 @@ class Flow:
                 self._take_run(ready, evaluated)
             case _Opened(copy):
                 self._is_open = True
-                self._opened(copy)
+                self._callbacks.opened(copy)
             case _Broke(error):
                 raise error
         if self._in_batches and not self._compiling:
@@ -240,7 +257,7 @@ class Flow:
         if isinstance(compiled, Failure):
             self._finish(candidate, None, compiled, None)
             return
-        self._ledger.add(Stage.COMPILE, compiled.compile_ms / 1e3)
+        self._ledger.add(CostStage.COMPILE, compiled.compile_ms / 1e3)
         key = _code_of(candidate.program, compiled)
         if key in self._outcomes:
             self._ledger.twins += 1
@@ -273,9 +290,9 @@ class Flow:
 
     def _take_run(self, ready: _Ready, evaluated: Evaluated) -> None:
         for stage, cost_ms in (
-            (Stage.LOAD, evaluated.load_ms),
-            (Stage.VERIFY, evaluated.verify_ms),
-            (Stage.TIME, evaluated.time_ms),
+            (CostStage.LOAD, evaluated.load_ms),
+            (CostStage.VERIFY, evaluated.verify_ms),
+            (CostStage.TIME, evaluated.time_ms),
         ):
             self._ledger.add(stage, cost_ms / 1e3)
         gpu = None if self._in_batches else str(self._evaluator.bench.device)
@@ -323,8 +340,8 @@ class Flow:
         # Checked again: candidates requested at the same time may have times by now.
         if self._screen and (failure := self._screen.of_work(candidate.program)):
             return Evaluated(failure, 0.0, 0.0, 0.0)
-        self._starting(candidate)
-        return self._evaluator.bench.evaluate(candidate.program, ready.compiled, self._best_ns(candidate))
+        self._callbacks.starting(candidate)
+        return self._evaluator.bench.evaluate(candidate.program, ready.compiled, self._callbacks.best_ns(candidate))
 
 
 def _code_of(program: Program, compiled: Compiled) -> str:

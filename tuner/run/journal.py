@@ -75,7 +75,7 @@ class Journal:
         self._thread.join()
         self._raise()
         if self._running:
-            self._store.mark_ended(self._device, self._running)
+            self._store.poison.mark_ended(self._device, self._running)
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -112,5 +112,5 @@ class Journal:
         if trials:
             self._store.add_trials(self._problem, self._device, trials)
         if running:
-            self._store.mark_started(self._device, running)
+            self._store.poison.mark_started(self._device, running)
         self._running = (self._running - ended) | {each.fingerprint for each in running}

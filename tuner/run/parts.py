@@ -13,8 +13,7 @@ from warpsmith.generator.registry import likely
 from warpsmith.generator.space import Config
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.search.additive import Expected
-from warpsmith.tuner.search.stage_times import StageTimes
+from warpsmith.tuner.search.additive import Expected, StageTimes
 
 SHARE = 0.4
 """Share of the trials and of the time limit that goes to the stages. A pipeline's space is the product of its stages'

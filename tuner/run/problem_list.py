@@ -108,7 +108,7 @@ def tune_all(
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)
-    if store.server_url is not None:
+    if store.database.server_url is not None:
         random.SystemRandom().shuffle(playing)
     apart_s = 0.0
     while playing and (left := end - time.monotonic()) > 0:
@@ -139,8 +139,8 @@ def _turn(
     except (*NEVER_CONTAINED, CompileError, MissingExtra):
         raise
     except Exception as error:
-        told = str(error) if isinstance(error, TuningFailed) else failure_of(error).message
-        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=told)
+        reason = str(error) if isinstance(error, TuningFailed) else failure_of(error).message
+        return dataclasses.replace(before, turns=before.turns + 1, gain=0.0, failure=reason)
     if report.interrupted:
         raise KeyboardInterrupt
     trials = store.trials(problem, devices[0].device())

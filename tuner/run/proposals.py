@@ -10,7 +10,7 @@ from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Trial
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.faults import Faults, Part
 from warpsmith.tuner.run.sharing import Sharing
@@ -74,7 +74,7 @@ class Proposals:
 
     def tell(self, trial: Trial) -> None:
         """Reports the outcome of a program to the search."""
-        with self._ledger.during(Stage.ASK):
+        with self._ledger.during(CostStage.ASK):
             self._search.tell(trial.family, trial.config, trial.median_ns)
 
     def learn(self, trial: Trial) -> None:
@@ -98,12 +98,12 @@ class Proposals:
     def _asked(self) -> list[Program]:
         programs: list[Program] = []
         while len(programs) < self._at_once:
-            with self._ledger.during(Stage.ASK):
+            with self._ledger.during(CostStage.ASK):
                 asked = self._search.ask()
             if asked is None:
                 break
             try:
-                with self._ledger.during(Stage.GENERATE):
+                with self._ledger.during(CostStage.GENERATE):
                     programs.append(self._evaluator.program(*asked))
             except IllegalConfig as error:
                 self._refuse(*asked, error)
@@ -125,7 +125,7 @@ class Proposals:
             return
         start = time.monotonic()
         granted = self._sharing.claim(programs, self._evaluator.identity_of, self._holds)
-        self._ledger.add(Stage.STORE, time.monotonic() - start)
+        self._ledger.add(CostStage.STORE, time.monotonic() - start)
         for program in programs:
             if program in granted:
                 self._mine.append(program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-from warpsmith.devices.binary import Binaries, Usage
+from warpsmith.devices.compiler import Binaries, Usage
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import Problem

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from warpsmith.errors import DeviceError, MissingExtra
 from warpsmith.generator.family import Family
@@ -18,33 +18,59 @@ from warpsmith.store.optuna_tables import study_prefix
 from warpsmith.store.poison import Started
 from warpsmith.store.record import Failure, FailureKind, Timing, Trial
 from warpsmith.store.store import Store
-from warpsmith.tuner.costs import Ledger, Stage
+from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import TuningFailed, fastest_first, was_dropped
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.run.companions import Companions
-from warpsmith.tuner.run.flow import Candidate, Flow
+from warpsmith.tuner.run.flow import Candidate, Flow, FlowCallbacks
 from warpsmith.tuner.run.interrupt import Interrupt, watching_for_interrupt
 from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.run.parts import KnownStages, known_stages
 from warpsmith.tuner.run.proposals import Proposals
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.run.sharing import Sharing
-from warpsmith.tuner.run.time_limit import TimeLimit
-from warpsmith.tuner.search.competition import POLISH_SHARE, Competition
-from warpsmith.tuner.search.family_search import FamilySearch
+from warpsmith.tuner.run.sharing import Companions, Sharing
+from warpsmith.tuner.search.competition import POLISH_SHARE, Competition, Prospect
+from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.known import Key, Known, have_times
-from warpsmith.tuner.search.late_search import LateSearch, NoSearch
-from warpsmith.tuner.search.prospects import Prospect
+
+
+class TimeLimit:
+    """A limit that starts when the device is ready.
+
+    Opening the device and computing the float64 reference of a large problem take seconds that do not count as search.
+
+    Args:
+        limit_s: seconds; None for no limit.
+        now: the clock, in seconds.
+    """
+
+    def __init__(self, limit_s: float | None, now: Callable[[], float] = time.monotonic) -> None:
+        self._limit_s = math.inf if limit_s is None else limit_s
+        self._now = now
+        self._ends = math.inf
+
+    def begin(self) -> None:
+        """Starts the limit; call it when the device is ready."""
+        self._ends = self._now() + self._limit_s
+
+    @property
+    def ends(self) -> float | None:
+        """Clock time at which the limit passes; None if there is no limit, or before it begins."""
+        return None if self._ends == math.inf else self._ends
+
+    def is_late(self, share: float) -> bool:
+        """True in the last `share` of the limit."""
+        return self._ends < math.inf and self._now() >= self._ends - share * self._limit_s
+
 
 POLL_S = 0.2
 """Seconds between two looks at the others' trials while there is nothing else to do."""
 
 
-class SearchLoop:
+class SearchLoop(FlowCallbacks):
     """All trials of a problem so far, and the search for more.
 
     Args:
@@ -192,10 +218,10 @@ class SearchLoop:
         Raises TuningFailed if no family can be searched.
         """
         gather_s = GATHER_S if self._sharing is None else SHARED_GATHER_S
-        journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
+        self._journal = Journal(self._store, self._evaluator.problem, self._evaluator.device, gather_s)
         try:
             with watching_for_interrupt() as interrupt:
-                self._until_done(journal, interrupt)
+                self._until_done(interrupt)
         except KeyboardInterrupt:
             return False
         except DeviceError as error:
@@ -204,8 +230,8 @@ class SearchLoop:
             self.faults.add(Part.WORKER, "of the search", error)  # the winner is still chosen from what was found
         finally:
             self._progress.stop()
-            journal.close()
-            self.ledger.add(Stage.STORE, journal.seconds)
+            self._journal.close()
+            self.ledger.add(CostStage.STORE, self._journal.seconds)
         return True
 
     def replace(self, trial: Trial) -> None:
@@ -214,24 +240,15 @@ class SearchLoop:
         self.finished.append(Finished.now(trial))
         self._store.add_trials(self._evaluator.problem, self._evaluator.device, (trial,))
 
-    def _until_done(self, journal: Journal, interrupt: Interrupt) -> None:
+    def _until_done(self, interrupt: Interrupt) -> None:
         interrupt.check()
-        flow = Flow(
-            self._evaluator,
-            self._next,
-            lambda _: self.best.median_ns if self.best else None,
-            self.ledger,
-            self._options.trials - self.reused,
-            self._screen,
-            lambda candidate: journal.started(_started(candidate)),
-            self._announce,
-        )
-        with flow:
+        total = self._options.trials - self.reused
+        with Flow(self._evaluator, self, self.ledger, total, self._screen) as flow:
             while not self._is_done():
                 for trial in flow.trials(self._deadline):
                     self._note(trial)
                     self.finished.append(Finished.now(trial))
-                    journal.keep(trial)
+                    self._journal.keep(trial)
                     self._proposals.tell(trial)
                     self._learn()
                     self._progress.update(self._snapshot())
@@ -245,21 +262,28 @@ class SearchLoop:
                 self._learn()
                 self._proposals.offer_again()
 
-    def _announce(self, copy: Timing | Failure) -> None:
-        self._limit.begin()
-        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
-        title = f"{self._evaluator.problem.key()} on {self._evaluator.device.name}"
-        self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
-
-    def _next(self) -> Program | None:
+    def next(self) -> Program | None:
         # Requests have no limit of their own: trials count once they are done, and what is in progress then is given
         # up. Known configs must not be given up, so until they have times no more are requested than the trials wanted.
         asked_for = len(self.trials) if self._known_have_times else self.search.tried
         program = self._proposals.next() if asked_for < self._options.trials else None
         if not self.search.families:
-            told = "; ".join(each.told for each in self.faults.all)
-            raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {told}")
+            reasons = "; ".join(each.message for each in self.faults.all)
+            raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {reasons}")
         return program
+
+    def best_ns(self, candidate: Candidate) -> float | None:  # noqa: ARG002 - all compete
+        return self.best.median_ns if self.best else None
+
+    def starting(self, candidate: Candidate) -> None:
+        program = candidate.program
+        self._journal.started(Started(program.family, program.config, candidate.fingerprint))
+
+    def opened(self, copy: Timing | Failure) -> None:
+        self._limit.begin()
+        copy_ns = None if isinstance(copy, Failure) else copy.median_ns
+        title = f"{self._evaluator.problem.key()} on {self._evaluator.device.name}"
+        self._progress.start(title, self._options.trials, self._evaluator.problem.bytes, copy_ns)
 
     def _is_done(self) -> bool:
         deadline = self._deadline()
@@ -334,8 +358,3 @@ class SearchLoop:
                 limit_s=None if self._limit.ends is None else self._limit.ends - self._start,
             ),
         )
-
-
-def _started(candidate: Candidate) -> Started:
-    """The candidate as an entry of the store's poison list."""
-    return Started(candidate.program.family, candidate.program.config, candidate.fingerprint)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.machine import cores
 from warpsmith.devices.select import DeviceRef
-from warpsmith.errors import BadArgument
+from warpsmith.errors import BadArgument, StoreError
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
@@ -18,30 +21,24 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import able_families, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
-from warpsmith.store.location import StoreChain, open_beside
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain, open_beside
 from warpsmith.store.store_reader import Winners
-from warpsmith.tuner.costs import Costs, Stage
-from warpsmith.tuner.evaluate.evaluator import Evaluator, common_device
-from warpsmith.tuner.evaluate.workshop import Workshop
+from warpsmith.tuner.costs import Costs, CostStage
+from warpsmith.tuner.evaluate.bench import Bench
+from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop, common_device
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
-from warpsmith.tuner.finals.choose import Choice, TuningFailed, choose
-from warpsmith.tuner.finals.final_bench import FinalBench
+from warpsmith.tuner.finals.choose import TuningFailed, WinnerChoice, choose
 from warpsmith.tuner.options import TuneOptions
-from warpsmith.tuner.progress import Progress
+from warpsmith.tuner.progress import Progress, SilentProgress
 from warpsmith.tuner.report import TuneReport
-from warpsmith.tuner.run.accompany import Accompany
-from warpsmith.tuner.run.companions import Companions
 from warpsmith.tuner.run.interrupt import ending_in_order, ending_later
 from warpsmith.tuner.run.parts import budget_of_parts
-from warpsmith.tuner.run.publish import publish
 from warpsmith.tuner.run.search_loop import SearchLoop
-from warpsmith.tuner.run.sharing import Sharing, new_tuner
+from warpsmith.tuner.run.sharing import Companions, Sharing, new_tuner
 from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
-
-_ANSWERING = "that answers before the search"
-"""Name of the family in a fault of the candidates to try first."""
+from warpsmith.tuner.workers.job import Job, WorkerState
 
 
 def tune_into(
@@ -174,33 +171,35 @@ def _search(
     policy = options.timing_policy(first.kind)
     with (
         _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
-        FinalBench.beside(evaluator, first, options.seed + 1, policy, options.deadlines, final_worker) as finals,
+        evaluator.final_bench(first, options.seed + 1, policy, options.deadlines, final_worker) as final_bench,
         ending_later() as ending,  # a signal ends the search at once, but not the finals, which choose its winner
     ):
         evaluator.bench.open_ahead()
         before, known = _known(evaluator, store, options.method, faults)
         seen, stored = store.trials_since(problem, device, 0)
-        is_shared = bool(others) or store.server_url is not None
+        is_shared = bool(others) or store.database.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
         job = functools.partial(_companion, evaluator, store, options)
         with Companions(tuple(others), store, job) as companions, joining as sharing:
             loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known, faults)
             interrupted = not loop.run()
-        with loop.ledger.during(Stage.CHOOSE):
+        with loop.ledger.during(CostStage.CHOOSE):
             is_cut_short = interrupted or ending.pressed or loop.is_out_of_time
-            choice = None if options.sanitize else _choose(evaluator, finals, loop, store, before, not is_cut_short)
+            choice = (
+                None if options.sanitize else _choose(evaluator, final_bench, loop, store, before, not is_cut_short)
+            )
         faults.extend(evaluator.bench.faults)
         publish(loop, store)
         interrupted |= ending.pressed
         report = _report(evaluator, loop, choice, interrupted=interrupted, devices=len(devices), start=start)
-        store.add_run(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
+        store.runs.add(problem, device, {"seed": options.seed, **report.spec(), **report.finalists_spec()})
     return report
 
 
 def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str) -> Accompany:
     """Job of a tuner on a further device, with an evaluator like the leader's."""
     return Accompany(
-        store.address or "",
+        store.database.address or "",
         tuner,
         evaluator.problem,
         device,
@@ -261,8 +260,13 @@ def _contained(known: Iterator[Key], faults: Faults) -> Iterator[Key]:
 
 
 def _choose(
-    evaluator: Evaluator, finals: FinalBench, loop: SearchLoop, store: Store, before: Program | None, each_family: bool
-) -> Choice:
+    evaluator: Evaluator,
+    final_bench: Callable[[], Bench],
+    loop: SearchLoop,
+    store: Store,
+    before: Program | None,
+    each_family: bool,
+) -> WinnerChoice:
     """Runs the finals and stores their result: the winner of all, and the fastest of the other families."""
     problem, device, families, method = evaluator.problem, evaluator.device, evaluator.families, loop.method
     with open_beside(store) as stores:  # by now other tuners on the store may have found more
@@ -274,12 +278,12 @@ def _choose(
     answers = [each for each in (before, now, *replaced) if each is not None and each.family in families]
     rivals = [each for each in (*holders, *replaced) if each.family not in families] if method != AUTO else []
     trials = list(loop.trials.values())
-    bench = finals.bench()
+    bench = final_bench()
     given = (evaluator, bench, trials, loop.replace, answers, rivals)
     try:
         choice = choose(*given, each_family=each_family, faults=loop.faults)
     except TuningFailed as error:
-        raise TuningFailed(" | ".join([str(error), *(each.told for each in loop.faults.all)])) from None
+        raise TuningFailed(" | ".join([str(error), *(each.message for each in loop.faults.all)])) from None
     loop.faults.extend(bench.faults)
     store.put_winner(choice.overall or choice.record)
     store.put_runners_up(_that_replace(choice.runners_up, loop, store))
@@ -323,7 +327,13 @@ def _that_replace(found: Iterable[Record], loop: SearchLoop, store: Store) -> It
 
 
 def _report(
-    evaluator: Evaluator, loop: SearchLoop, choice: Choice | None, *, interrupted: bool, devices: int, start: float
+    evaluator: Evaluator,
+    loop: SearchLoop,
+    choice: WinnerChoice | None,
+    *,
+    interrupted: bool,
+    devices: int,
+    start: float,
 ) -> TuneReport:
     ledger = loop.ledger
     return TuneReport(
@@ -343,3 +353,58 @@ def _report(
         standings=loop.search.standings,
         part_failures=loop.faults.all,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Accompany(Job[None]):
+    """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
+
+    store: str
+    """Path or URL of the store."""
+    tuner: str
+    """Id of this tuner in the store."""
+    problem: Problem
+    device: DeviceRef
+    model: Device
+    """Model of `device`, whose compiler is `compiler`. Finding them out would start the driver of every GPU again."""
+    compiler: Compiler
+    options: TuneOptions
+    families: tuple[Family, ...]
+    processes: int
+    """Number of compiler processes."""
+
+    def run(self, state: WorkerState) -> None:  # noqa: ARG002 - it opens a worker of its own
+        options, deadlines = self.options, self.options.deadlines
+        policy = options.timing_policy(self.device.kind)
+        with Store.open(self.store, write=True) as store:
+            bench = Bench(
+                self.device, self.compiler, self.problem, options.seed, policy, deadlines, sanitize=options.sanitize
+            )
+            with Evaluator.furnished(
+                self.problem, self.model, self.families, self.compiler, deadlines, bench, self.processes
+            ) as evaluator:
+                seen, stored = store.trials_since(self.problem, self.model, 0)
+                with Sharing(store, self.problem, self.model, self.tuner, seen) as sharing:
+                    start = time.monotonic()
+                    loop = SearchLoop(evaluator, store, stored, options, SilentProgress(), start, sharing)
+                    loop.run()
+                    publish(loop, store)
+
+
+_ANSWERING = "that answers before the search"
+"""Name of the family in a fault of the candidates to try first."""
+
+
+def publish(loop: SearchLoop, store: Store) -> None:
+    """Adds the trials of this process to Optuna's studies beside the store."""
+    if store.database.address is None or not loop.finished:
+        return
+    from warpsmith.tuner.search.studies.study_store import StudyStore  # Optuna takes 0.3 s to import
+
+    try:
+        studies = StudyStore(store.database.address)
+        for name, family in loop.search.families.items():
+            if mine := [each for each in loop.finished if each.trial.family == name]:
+                studies.add(family.made.study_name, family.made.space, mine)
+    except StoreError as error:
+        warnings.warn(str(error), stacklevel=2)  # nothing is lost: the trials are in the store

@@ -1,24 +1,34 @@
-"""Sharing of a store between tuners: each tries what no other tries, learns the others' trials, and strikes off dead
-tuners.
+"""Tuners that search together at one store: each tries what no other tries and learns the others' trials.
+
+Dead tuners are struck off. Further devices of this machine have tuners in processes of their own beside the leader.
 """
 
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import hashlib
+import math
 import os
 import platform
 import threading
+import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
+from warpsmith.devices.select import DeviceRef
+from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.claims import Claim, StruckOff
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
+from warpsmith.store.tuners import Claim, StruckOff
+from warpsmith.tuner.faults import Faults, Part
+from warpsmith.tuner.workers.job import Job
+from warpsmith.tuner.workers.worker import Worker, WorkerDied, interrupt_all
 
 T = TypeVar("T")
 
@@ -34,7 +44,7 @@ counted instead of time, so that nobody is struck off while the store is away or
 
 def new_tuner(store: Store) -> str:
     """Registers a tuner named after this machine and process, and returns its id."""
-    return store.register_tuner(f"{platform.node()} {os.getpid()}")
+    return store.tuners.register(f"{platform.node()} {os.getpid()}")
 
 
 class Sharing:
@@ -74,7 +84,7 @@ class Sharing:
         self._ended.set()
         self._over.wait()
         if self._error is None:
-            self._store.strike(self._tuner)
+            self._store.tuners.strike(self._tuner)
 
     def seed(self, seed: int) -> int:
         """Seed of this tuner, in 32 bits: with equal seeds, tuners would request equal configs."""
@@ -91,7 +101,7 @@ class Sharing:
         self._raise()
         claims = {Claim(each.family, each.config, each.fingerprint, identity_of(each)): each for each in programs}
         granted = self._while_at_work(
-            lambda tuner: self._store.claim(self._problem, self._device, tuner, claims, holds)
+            lambda tuner: self._store.tuners.claim(self._problem, self._device, tuner, claims, holds)
         )
         self._news.extend(granted.stored)
         return frozenset(claims[claim] for claim in granted.mine)
@@ -110,7 +120,7 @@ class Sharing:
             rounds = 0
             while not self._ended.wait(ROUND_S):
                 if rounds % BEAT_ROUNDS == 0:
-                    self._while_at_work(self._store.beat)
+                    self._while_at_work(self._store.tuners.beat)
                 self._look_after_others()
                 self._seen, trials = self._store.trials_since(self._problem, self._device, self._seen)
                 self._news.extend(trials)
@@ -121,7 +131,7 @@ class Sharing:
             self._over.set()
 
     def _look_after_others(self) -> None:
-        beats = self._store.beats()
+        beats = self._store.tuners.beats()
         gone = self._others.keys() - beats.keys()
         self.departed += len(gone)
         before, self._others = self._others, {}
@@ -129,7 +139,7 @@ class Sharing:
             known, silent = before.get(tuner, (beats[tuner], -1))
             self._others[tuner] = (beats[tuner], silent + 1 if known == beats[tuner] else 0)
         for tuner in [tuner for tuner, (_, silent) in self._others.items() if silent >= DEAD_ROUNDS]:
-            self._store.strike(tuner)
+            self._store.tuners.strike(tuner)
 
     def _while_at_work(self, ask: Callable[[str], T]) -> T:
         """Calls `ask` with this tuner's id. If other tuners struck it off while it was stopped, it registers again."""
@@ -141,3 +151,73 @@ class Sharing:
                 with self._joining:
                     if self._tuner == tuner:
                         self._tuner = new_tuner(self._store)
+
+
+END_S = 5.0
+"""Seconds that a companion may take to end: it gives up what runs, commits its trials and ends its processes."""
+
+
+class Companions:
+    """Tunes on several devices through one store, inside a `with` block.
+
+    Each device needs a process of its own: one interpreter is fully busy at 140 candidates per second and cannot feed
+    four GPUs. A companion that fails leaves its device idle and causes a warning.
+
+    Args:
+        devices: one for each companion; may be empty.
+        store: the leader's store, in a file or on a server.
+        job: returns the job that tunes on a device under a tuner id until it is ended.
+
+    Raises:
+        BadArgument: the store is in memory, where no other process can reach it.
+    """
+
+    def __init__(
+        self, devices: tuple[DeviceRef, ...], store: Store, job: Callable[[DeviceRef, str], Job[None]]
+    ) -> None:
+        if devices and store.database.address is None:
+            raise BadArgument("tuning on several devices needs a store in a file or on a server, not in memory")
+        self._store, self._job = store, job
+        self._workers = {device: Worker() for device in devices}
+        self._tuners: dict[DeviceRef, str] = {}
+        """Tuner id of each device."""
+        self._threads = ThreadPoolExecutor(max(1, len(devices)))
+        self._running: dict[Future[None], DeviceRef] = {}
+
+    def __enter__(self) -> Self:
+        for device, worker in self._workers.items():
+            tuner = self._tuners[device] = new_tuner(self._store)
+            self._running[self._threads.submit(worker.call, self._job(device, tuner), math.inf)] = device
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the companions. Each has END_S to end in order: a candidate that dies with its tuner is suspected of
+        having killed it.
+        """
+        for worker in self._workers.values():
+            worker.ask_to_end()
+        concurrent.futures.wait(self._running, END_S)
+        while True:
+            interrupt_all(self._workers.values())  # again, in case a process had not started yet
+            if not concurrent.futures.wait(self._running, 0.1).not_done:
+                break
+        for worker in self._workers.values():
+            worker.kill()
+        self._threads.shutdown()
+        if kind is None:  # after an error the store may be unreachable; the other tuners find out by themselves
+            for tuner in self._tuners.values():
+                self._store.tuners.strike(tuner)
+
+    def check(self, faults: Faults) -> None:
+        """Warns of companions that failed since the last call, adds them to `faults`, and frees their claims."""
+        for future in [future for future in self._running if future.done()]:
+            device = self._running.pop(future)
+            error = future.exception()
+            if error is None:
+                continue
+            faults.add(Part.WORKER, f"of {device}", error)
+            words = error.last_words.splitlines()[-1:] if isinstance(error, WorkerDied) else []
+            warnings.warn(": ".join([f"tuning continues without {device}", str(error), *words]), stacklevel=2)
+            self._store.tuners.strike(self._tuners[device])

@@ -1,12 +1,18 @@
-"""Configs that are known before a problem is searched and that are tried first."""
+"""Configs that are known before a problem is searched and tried first, and the shipped trials behind them."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from warpsmith.errors import BadArgument
+from warpsmith.files import write_whole
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.gate import Gate, IllegalConfig
@@ -16,12 +22,66 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.registry import defaults, likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
-from warpsmith.store.location import StoreChain
-from warpsmith.store.samples import Sample
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
+from warpsmith.store.trials import FASTEST, OTHERS, Sample, stored_samples
 from warpsmith.tuner.search.prior import Prior
-from warpsmith.tuner.search.shipped_samples import shipped_samples
+
+FORMAT, VERSION = "warpsmith samples", 1
+SHIPPED = Path(__file__).with_name("shipped_samples.jsonl.gz")
+
+
+@functools.cache
+def shipped_samples() -> tuple[Sample, ...]:
+    """The samples in SHIPPED: some 80 per problem, measured on an H200. Reading them takes 60 ms, once per process."""
+    return read_samples(SHIPPED)
+
+
+def read_samples(path: Path) -> tuple[Sample, ...]:
+    """Reads a file of `write_samples`. Raises BadArgument if it cannot be read or has another format."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            header, *rows = map(json.loads, file)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise BadArgument(f"{path} holds no samples of this version")
+        subjects = [
+            (Problem.from_spec(operation, spec), Device.from_spec(device))
+            for operation, spec, device in header["subjects"]
+        ]
+        return tuple(
+            Sample(problem, device, family, Config.of(values), time_ns)
+            for (problem, device), family, values, time_ns in ((subjects[number], *rest) for number, *rest in rows)
+        )
+    except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
+        raise BadArgument(f"{path} holds no samples that can be read: {error}") from None
+
+
+def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+    """Writes, for each problem on a device, its FASTEST samples and OTHERS spread over the rest, as JSON lines."""
+    by_subject: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        by_subject.setdefault((sample.problem.key(), sample.device.key()), []).append(sample)
+    members = [by_subject[key] for key in sorted(by_subject)]
+    header: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "subjects": [[of[0].problem.operation, of[0].problem.spec(), of[0].device.spec()] for of in members],
+    }
+    kept = itertools.chain.from_iterable(
+        ([number, each.family, each.config.values(), each.time_ns] for each in _kept(of))
+        for number, of in enumerate(members)
+    )
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (header, *kept))
+    write_whole(path, gzip.compress(text.encode(), mtime=0))
+
+
+def _kept(members: Sequence[Sample]) -> list[Sample]:
+    """The fastest samples, then others at equal distances in order of time, failures last."""
+    ordered = sorted(members, key=lambda each: (each.time_ns is None, each.time_ns or 0.0))
+    rest = ordered[FASTEST:]
+    return ordered[:FASTEST] + rest[:: max(1, -(-len(rest) // OTHERS))]
+
 
 CARRIED = 8
 """Number of winners of the nearest stored problems that are tried before a search begins. With the present answer and
@@ -125,7 +185,7 @@ def _proposed(gate: Gate, families: Mapping[str, Family], samples: Iterable[Samp
         return ()
     # A cross-check on GPUs is not valid for host samples.
     prior = Prior.fit(each for each in samples if each.device.kind is gate.device.kind)
-    is_trusted = prior is not None and prior.cross_check().is_passed
+    is_trusted = prior is not None and prior.check().is_passed
     return prior.first(gate.problem, gate.device, tuple(families.values()), PROPOSED) if prior and is_trusted else ()
 
 
@@ -134,7 +194,7 @@ def samples_of(store: Store, stores: StoreChain[Winners], operation: str) -> tup
     trials shipped with the package.
     """
     shipped = (each for each in shipped_samples() if each.problem.operation == operation)
-    return (*map(Sample.of, stores.answers(operation)), *store.samples(operation), *shipped)
+    return (*map(Sample.of, stores.answers(operation)), *stored_samples(store.database, operation), *shipped)
 
 
 def have_times(known: Iterable[Key], outcomes: Mapping[Key, bool]) -> bool:

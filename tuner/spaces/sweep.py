@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from warpsmith.tuner.costs import Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator
 from warpsmith.tuner.finals.choose import failures_by_kind, fastest_first
 from warpsmith.tuner.progress import Progress, Snapshot, estimate_time_left
-from warpsmith.tuner.run.flow import Candidate, Flow
+from warpsmith.tuner.run.flow import AllOf, Candidate, Flow
 from warpsmith.tuner.run.interrupt import watching_for_interrupt
 from warpsmith.tuner.spaces.regions import Region, RegionPlan, path_words
 from warpsmith.tuner.workers.deadlines import Deadlines
@@ -152,48 +151,48 @@ def sweep(
         KeyboardInterrupt: Ctrl-C before anything was tried.
     """
     start = time.monotonic()
-    trials: dict[Region, list[Trial]] = {plan.region: [] for plan in plans}
     interrupted = False
     with Evaluator.open(problem, device, families, CompilerChoice.AUTO, seed, Deadlines(), sanitize=False) as evaluator:
-        total = sum(len(plan.configs) for plan in plans)
-        copy: Timing | None = None
-
-        def opened(copied: Timing | Failure) -> None:
-            nonlocal copy
-            copy = None if isinstance(copied, Failure) else copied
-            progress.start(_title(evaluator), total, problem.bytes, None if copy is None else copy.median_ns)
-
+        running = _Running(evaluator, plans, progress)
         try:
-            with watching_for_interrupt() as interrupt:
-                best_ns = functools.partial(_best_ns, trials)
-                programs = (evaluator.program(*each) for each in _in_rounds(plans))
-                flow = Flow(evaluator, lambda: next(programs, None), best_ns, Ledger(), total, opened=opened)
-                with flow:
-                    for trial in flow.trials(lambda: None):
-                        trials[Region.of(trial.family, trial.config)].append(trial)
-                        progress.update(_snapshot(trials, total, time.monotonic() - start))
-                        interrupt.check()
+            with watching_for_interrupt() as interrupt, Flow(evaluator, running, Ledger(), running.total) as flow:
+                for trial in flow.trials(lambda: None):
+                    running.trials[Region.of(trial.family, trial.config)].append(trial)
+                    progress.update(_snapshot(running.trials, running.total, time.monotonic() - start))
+                    interrupt.check()
         except KeyboardInterrupt:
-            if not any(trials.values()):
+            if not any(running.trials.values()):
                 raise
             interrupted = True
         finally:
             progress.stop()
-        results = tuple(RegionResult(plan.region, plan.size, tuple(trials[plan.region])) for plan in plans)
+        results = tuple(RegionResult(plan.region, plan.size, tuple(running.trials[plan.region])) for plan in plans)
         elapsed_s = time.monotonic() - start
         return Sweep(
-            problem, evaluator.device, copy, results, evaluator.bench.opened.environment, elapsed_s, interrupted
+            problem, evaluator.device, running.copy, results, evaluator.bench.opened.environment, elapsed_s, interrupted
         )
 
 
-def _best_ns(trials: Mapping[Region, list[Trial]], candidate: Candidate) -> float | None:
-    """The best time in the candidate's own region."""
-    region = Region.of(candidate.program.family, candidate.program.config)
-    return min((trial.median_ns for trial in trials[region] if trial.median_ns is not None), default=None)
+class _Running(AllOf):
+    """A sweep while it runs."""
 
+    def __init__(self, evaluator: Evaluator, plans: Sequence[RegionPlan], progress: Progress) -> None:
+        super().__init__(evaluator.program(*each) for each in _in_rounds(plans))
+        self._evaluator, self._progress = evaluator, progress
+        self.total = sum(len(plan.configs) for plan in plans)
+        self.trials: dict[Region, list[Trial]] = {plan.region: [] for plan in plans}
+        self.copy: Timing | None = None
 
-def _title(evaluator: Evaluator) -> str:
-    return f"design space of {evaluator.problem.key()} on {evaluator.device.name}"
+    def best_ns(self, candidate: Candidate) -> float | None:
+        """The best time in the candidate's own region."""
+        trials = self.trials[Region.of(candidate.program.family, candidate.program.config)]
+        return min((trial.median_ns for trial in trials if trial.median_ns is not None), default=None)
+
+    def opened(self, copy: Timing | Failure) -> None:
+        self.copy = None if isinstance(copy, Failure) else copy
+        problem, copy_ns = self._evaluator.problem, None if self.copy is None else self.copy.median_ns
+        title = f"design space of {problem.key()} on {self._evaluator.device.name}"
+        self._progress.start(title, self.total, problem.bytes, copy_ns)
 
 
 def _in_rounds(plans: Sequence[RegionPlan]) -> Iterator[tuple[str, Config]]:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from warpsmith.devices.base import Compiler
+from warpsmith.devices.compiler import Binaries, Compiler
 from warpsmith.devices.host.machine import cores
-from warpsmith.errors import OutOfMemory
+from warpsmith.errors import CompileError, OutOfMemory
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind
-from warpsmith.tuner.workers.compile_job import Compile, Compiled
 from warpsmith.tuner.workers.deadlines import Deadlines
+from warpsmith.tuner.workers.job import Job, WorkerState
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied, interrupt_all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """Binaries of a program and the duration of its compilation; 0 ms if it came from the cache."""
+
+    binaries: Binaries
+    compile_ms: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compile(Job[Compiled | Failure]):
+    """Compiles the units of one program."""
+
+    compiler: Compiler
+    program: Program
+
+    def run(self, state: WorkerState) -> Compiled | Failure:  # noqa: ARG002 - compiling needs no device
+        start = time.monotonic()
+        try:
+            binaries = self.compiler.compile_program(self.program)
+        except CompileError as error:
+            return Failure(FailureKind.COMPILE, str(error))
+        return Compiled(binaries, (time.monotonic() - start) * 1e3)
+
 
 MEMORY_BYTES = 8 << 30
 """Bytes of memory that one compiler may take. NVRTC takes 0.5 GB for the heaviest kernel here; without a limit, one

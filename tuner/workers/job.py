@@ -1,12 +1,20 @@
-"""Jobs of worker processes and the state between them. It imports little, because compilers start with it too."""
+"""Jobs of worker processes, the state between them, and messages: a length, then a pickle.
+
+This module imports little, because compilers start with it too.
+"""
 
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+import dataclasses
+import struct
+from typing import TYPE_CHECKING, BinaryIO, Generic, Protocol, TypeVar
+
+from warpsmith.errors import WarpsmithError
 
 if TYPE_CHECKING:
-    from warpsmith.devices.base import Runtime
+    from warpsmith.devices.runtime import Runtime
+
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -43,3 +51,29 @@ class Job(abc.ABC, Generic[Answer]):
     @abc.abstractmethod
     def run(self, state: WorkerState) -> Answer:
         """Does the work, in the worker process."""
+
+
+LENGTH = struct.Struct("<Q")
+"""Header of a message: its length in bytes, as 64 bits."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Raised:
+    """An answer that is an expected error, to be raised again on the other side."""
+
+    error: WarpsmithError
+
+
+def read_message(stream: BinaryIO) -> bytes | None:
+    """Reads one message; None at the end of the stream."""
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(header)
+    body = stream.read(length)
+    return body if len(body) == length else None
+
+
+def write_message(stream: BinaryIO, body: bytes) -> None:
+    stream.write(LENGTH.pack(len(body)) + body)
+    stream.flush()

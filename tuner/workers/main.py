@@ -16,8 +16,7 @@ import sys
 from typing import BinaryIO
 
 from warpsmith.errors import OutOfMemory, WarpsmithError
-from warpsmith.tuner.workers.job import WorkerState
-from warpsmith.tuner.workers.wire import Raised, read_message, write_message
+from warpsmith.tuner.workers.job import Raised, WorkerState, read_message, write_message
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from warpsmith.errors import DeviceError
-from warpsmith.tuner.workers.job import Job
-from warpsmith.tuner.workers.wire import LENGTH, Raised
+from warpsmith.tuner.workers.job import LENGTH, Job, Raised
 
 T = TypeVar("T")
 

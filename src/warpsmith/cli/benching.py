@@ -23,9 +23,9 @@ from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import COPY, BaselineVerdict, fastest_library, verdict_of
-from warpsmith.tuner.evaluate.sustained import Sustained
+from warpsmith.tuner.evaluate.timing import Sustained
 from warpsmith.tuner.finals.compare import Comparison, compare
-from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_comparison
+from warpsmith.tuner.plots import REMEDY, ImageFormat, PlotLine, can_plot, plot_comparison
 from warpsmith.units import format_rate, format_time
 
 SaveOption = Annotated[
@@ -179,14 +179,16 @@ class Results:
     def plot(self, x_label: str, image: ImageFormat) -> bytes:
         """Plot of times over sizes."""
         own = dict.fromkeys(name for row in self.rows for name in row.subject.own)
-        lines = [Line("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
+        lines = [PlotLine("warpsmith", tuple((place, row.ours) for place, row in enumerate(self.rows)))]
         lines += [self._line(name) for name in (*self.peers, *own)]
         title = f"{self.workload}, {self.device.name}"
         sizes = [row.subject.size for row in self.rows]
         return plot_comparison(title, x_label, sizes, lines, self._line(COPY), image)
 
-    def _line(self, name: str) -> Line:
-        return Line(name, tuple((place, row.times[name]) for place, row in enumerate(self.rows) if name in row.times))
+    def _line(self, name: str) -> PlotLine:
+        return PlotLine(
+            name, tuple((place, row.times[name]) for place, row in enumerate(self.rows) if name in row.times)
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.store.checked import Verdict, checked_of
-from warpsmith.store.record import Record
+from warpsmith.store.record import Record, Verdict, checked_of
 from warpsmith.units import format_time
 
 _WORDS = {

@@ -21,7 +21,8 @@ from warpsmith.generator.problem import Problem, member
 from warpsmith.store import t4
 from warpsmith.store.interchange import export_lines, import_lines
 from warpsmith.store.location import write_location
-from warpsmith.store.store import MergeReport, Store
+from warpsmith.store.merging import MergeReport, merge_stores
+from warpsmith.store.store import Store
 
 COMMANDS = ("ls", "show", "check", "prune", "merge", "import", "export")
 """Commands in the order of the help text."""
@@ -58,7 +59,7 @@ def _merge(
 ) -> int:
     """Merge another store into this one; the faster of two winners is kept. All or nothing."""
     with Store.open(source, write=False) as other, Store.open(write_location(store), write=True) as own:
-        report = own.merge(other)
+        report = merge_stores(own, other)
     return _tell(report, json)
 
 
@@ -77,7 +78,7 @@ def _import(
     with Store.open(":memory:", write=True) as whole:
         import_lines(whole, lines, source=str(file))
         with Store.open(write_location(store), write=True) as own:
-            report = own.merge(whole)
+            report = merge_stores(own, whole)
     return _tell(report, json)
 
 

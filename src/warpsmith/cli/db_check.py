@@ -14,10 +14,11 @@ from warpsmith.cli.options import JsonOption, SeedOption, StoreOption
 from warpsmith.cli.output import print_error, print_facts, print_json
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, NothingStored, StoreError
-from warpsmith.store.checked import Verdict, checked_of, marked
-from warpsmith.store.location import StoreChain, named_location, open_with_trials, own_store, write_location
-from warpsmith.store.record import Record
+from warpsmith.store.contents import check_store
+from warpsmith.store.location import named_location, own_store, write_location
+from warpsmith.store.record import Record, Verdict, checked_of, marked
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain, open_with_trials
 from warpsmith.units import format_time
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _check(
     if not times and (sample is not None or device is not None):
         raise BadArgument("--sample and --device choose what --times checks; add --times")
     with open_with_trials(store) as stores:
-        found = {each.location: list(each.check()) for each in stores.stores}
+        found = {each.location: list(check_store(each)) for each in stores.stores}
         if not json:
             for location, problems in found.items():
                 print_facts([(("damaged" if problems else "good"), location), *(("", problem) for problem in problems)])

@@ -24,12 +24,11 @@ from warpsmith.cli.verdicts import conditions_words, short, summary
 from warpsmith.errors import NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store.checked import checked_of
-from warpsmith.store.location import open_with_trials
-from warpsmith.store.record import Failure, Record
-from warpsmith.store.runs import Run
-from warpsmith.store.scope import Counts, Scope
+from warpsmith.store.contents import Counts, Scope, count_rows, subjects_of
+from warpsmith.store.record import Failure, Record, checked_of
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import open_with_trials
+from warpsmith.store.tuners import Run
 from warpsmith.units import format_duration, format_time
 
 LISTED = 10
@@ -75,7 +74,7 @@ def _ls(
     scope = scope_of(operation, device_key)
     with open_with_trials(store) as stores:
         check_scope(scope, stores.stores)
-        held = [(each.location, each.counts(scope), _records(each, scope)) for each in stores.stores]
+        held = [(each.location, count_rows(each, scope), _records(each, scope)) for each in stores.stores]
     if json:
         winners = [_winner_document(location, record) for location, _, records in held for record in records]
         counts = [{"store": location, **dataclasses.asdict(held_there)} for location, held_there, _ in held]
@@ -149,7 +148,7 @@ def _show_problem(
         views = [
             _view(each, kept, device)
             for each in stores.stores
-            for kept, device in each.subjects(Scope(problem.operation, device_key))
+            for kept, device in subjects_of(each, Scope(problem.operation, device_key))
             if kept == problem
         ]
     if not views:
@@ -239,7 +238,7 @@ def _view(store: Store, problem: Problem, device: Device) -> _View:
         winners[1:],
         len(trials),
         dict(sorted(failures.items())),
-        store.runs(problem, device),
+        store.runs.of(problem, device),
         store.poisoned(device),
     )
 
@@ -252,7 +251,7 @@ def _run_facts(runs: tuple[Run, ...]) -> list[tuple[str, str]]:
 
 def _format_run(run: Run) -> str:
     """Text of a run. Values that the run's version did not store are left out."""
-    from warpsmith.tuner.costs import Stage
+    from warpsmith.tuner.costs import CostStage
 
     told, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):
@@ -262,7 +261,7 @@ def _format_run(run: Run) -> str:
     costs = spec.get("costs")
     seconds = costs.get("seconds") if isinstance(costs, dict) else None
     if isinstance(seconds, dict):
-        stages = [(stage, cost) for stage in Stage if isinstance(cost := seconds.get(stage), int | float)]
+        stages = [(stage, cost) for stage in CostStage if isinstance(cost := seconds.get(stage), int | float)]
         told.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
     if spec.get("interrupted"):
         told.append("interrupted")

@@ -17,9 +17,9 @@ from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
+from warpsmith.store.contents import Counts, Scope, count_rows
 from warpsmith.store.location import write_location
-from warpsmith.store.prune import Pruned, Unwanted, stale_programs
-from warpsmith.store.scope import Counts, Scope
+from warpsmith.store.prune import Pruned, Unwanted, compact_store, programs_of, prune_store, stale_programs
 from warpsmith.store.store import Store
 
 LINE_EVERY_S = 5.0
@@ -78,15 +78,15 @@ def _prune(
     location = write_location(store)
     with Store.open(location, write=False) as own:
         check_scope(scope, (own,))
-        programs = own.programs(scope) if stale else ()
+        programs = programs_of(own, scope) if stale else ()
         gone = stale_programs(programs, _still_generated, _Progress(len(programs)))
-        before, unwanted = own.counts(), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
+        before, unwanted = count_rows(own), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
         if not yes:
-            _tell(own.prune(unwanted, dry_run=True), before, own.location, removed=False, json=json)
+            _tell(prune_store(own, unwanted, dry_run=True), before, own.location, removed=False, json=json)
             return 0
     with Store.open(location, write=True) as own:
-        _tell(own.prune(unwanted), before, own.location, removed=True, json=json)
-        freed = own.compact()
+        _tell(prune_store(own, unwanted), before, own.location, removed=True, json=json)
+        freed = compact_store(own)
     if not json:
         print_facts([("freed", f"{freed / 1e6:.1f} MB")])
     return 0

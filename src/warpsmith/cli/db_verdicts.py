@@ -8,8 +8,8 @@ import typer
 
 from warpsmith.cli.output import print_facts
 from warpsmith.cli.verdicts import summary
-from warpsmith.store.location import StoreChain
 from warpsmith.store.store import Store
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.tuner.finals.recheck import must_be_measured
 
 VerdictsOption = Annotated[

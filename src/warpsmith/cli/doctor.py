@@ -26,8 +26,8 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
 from warpsmith.generator.library_calls import Library
-from warpsmith.store.location import open_for_reading, write_location
-from warpsmith.store.shown import shown
+from warpsmith.store.location import shown, write_location
+from warpsmith.store.store_chain import open_for_reading
 
 TRIAL_ARCH = "sm_80"
 """Architecture for which GPU compilers are tested if there is no GPU: CUDA 11 to 13 support it."""
@@ -83,7 +83,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
 
 
 def _of(name: str, report: CompilerReport) -> _Finding:
-    return _Finding(name, report.condition is Condition.OK, report.condition, report.told)
+    return _Finding(name, report.condition is Condition.OK, report.condition, report.message)
 
 
 def _look(name: str, look: Callable[[], str]) -> _Finding:

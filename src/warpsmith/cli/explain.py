@@ -18,8 +18,8 @@ from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.space import Space
 from warpsmith.plans.lookup import find
 from warpsmith.store.conditions import conditions_key
-from warpsmith.store.location import open_with_trials
 from warpsmith.store.record import Failure, Measurement, Trial, trial_spec
+from warpsmith.store.store_chain import open_with_trials
 from warpsmith.tuner.finals.choose import fastest_first
 from warpsmith.units import format_time
 

@@ -8,8 +8,8 @@ from typing import Any
 from warpsmith.cli.output import table
 from warpsmith.plans.lookup import regenerate
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain
 from warpsmith.store.record import Measurement, Record
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
 

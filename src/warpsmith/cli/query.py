@@ -12,7 +12,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import NothingStored
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.plans.lookup import find
-from warpsmith.store.location import open_for_look_up
+from warpsmith.store.store_chain import open_for_look_up
 
 
 def register(app: typer.Typer) -> None:

@@ -10,8 +10,8 @@ from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_json, print_table
 from warpsmith.cli.verdicts import conditions_words, copy_share, peer_cell, summary
 from warpsmith.errors import NothingStored
-from warpsmith.store.location import open_for_reading
 from warpsmith.store.record import Record
+from warpsmith.store.store_chain import open_for_reading
 from warpsmith.units import format_time
 
 

@@ -11,7 +11,7 @@ from warpsmith.cli.operations.registry import OPERATIONS
 from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.store.scope import Scope
+from warpsmith.store.contents import Scope, count_rows, subjects_of
 from warpsmith.store.store import Store
 
 WordsArgument = Annotated[list[str] | None, typer.Argument(metavar="[WORDS]...", help="Words of the problem's key.")]
@@ -40,10 +40,10 @@ def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
     if scope == Scope():
         return
     for store in asked:
-        found = store.counts(scope)
+        found = count_rows(store, scope)
         if found.winners or found.trials or found.poisoned or found.runs:
             return
-    keys = sorted({device.key() for store in asked for _, device in store.subjects()})
+    keys = sorted({device.key() for store in asked for _, device in subjects_of(store)})
     told = f"the devices that are stored are {', '.join(keys)}" if keys else "nothing is stored yet"
     of = f" of {scope.operation}" if scope.operation is not None else ""
     on = f" for the device {scope.device_key}" if scope.device_key is not None else ""
@@ -57,6 +57,6 @@ def subjects_with(
     wanted = {word for given in words or () for word in given.split()}
     return tuple(
         (problem, device)
-        for problem, device in store.subjects(Scope(device_key=device_key))
+        for problem, device in subjects_of(store, Scope(device_key=device_key))
         if wanted <= set(problem.key().split())
     )

@@ -24,9 +24,8 @@ from warpsmith.cli.output import print_facts, print_json, record_facts, winner_d
 from warpsmith.cli.tune_without_shape import tune_without_shape
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.problem import AUTO, Problem, member
-from warpsmith.store.location import write_location
+from warpsmith.store.location import shown, write_location
 from warpsmith.store.record import Trial
-from warpsmith.store.shown import shown
 from warpsmith.tuner.evaluate.timing_policy import CacheState, Launching
 from warpsmith.tuner.options import Effort, TuneOptions
 from warpsmith.tuner.progress import format_failures, progress_for
@@ -132,7 +131,7 @@ def _facts(report: TuneReport, location: str) -> list[tuple[str, str]]:
     failed = format_failures(report.failures) or "none"
     facts.append(("trials", f"{trials}; failed: {failed}; {format_duration(report.elapsed_s)}"))
     facts += [("family", _standing(each)) for each in report.standings]
-    facts += [("failed", each.told) for each in report.part_failures]
+    facts += [("failed", each.message) for each in report.part_failures]
     facts.append(("stages", format_costs(report)))
     if report.interrupted:
         facts.append(("note", "interrupted; run the same command again to continue"))

@@ -22,8 +22,7 @@ from warpsmith.cli.output import print_facts, print_json, print_table
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import member
-from warpsmith.store.location import write_location
-from warpsmith.store.shown import shown
+from warpsmith.store.location import shown, write_location
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions
 from warpsmith.tuner.progress import progress_for

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsmith.devices.base import Runtime
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.tensors import (
     check_output,
     empty_tensor,
@@ -191,8 +191,8 @@ def _ordinal_of(x: Any) -> int | None:
 
 def _check_ordinal(found: int | None, operand: Operand, ordinal: int | None) -> None:
     if None not in (found, ordinal) and found != ordinal:
-        told = f"is on cuda:{found}, and the plan on cuda:{ordinal}"
-        raise BadArgument(f"{operand.name}: {told}; copy it there, or make a plan for device='cuda:{found}'")
+        reason = f"is on cuda:{found}, and the plan on cuda:{ordinal}"
+        raise BadArgument(f"{operand.name}: {reason}; copy it there, or make a plan for device='cuda:{found}'")
 
 
 def _checked(array: _Array, operand: Operand, writable: bool) -> ArrayView:
@@ -223,13 +223,15 @@ def _check_strides(array: _Array, operand: Operand) -> None:
     if not gaps:
         raise BadArgument(f"{operand.name}: must be C-contiguous; copy it first, as numpy.ascontiguousarray does")
     if operand.is_dense:
-        told = f"must be channels last, with strides of {expected} bytes; they are {given}"
-        raise BadArgument(f"{operand.name}: {told}; give x.contiguous(memory_format=torch.channels_last), or the like")
+        reason = f"must be channels last, with strides of {expected} bytes; they are {given}"
+        raise BadArgument(
+            f"{operand.name}: {reason}; give x.contiguous(memory_format=torch.channels_last), or the like"
+        )
     rows = gaps[-1]
-    told = f"its rows must start {expected[rows]} bytes apart; they start {given[rows]} bytes apart"
+    reason = f"its rows must start {expected[rows]} bytes apart; they start {given[rows]} bytes apart"
     if given[rows] == expected[rows]:
-        told = f"its strides must be {expected} bytes; they are {given}"
-    raise BadArgument(f"{operand.name}: {told}")
+        reason = f"its strides must be {expected} bytes; they are {given}"
+    raise BadArgument(f"{operand.name}: {reason}")
 
 
 def _of_torch(torch: Any, x: Any, operand: Operand, writable: bool) -> ArrayView:
@@ -285,8 +287,8 @@ def _numpy_over_dlpack(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:  # such as bfloat16, unknown to NumPy
-        told = f"cannot be read by NumPy over DLPack ({str(error).splitlines()[0]})"
-        raise BadArgument(f"{operand.name}: {told}; give an array of NumPy or PyTorch") from None
+        reason = f"cannot be read by NumPy over DLPack ({str(error).splitlines()[0]})"
+        raise BadArgument(f"{operand.name}: {reason}; give an array of NumPy or PyTorch") from None
     return array
 
 

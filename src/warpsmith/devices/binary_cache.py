@@ -10,8 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.binary import Usage
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler, Usage
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.generator.steps import Compilation
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from warpsmith.devices.base import BoundLaunch, CallArguments, Launches, Module, Runtime
-from warpsmith.devices.binary import Binaries
-from warpsmith.devices.library import LoadedCall
+from warpsmith.devices.compiler import Binaries
+from warpsmith.devices.module import BoundLaunch, CallArguments, Launches, LoadedCall, Module
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.workspaces import Block
 from warpsmith.errors import LaunchError
 from warpsmith.generator.program import Program

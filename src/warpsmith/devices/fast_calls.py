@@ -9,8 +9,9 @@ from typing import Any
 
 from warpsmith.devices.array_access import AddressOf, ArrayAccess
 from warpsmith.devices.arrays import ALIGNMENT
-from warpsmith.devices.base import Allocation, Launches, Runtime
+from warpsmith.devices.module import Allocation, Launches
 from warpsmith.devices.native import native
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Signature
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Operand
@@ -73,7 +74,7 @@ def _access(array: object, signature: Signature, runtime: Runtime, compiled: Mod
         return torch_access(torch, signature, device, compiled)
     cupy: Any = sys.modules.get("cupy")
     if on_gpu and cupy is not None and type(array) is getattr(cupy, "ndarray", None):
-        from warpsmith.devices.cupy_access import cupy_access
+        from warpsmith.devices.array_access import cupy_access
 
         return cupy_access(cupy, signature, runtime.ordinal)
     return None

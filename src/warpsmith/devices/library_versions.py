@@ -65,7 +65,7 @@ def versions_in(identity: str) -> tuple[str, ...]:
 
 def is_of_today(identity: str, compiler: str, kind: DeviceKind) -> bool:
     """True if an identity that `identity_with_libraries` made has this compiler and the installed library versions."""
-    told = versions_in(identity)
-    named = (library for library in Library if any(version.startswith(f"{library} ") for version in told))
+    versions = versions_in(identity)
+    named = (library for library in Library if any(version.startswith(f"{library} ") for version in versions))
     known = {library_version(kind, library) for library in named}
-    return identity.split(_BETWEEN)[0] == compiler and set(told) <= known
+    return identity.split(_BETWEEN)[0] == compiler and set(versions) <= known

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from warpsmith.devices.array_access import AddressOf, ArrayAccess
-from warpsmith.devices.base import Allocation
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.native import NativeKernel
 
 MOST_ARGUMENTS: int

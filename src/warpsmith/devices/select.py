@@ -7,8 +7,9 @@ import dataclasses
 import enum
 import re
 
-from warpsmith.devices.base import Compiler, Runtime
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument, CompileError
 from warpsmith.generator.device import Device, DeviceKind
 

@@ -50,8 +50,8 @@ def check_output(torch: Any, x: Any, name: str) -> None:
     """Raises BadArgument if `x` requires a gradient, is not dense, or has its conjugate or negative bit set."""
     check_tensor(torch, x, name)
     if has_lazy_bits(x):
-        told = "out= has PyTorch's conjugate or negative bit set, so its memory does not hold its values"
-        raise BadArgument(f"{name}: {told}; give a tensor that is no conjugated or negated view")
+        reason = "out= has PyTorch's conjugate or negative bit set, so its memory does not hold its values"
+        raise BadArgument(f"{name}: {reason}; give a tensor that is no conjugated or negated view")
 
 
 def mark_written(torch: Any, x: Any) -> None:

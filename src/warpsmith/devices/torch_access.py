@@ -203,7 +203,7 @@ def _empty_on_current_gpu(torch: Any) -> tuple[Any, Any] | None:
     try:
         current, on_current = torch._C._cuda_getDevice, torch._C._dynamo.guards._empty_strided_cuda
         probe = on_current((2, 3), (3, 1), torch.float16)
-        told = tuple(probe.shape), probe.stride(), probe.dtype, probe.get_device()
-        return (current, on_current) if told == ((2, 3), (3, 1), torch.float16, current()) else None
+        facts = tuple(probe.shape), probe.stride(), probe.dtype, probe.get_device()
+        return (current, on_current) if facts == ((2, 3), (3, 1), torch.float16, current()) else None
     except (AttributeError, RuntimeError, TypeError):  # another release
         return None

@@ -7,8 +7,9 @@ import dataclasses
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 
-from warpsmith.devices.base import Allocation, Runtime, StreamIdentity
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.process import ForkLock
+from warpsmith.devices.runtime import Runtime, StreamIdentity
 from warpsmith.errors import BadArgument, DeviceError
 from warpsmith.generator.steps import ALIGNMENT, Lifetime, Workspace, aligned
 
@@ -107,8 +108,8 @@ class Workspaces:
 
     def _checked(self, own: Allocation) -> int:
         if own.nbytes < self.block.nbytes or own.address % ALIGNMENT:
-            told = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
-            raise BadArgument(f"workspace: must have {told}; got {own.nbytes} bytes at {own.address:#x}")
+            needed = f"{self.block.nbytes} bytes at a multiple of {ALIGNMENT}"
+            raise BadArgument(f"workspace: must have {needed}; got {own.nbytes} bytes at {own.address:#x}")
         return own.address
 
     @contextlib.contextmanager

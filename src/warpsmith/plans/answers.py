@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import binary_in, cache_folder
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.cuda.nvrtc_file import file_state, loaded_nvrtc
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.errors import WarpsmithError

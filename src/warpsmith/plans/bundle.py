@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BundleError, CompileError, LaunchError, NothingStored, WarpsmithError
 from warpsmith.generator.device import Device
@@ -26,8 +26,7 @@ from warpsmith.plans.bundle_program import (
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
 from warpsmith.plans.verified import EXEMPT, TUNED_ELSEWHERE
-from warpsmith.store.checked import was_wrong
-from warpsmith.store.record import Record
+from warpsmith.store.record import Record, was_wrong
 from warpsmith.store.rows import checked_record
 
 FORMAT = "warpsmith-bundle"

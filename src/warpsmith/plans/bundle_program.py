@@ -8,7 +8,7 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any
 
-from warpsmith.devices.binary import Binary, BinaryKind, Usage
+from warpsmith.devices.compiler import Binary, BinaryKind, Usage
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import (
     Argument,

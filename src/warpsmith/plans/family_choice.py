@@ -25,9 +25,8 @@ from warpsmith.plans.family_model import (
 )
 from warpsmith.plans.guesses import Guess, best_guess
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.location import StoreChain
-from warpsmith.store.record import Record
+from warpsmith.store.record import FamilyTime, Record
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
 

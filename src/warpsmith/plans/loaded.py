@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from warpsmith.devices.base import Allocation, Launches, Runtime
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.checked_calls import CheckedCalls, ReadCall
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launches import launches_of
+from warpsmith.devices.module import Allocation, Launches
 from warpsmith.devices.process import ForkLock
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.signature import Signature
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.problem import Problem

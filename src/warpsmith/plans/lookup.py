@@ -19,9 +19,8 @@ from warpsmith.plans.family_choice import better_guess, of_family
 from warpsmith.plans.guesses import Guess, guesses
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.poisoned import WRONG_HERE
-from warpsmith.store.checked import was_wrong
-from warpsmith.store.location import StoreChain, open_for_look_up
-from warpsmith.store.record import Record
+from warpsmith.store.record import Record, was_wrong
+from warpsmith.store.store_chain import StoreChain, open_for_look_up
 from warpsmith.store.store_reader import Winners
 
 

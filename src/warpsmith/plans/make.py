@@ -7,10 +7,10 @@ import os
 import warnings
 from collections.abc import Mapping
 
-from warpsmith.devices.base import Runtime
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.library_versions import library_version, versions_in
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
 from warpsmith.generator.device import DeviceKind

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.problem import Problem
 from warpsmith.plans.plan import Plan
-from warpsmith.store.changes import State, state_of
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES, State, state_of
 
 MOST_PLANS = 64
 """Largest number of cached plans, with their code on the device; the least recently requested one is dropped."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from warpsmith.devices.base import Allocation, Runtime
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.fast_calls import FastCalls, fast_calls
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.process import ForkLock, HomeTable
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem

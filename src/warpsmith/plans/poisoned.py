@@ -58,4 +58,4 @@ def refuse(program: Program, problem: Problem, device: Device, message: str, sto
 
         started = Started(program.family, program.config, program.fingerprint)
         with Store.open(write_location(store), write=True) as opened:
-            opened.poison(device, started, Failure(FailureKind.WRONG, told))
+            opened.poison.add(device, started, Failure(FailureKind.WRONG, told))

@@ -7,12 +7,11 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from warpsmith.devices.base import Launches
 from warpsmith.devices.checked_calls import CheckedCalls
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.launches import launches_of
-from warpsmith.devices.signature import Signature
-from warpsmith.devices.weights import weights_bytes
+from warpsmith.devices.module import Launches
+from warpsmith.devices.signature import Signature, weights_bytes
 from warpsmith.devices.workspaces import Workspaces
 from warpsmith.generator.prepacking import SplitProgram, split_program
 from warpsmith.plans.loaded import LoadedProgram

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 
 from warpsmith.errors import StoreError, one_line
 from warpsmith.store import postgresql, sqlite
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES
 
 Result = TypeVar("Result")
 
@@ -116,6 +116,5 @@ class Database:
                 raise ServerLost(postgresql.explain(error, self.name)) from error
             raise StoreError(postgresql.explain(error, self.name)) from error
         except StatementError as error:  # a value of the wrong type for its column; no server or file has seen it
-            said = one_line(error.orig)
-            told = f"a row to be stored in {self.name} is damaged ({said:.200}): nothing was added; restore its source"
-            raise StoreError(told) from error
+            row = f"a row to be stored in {self.name} is damaged ({one_line(error.orig):.200})"
+            raise StoreError(f"{row}: nothing was added; restore its source") from error

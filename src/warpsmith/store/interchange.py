@@ -8,8 +8,10 @@ from typing import Any
 
 from warpsmith.errors import StoreError
 from warpsmith.store import rows
+from warpsmith.store.contents import contents_of
+from warpsmith.store.merging import MergeReport, absorb
 from warpsmith.store.rows import Contents, Row, Unreadable
-from warpsmith.store.store import MergeReport, Store
+from warpsmith.store.store import Store
 
 FORMAT = "warpsmith-store"
 FORMAT_VERSION = 2
@@ -25,7 +27,7 @@ def export_lines(store: Store) -> Iterator[str]:
     Raises:
         StoreError: a row whose JSON is damaged, or the database fails.
     """
-    contents = store.contents()
+    contents = contents_of(store)
     specs = {row["key"]: row for row in (*contents.problems, *contents.devices)}
     yield json.dumps(
         {
@@ -86,7 +88,7 @@ def import_lines(store: Store, lines: Iterable[str], *, source: str = "the impor
     Raises:
         StoreError: an invalid line, lines missing at the end, or the database fails.
     """
-    return store.absorb(_Reader(source).read(lines))
+    return absorb(store, _Reader(source).read(lines))
 
 
 class _Reader:

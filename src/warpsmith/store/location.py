@@ -1,40 +1,27 @@
-"""Locations of stores, and the order in which they are read."""
+"""Locations of stores: where they lie, the order in which they are read, and how messages show them.
+
+It needs no SQLAlchemy. Messages show a URL without its passwords.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+import re
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import platformdirs
 
 from warpsmith.errors import BadArgument, StoreError
-from warpsmith.generator.device import Device
-from warpsmith.generator.problem import Problem
-from warpsmith.store import sqlite
-from warpsmith.store.busy import BUSY_STORES, REST_S
-from warpsmith.store.family_time import FamilyTime
-from warpsmith.store.record import Failure, Record
-from warpsmith.store.sqlite import StoreBusy
-from warpsmith.store.store_reader import Winners, file_of, open_winners
-
-if TYPE_CHECKING:
-    from warpsmith.store.store import Store
-
-Answer = TypeVar("Answer")
-Asked = TypeVar("Asked", bound=Winners)
-Asked_co = TypeVar("Asked_co", bound=Winners, covariant=True)
 
 ENVIRONMENT_VARIABLE = "WARPSMITH_STORE"
 
-
-class StorePassedOver(UserWarning):
-    """Warning that a store which the user did not name cannot be read. The look-up goes on with the next one."""
+_FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
+_KNOWN = re.compile(r"(?:postgres|postgresql|sqlite)(?:\+\w*)?:")
+_WITH_USER = re.compile(r"(?P<user>[\w+]+://[^:/@?]*)(?P<password>:[^@]*)?(?P<place>@[^@]*)")
+_WITHOUT = re.compile(r"[\w+]+://[^:/@?]*(?::[0-9]+)?(?:[/?][^@]*)?")
+_SECRET_OPTION = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*(?:&|$)", re.IGNORECASE)
+_SECRET = re.compile(r"((?:^|[?&])(?:ssl)?password=)[^&]*", re.IGNORECASE)
 
 
 def own_store() -> Path | None:
@@ -72,7 +59,7 @@ def write_location(explicit: str | None) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A location at which a store may exist."""
 
     location: str
@@ -82,283 +69,58 @@ class _Place:
     """True if it need not exist yet: the environment may name a store before the first search makes it."""
     is_installed: bool = False
 
-    def open(self, opening: Callable[[str, bool], Asked]) -> Asked | None:
-        """Opens the store; None if it does not exist yet. Raises StoreError.
 
-        An empty file is no store yet: a writer that was killed at its very start leaves one. It warns if the
-        environment names a store that does not exist yet.
-        """
-        file = file_of(self.location)
-        if not self.may_be_missing or file in (None, ":memory:"):
-            return opening(self.location, False)
-        assert file is not None
-        path = sqlite.path_of(file)
-        if not _has_content(path):
-            if self.is_named:
-                _warn_of_none(self.location)
-            return None
-        if not self.is_installed:
-            return opening(self.location, False)
-        # If this user cannot write an installed file, nobody else does: no locks are needed.
-        return opening(self.location, not os.access(path, os.W_OK))
-
-    @property
-    def key(self) -> str:
-        """Name under which locks are remembered."""
-        return busy_key(self.location)
-
-
-def busy_key(location: str) -> str:
-    """Name under which `BUSY_STORES` knows a store: the same one for every spelling of a file's path."""
-    file = file_of(location)
-    try:
-        return location if file is None else str(sqlite.path_of(file).absolute())
-    except StoreError:  # not a valid file name
-        return location
-
-
-def _unnamed_places() -> tuple[_Place, ...]:
+def unnamed_places() -> tuple[Place, ...]:
     """The user's own file and the shipped one."""
     own = own_store()
-    return *(() if own is None else (_Place(str(own)),)), _Place(str(shipped_store()), is_installed=True)
+    return *(() if own is None else (Place(str(own)),)), Place(str(shipped_store()), is_installed=True)
 
 
-def _places(explicit: str | None) -> tuple[_Place, ...]:
+def places(explicit: str | None) -> tuple[Place, ...]:
     named = named_location(explicit)
-    others = _unnamed_places()
-    return others if named is None else (_Place(named, is_named=True, may_be_missing=not explicit), *others)
+    others = unnamed_places()
+    return others if named is None else (Place(named, is_named=True, may_be_missing=not explicit), *others)
 
 
 def look_up_locations(explicit: str | None) -> tuple[str, ...]:
     """Locations of the stores that a look-up reads, in order, whether they exist or not."""
-    return tuple(place.location for place in _places(explicit))
+    return tuple(place.location for place in places(explicit))
 
 
-class StoreChain(Generic[Asked_co]):
-    """Stores that are open for reading, in order; the first answer wins. Close it, or use it in a `with`.
+def file_of(location: str) -> str | None:
+    """The file that a location names by path or by URL, or `:memory:`; None for a server."""
+    url = _FILE_URL.fullmatch(location)
+    return location if not is_url(location) else url and (url["path"] or ":memory:")
 
-    Args:
-        stores: the stores.
-        optional: those of the stores that are skipped, with a warning, if they turn out to be damaged.
-        unopened: number of stores that were skipped already.
-        patient: whether a store that another process has locked raises an error; else it is skipped, even if the user
-            named it.
+
+def is_url(location: str) -> bool:
+    """True if a location is meant as a URL. This includes database URLs with a missing slash, which are no file
+    names.
     """
-
-    def __init__(
-        self,
-        stores: tuple[Asked_co, ...],
-        optional: tuple[Asked_co, ...] = (),
-        unopened: int = 0,
-        *,
-        patient: bool = True,
-    ) -> None:
-        self.stores = stores
-        self._optional = optional
-        self._unopened = unopened
-        self._patient = patient
-        self._passed_over: list[Winners] = []
-
-    @property
-    def is_whole(self) -> bool:
-        """True if every existing store was read. A store that was skipped may be readable the next time."""
-        return not self._passed_over and not self._unopened
-
-    def winners(self, problem_key: str, device_key: str | None = None) -> Iterator[Record]:
-        """Winners of `Problem.key()` on `Device.key()`, or on all devices, store by store, each in the order of
-        `Store.winners`.
-
-        A store is read only when its turn comes.
-        """
-        for store in self.stores:
-            yield from self._answer(store, lambda each: each.winners(problem_key, device_key)) or ()
-
-    def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, store by store. For one problem, device and conditions only the first store's winner is
-        returned.
-        """
-        found: dict[tuple[str, str, str], Record] = {}
-        for store in self.stores:
-            for record in self._answer(store, lambda each: each.records(operation)) or ():
-                found.setdefault((record.problem.key(), record.device.key(), record.conditions), record)
-        return tuple(found.values())
-
-    def answers(self, operation: str | None = None) -> tuple[Record, ...]:
-        """One of `records` for each problem and device: the one under the preferred conditions, of the first store."""
-        found: dict[tuple[str, str], Record] = {}
-        for record in self.records(operation):
-            found.setdefault((record.problem.key(), record.device.key()), record)
-        return tuple(found.values())
-
-    def answers_for(self, problem: Problem) -> tuple[Record, ...]:
-        """Records of `answers` that are winners of one problem; no other records are read."""
-        found: dict[str, Record] = {}
-        for record in self.winners(problem.key()):
-            found.setdefault(record.device.key(), record)
-        return tuple(found.values())
-
-    def runners_up(self, problem_key: str, device_key: str) -> Iterator[Record]:
-        """Runners-up of `Problem.key()` on `Device.key()`, store by store, each in the order of `Store.runners_up`."""
-        for store in self.stores:
-            yield from self._answer(store, lambda each: each.runners_up(problem_key, device_key)) or ()
-
-    def beaten(self, family: str) -> tuple[Record, ...]:
-        """All runners-up of a family, store by store."""
-        return tuple(
-            record for store in self.stores for record in self._answer(store, lambda each: each.beaten(family)) or ()
-        )
-
-    def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """Times of all runners-up of an operation, store by store."""
-        return tuple(
-            each
-            for store in self.stores
-            for each in self._answer(store, lambda asked: asked.family_times(operation)) or ()
-        )
-
-    def poisoned(self, device: Device) -> dict[str, Failure]:
-        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason, from all
-        stores.
-        """
-        found: dict[str, Failure] = {}
-        for store in self.stores:
-            found |= self._answer(store, lambda each: each.poisoned(device)) or {}
-        return found
-
-    def _answer(self, store: Winners, ask: Callable[[Winners], Answer]) -> Answer | None:
-        """A store's answer. None for an optional store that turns out to be damaged or locked; it is skipped from now
-        on.
-        """
-        if store in self._passed_over:
-            return None
-        try:
-            return ask(store)
-        except StoreError as error:
-            if store not in self._optional and (self._patient or not isinstance(error, StoreBusy)):
-                raise
-            self._passed_over.append(store)
-            _tell(store.location, error)
-            return None
-
-    def close(self) -> None:
-        for store in self.stores:
-            store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    return "://" in location or _KNOWN.match(location) is not None
 
 
-def open_for_reading(explicit: str | None) -> StoreChain[Winners]:
-    """Opens the named location, the user's own file and the shipped one, in this order, for their winners.
+def shown(location: str) -> str:
+    """The location for messages: a URL without its passwords."""
+    if not is_url(location):
+        return location
+    if whole := _WITH_USER.fullmatch(location):
+        location = whole["user"] + (":***" if whole["password"] else "") + whole["place"]
+    elif not _WITHOUT.fullmatch(location):
+        return _masked(location)
+    return _SECRET_OPTION.sub("", location).rstrip("?&")
 
-    The own file may be missing, or empty after a writer was killed at its very start. So may the one that
-    WARPSMITH_STORE names, with a warning.
 
-    Raises:
-        StoreError: the location that `explicit` names is missing, or a store cannot be read.
+def _masked(location: str) -> str:
+    """A location that cannot be split, without any text that may be a password.
+
+    Everything before the last @ is masked. Without an @, the text at the place of a port is masked, because in a bare
+    `user:password` the password stands there.
     """
-    return _opened(_places(explicit), lambda location, immutable: open_winners(location, immutable=immutable))
-
-
-def open_with_trials(explicit: str | None) -> StoreChain[Store]:
-    """Opens the same stores as `open_for_reading`, with their trials. It needs the extra `tune`."""
-    from warpsmith.store.store import Store
-
-    def opening(location: str, immutable: bool) -> Store:
-        return Store.open(location, write=False, immutable=immutable)
-
-    return _opened(_places(explicit), opening)
-
-
-def open_for_look_up(explicit: str | None) -> StoreChain[Winners]:
-    """`open_for_reading` for plans. They go on without an unreadable store that the user did not name, because a store
-    only makes them faster.
-
-    The user's own file and the shipped one are skipped if they are damaged, unreadable or of a newer schema, each with
-    one warning, a StorePassedOver. This also holds if the damage shows only during a query. Any store that another
-    process keeps locked for busy.PATIENCE_S is skipped too, and not read again for busy.REST_S.
-
-    Raises:
-        StoreError: the location that `explicit` names is missing, or the named one cannot be read.
-    """
-    return _opened(_places(explicit), _winners_at_once, passes_over=True)
-
-
-@contextlib.contextmanager
-def open_beside(store: Store) -> Iterator[StoreChain[Winners]]:
-    """The stores of a look-up for which the user names `store`. `store` is open already and stays open.
-
-    Other stores that cannot be read are skipped, as by `open_for_look_up`.
-    """
-    with _opened(_unnamed_places(), _winners_at_once, passes_over=True) as others:
-        yield StoreChain((store, *others.stores), others.stores)
-
-
-def _winners_at_once(location: str, immutable: bool) -> Winners:
-    """Opens the winners of a store without waiting long for locks."""
-    return open_winners(location, immutable=immutable, wait_s=BUSY_STORES.patience_s(busy_key(location)))
-
-
-def _opened(
-    places: Iterable[_Place], opening: Callable[[str, bool], Asked], *, passes_over: bool = False
-) -> StoreChain[Asked]:
-    stores: list[Asked] = []
-    optional: list[Asked] = []
-    unopened = 0
-    with contextlib.ExitStack() as opened:
-        for place in places:
-            is_optional = passes_over and not place.is_named
-            if passes_over and BUSY_STORES.rests(place.key):
-                unopened += 1
-                continue
-            try:
-                store = place.open(opening)
-            except StoreError as error:
-                if not is_optional and not (passes_over and isinstance(error, StoreBusy)):
-                    raise
-                _tell(place.location, error)
-                unopened += 1
-                continue
-            if passes_over:
-                BUSY_STORES.answered(place.key)
-            if store is not None:
-                opened.callback(store.close)
-                stores.append(store)
-                optional += [store] * is_optional
-        opened.pop_all()
-    return StoreChain(tuple(stores), tuple(optional), unopened, patient=not passes_over)
-
-
-def _tell(location: str, error: StoreError) -> None:
-    """Warns that a store is skipped. For a store that stays locked it warns once, not at each look-up."""
-    if isinstance(error, StoreBusy):
-        if BUSY_STORES.note(busy_key(location)):
-            told = f"{error}; going on without this store, which is asked again every {REST_S:g} s"
-            warnings.warn(told, StorePassedOver, stacklevel=2)
-        return
-    told = f"{error}; going on without this store: `warpsmith db check --store {location}` says what is wrong with it"
-    warnings.warn(told, StorePassedOver, stacklevel=2)
-
-
-def _warn_of_none(location: str) -> None:
-    told = f"there is no store at {location} yet, which {ENVIRONMENT_VARIABLE} names: `warpsmith tune` makes it"
-    warnings.warn(f"{told}; going on without it", StorePassedOver, stacklevel=2)
-
-
-def _has_content(path: Path) -> bool:
-    """True if a file exists and is not empty. Raises StoreError if its folder cannot be searched, and for a dangling
-    link.
-    """
-    try:
-        if sqlite.leads_nowhere(path):
-            sqlite.check_path(path, write=False)
-        return path.stat().st_size > 0
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise StoreError(f"cannot look for the store {path}: {error.strerror}; name another with --store") from None
+    scheme, colon, rest = location.partition(":")
+    rest = rest.lstrip("/")
+    slashes = location[len(scheme) + len(colon) : len(location) - len(rest)]
+    _, at, place = rest.rpartition("@")
+    if not at:
+        place = re.sub(r":(?![0-9]+(?:[/?]|$))[^/?]*", ":***", place, count=1)
+    return _SECRET.sub(r"\1***", f"{scheme}{colon}{slashes}{'***@' if at else ''}{place}")

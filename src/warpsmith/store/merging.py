@@ -7,11 +7,25 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection, Table, func, select
 
-from warpsmith.store import poison, runners_up, trial_rows
-from warpsmith.store.rows import Contents, Row, in_order
-from warpsmith.store.schema import POISON_IDENTITY, WINNER_IDENTITY, devices, poisoned, problems, runs, trials, winners
-from warpsmith.store.statements import add_missing, found, found_winners, matches, replace_all
-from warpsmith.store.trial_rows import found_trials
+from warpsmith.store.contents import History, contents_and_history
+from warpsmith.store.layout import WINNER_IDENTITY
+from warpsmith.store.poison import listed
+from warpsmith.store.rows import Contents, Row
+from warpsmith.store.store import Store
+from warpsmith.store.tables import (
+    POISON_IDENTITY,
+    add_missing,
+    devices,
+    matches,
+    poisoned,
+    problems,
+    replace_all,
+    runs,
+    trials,
+    winners,
+)
+from warpsmith.store.trials import add_others
+from warpsmith.store.winners import compete, crown, stays
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,39 +47,24 @@ class MergeReport:
     """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class History:
-    """Rows that a merge copies beside a store's contents; JSON lines do not contain them."""
+def merge_stores(into: Store, other: Store) -> MergeReport:
+    """Copies the contents of another store, or nothing if it raises. Merging twice equals merging once.
 
-    poisoned: tuple[Row, ...] = ()
-    """Programs that must not be run again. Programs that are only started now are left to that store's own tuners."""
-    runs: tuple[Row, ...] = ()
-
-
-def contents_of(connection: Connection, schema: int) -> Contents:
-    """Every problem, device, trial, winner and runner-up of a store of that schema, as rows of the current schema."""
-    listed = found_trials(connection, schema)
-    return Contents(
-        problems=in_order(found(connection, select(problems)), "key"),
-        devices=in_order(found(connection, select(devices)), "key"),
-        trials=tuple({name: value for name, value in row.items() if name != "id"} for row in listed),
-        winners=found_winners(connection, schema),
-        runners_up=runners_up.found_runners_up(connection, schema),
-    )
+    The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list are
+    copied too: a program that hung one device hangs the next of its kind. The other store's active tuners are not
+    copied.
+    """
+    renewed = _with_todays_fingerprints(*contents_and_history(other))
+    return into.database.write(lambda connection: _absorb(connection, *renewed))
 
 
-def history_of(connection: Connection, schema: int) -> History:
-    """The poisoned programs and runs of a store; empty for schema 1."""
-    if schema < 2:
-        return History()
-    without_id = [column for column in runs.c if column.name != "id"]
-    return History(
-        poisoned=_not_to_be_run(connection),
-        runs=found(connection, select(*without_id).order_by(runs.c.id)),
-    )
+def absorb(store: Store, contents: Contents) -> MergeReport:
+    """Copies all rows, or none if it raises: new trials, and winners and runners-up that are new or faster."""
+    renewed = _with_todays_fingerprints(contents, History())
+    return store.database.write(lambda connection: _absorb(connection, *renewed))
 
 
-def with_todays_fingerprints(contents: Contents, history: History) -> tuple[Contents, History]:
+def _with_todays_fingerprints(contents: Contents, history: History) -> tuple[Contents, History]:
     """What another store, or lines of another time, hold, with fingerprints of schema 6 where they were of schema 5.
 
     They stay as they are where the earlier generator cannot be started: their times are then no longer found.
@@ -79,7 +78,7 @@ def with_todays_fingerprints(contents: Contents, history: History) -> tuple[Cont
     return contents, dataclasses.replace(history, poisoned=poisoned_rows)
 
 
-def absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
+def _absorb(connection: Connection, contents: Contents, history: History) -> MergeReport:
     """Copies all rows: new trials and runs, new or faster winners and runners-up, and programs that must not be run.
 
     Copying the same rows again changes nothing: a trial is identified by its program and conditions, a run by the
@@ -87,7 +86,7 @@ def absorb(connection: Connection, contents: Contents, history: History) -> Merg
     """
     for table, added in ((problems, contents.problems), (devices, contents.devices)):
         add_missing(connection, table, added)
-    report = MergeReport(_added(connection, trials, contents.trials, trial_rows.add_others), 0, 0, 0)
+    report = MergeReport(_added(connection, trials, contents.trials, add_others), 0, 0, 0)
     for row in contents.winners:
         report = _compete(connection, row, report)
     for row in contents.runners_up:
@@ -111,10 +110,10 @@ def _added(
 
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
     own_ns = connection.scalar(select(winners.c.median_ns).where(matches(winners, row, WINNER_IDENTITY)))
-    if runners_up.stays(own_ns, row):
+    if stays(own_ns, row):
         # The other store's winner may be the fastest candidate of a family that lost here.
         return _beside(connection, row, dataclasses.replace(report, winners_kept=report.winners_kept + 1))
-    runners_up.crown(connection, row)
+    crown(connection, row)
     if own_ns is None:
         return dataclasses.replace(report, winners_added=report.winners_added + 1)
     return dataclasses.replace(report, winners_replaced=report.winners_replaced + 1)
@@ -122,21 +121,15 @@ def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeRepo
 
 def _beside(connection: Connection, row: Row, report: MergeReport) -> MergeReport:
     """Lets another store's candidate compete with this store's runner-up of the same family."""
-    return dataclasses.replace(report, runners_up_added=report.runners_up_added + runners_up.compete(connection, row))
+    return dataclasses.replace(report, runners_up_added=report.runners_up_added + compete(connection, row))
 
 
 def _warn(connection: Connection, theirs: tuple[Row, ...]) -> int:
     """Adds programs to the poison list. What this store already knows about a listed program stays."""
-    own = {_identity(row) for row in _not_to_be_run(connection)}
+    own = {_identity(row) for row in listed(connection)}
     new = [row for row in theirs if _identity(row) not in own]
     replace_all(connection, poisoned, new, POISON_IDENTITY)
     return len(new)
-
-
-def _not_to_be_run(connection: Connection) -> tuple[Row, ...]:
-    rows = in_order(found(connection, select(poisoned)), *POISON_IDENTITY)
-    listed = {key: poison.listed(connection, key) for key in {row["device_key"] for row in rows}}
-    return tuple(row for row in rows if row["fingerprint"] in listed[row["device_key"]])
 
 
 def _identity(row: Row) -> tuple[str, ...]:

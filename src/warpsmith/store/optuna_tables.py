@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, MetaData, Table, Text, bindparam, inspect, select, update
 
 from warpsmith.store.rows import Row
-from warpsmith.store.statements import delete_all, found
+from warpsmith.store.tables import delete_all, found
 
 KNOWN_SCHEMA = 12
 """Version of Optuna's tables that this module can read and change without Optuna."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError, ProgrammingError
 
 from warpsmith.errors import StoreError
 from warpsmith.store import sqlite
+
+if TYPE_CHECKING:
+    import psycopg
 
 DRIVER = "postgresql+psycopg"
 
@@ -55,10 +60,8 @@ def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
         url: a URL whose driver is DRIVER.
         write: if False, the server refuses every change.
     """
-    from warpsmith.store.whole_batch_cursor import WholeBatchCursor
-
     options: dict[str, Any] = {name: value for name, value in CONNECTION_OPTIONS.items() if name not in url.query}
-    options["cursor_factory"] = WholeBatchCursor
+    options["cursor_factory"] = whole_batch_cursor()
     # There is no upper bound on connections: each thread has at most one.
     engine = _safe_to_fork(create_engine(url, connect_args=options, max_overflow=-1))
 
@@ -74,6 +77,31 @@ def engines(url: URL, *, write: bool) -> tuple[Engine, Engine]:
     # rows.
     writer = engine.execution_options(isolation_level="READ COMMITTED", postgresql_readonly=not write, **{QUEUED: True})
     return reader, writer
+
+
+@functools.cache
+def whole_batch_cursor() -> type[psycopg.Cursor[Any]]:
+    """Class of cursors that send all rows of a statement in one message. Raises ImportError without psycopg."""
+    import psycopg
+
+    class WholeBatchCursor(psycopg.Cursor[Any]):
+        """Cursor whose `executemany` sends one message in total.
+
+        psycopg's own sends one message per row and one after them. A server that waits for the next of them does not
+        count the transaction as idle. A client that is stopped there would keep its locks for ever, and no timeout of
+        the server (before PostgreSQL 17) would end it.
+        """
+
+        def executemany(self, query: Any, params_seq: Iterable[Any], *, returning: bool = False) -> None:
+            """Executes the statement for each row. Raises NotSupportedError if results are requested."""
+            if returning:
+                raise psycopg.NotSupportedError("rows are sent as one message, which returns nothing")
+            with psycopg.ClientCursor(self.connection) as binder:
+                statements = [binder.mogrify(query, row) for row in params_seq]
+            if statements:
+                self.execute("; ".join(statements).encode())  # bytes, as only literal str type-checks
+
+    return WholeBatchCursor
 
 
 def _safe_to_fork(engine: Engine) -> Engine:

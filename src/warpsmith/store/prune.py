@@ -15,16 +15,17 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store import optuna_tables, rows, sqlite
-from warpsmith.store.database import Database
-from warpsmith.store.layout import RUNNERS_UP_SINCE
-from warpsmith.store.poison import LISTED_BY, POISONOUS, is_listed_row
+from warpsmith.store.contents import EVERYTHING, SUBJECT, Scope
+from warpsmith.store.layout import RUNNER_UP_IDENTITY, RUNNERS_UP_SINCE, SCHEMA_VERSION, WINNER_IDENTITY
+from warpsmith.store.poison import LISTED_BY, is_listed_row
+from warpsmith.store.record import POISONOUS
 from warpsmith.store.rows import Row, Unreadable
-from warpsmith.store.schema import (
+from warpsmith.store.store import Store
+from warpsmith.store.tables import (
     POISON_IDENTITY,
-    RUNNER_UP_IDENTITY,
-    SCHEMA_VERSION,
-    WINNER_IDENTITY,
+    delete_all,
     devices,
+    found,
     poisoned,
     problems,
     runners_up,
@@ -32,8 +33,6 @@ from warpsmith.store.schema import (
     trials,
     winners,
 )
-from warpsmith.store.scope import EVERYTHING, SUBJECT, Scope
-from warpsmith.store.statements import delete_all, found
 
 PROGRAM = (*SUBJECT, "family", "config", "fingerprint")
 """Columns that identify a program's source text, whatever compiled it."""
@@ -86,8 +85,7 @@ class Plan:
     study_trials: tuple[Row, ...] = ()
     runners_up: tuple[Row, ...] = ()
 
-    def told(self) -> Pruned:
-        """Counts of the rows."""
+    def counts(self) -> Pruned:
         subjects = collections.Counter(_subject(row) for row in self.trials)
         return Pruned(
             trials={each: subjects[each] for each in sorted(subjects, key=_as_text)},
@@ -100,16 +98,16 @@ class Plan:
 
 
 def stale_programs(
-    listed: Iterable[Row], holds: Holds, told: Callable[[int], None] = lambda _: None
+    listed: Iterable[Row], holds: Holds, checked: Callable[[int], None] = lambda _: None
 ) -> frozenset[tuple[str, ...]]:
-    """Programs of `listed_programs` that are no longer generated.
+    """Programs of `programs_of` that are no longer generated.
 
     A program that this version cannot read counts as current, because a newer version may generate it.
 
     Args:
         listed: rows with the columns PROGRAM and the specs of problem and device.
         holds: generates the program's text, which takes about 20 ms. No lock is held meanwhile.
-        told: called after each program, with the number of programs checked so far.
+        checked: called after each program, with the number of programs checked so far.
     """
     found_stale = set()
     for number, row in enumerate(listed, start=1):
@@ -121,36 +119,52 @@ def stale_programs(
             continue
         if not holds(problem, device, row["family"], config, row["fingerprint"]):
             found_stale.add(_values(row, PROGRAM))
-        told(number)
+        checked(number)
     return frozenset(found_stale)
 
 
-def listed_programs(connection: Connection, scope: Scope, schema: int) -> tuple[Row, ...]:
+def programs_of(store: Store, scope: Scope = EVERYTHING) -> tuple[Row, ...]:
     """Every program that has a trial, a winner or a runner-up, with its problem and device."""
-    listed: dict[tuple[str, ...], Row] = {}
-    for table in (trials, winners, runners_up) if schema >= RUNNERS_UP_SINCE else (trials, winners):
-        query = (
-            select(
-                *(table.c[name] for name in PROGRAM),
-                problems.c.operation,
-                problems.c.spec.label("problem_spec"),
-                devices.c.spec.label("device_spec"),
+    tables = (trials, winners, runners_up) if store.database.schema >= RUNNERS_UP_SINCE else (trials, winners)
+
+    def work(connection: Connection) -> tuple[Row, ...]:
+        listed: dict[tuple[str, ...], Row] = {}
+        for table in tables:
+            query = (
+                select(
+                    *(table.c[name] for name in PROGRAM),
+                    problems.c.operation,
+                    problems.c.spec.label("problem_spec"),
+                    devices.c.spec.label("device_spec"),
+                )
+                .join(problems, table.c.problem_key == problems.c.key)
+                .join(devices, table.c.device_key == devices.c.key)
+                .where(scope.of(table))
+                .distinct()
             )
-            .join(problems, table.c.problem_key == problems.c.key)
-            .join(devices, table.c.device_key == devices.c.key)
-            .where(scope.of(table))
-            .distinct()
-        )
-        listed |= {_values(row, PROGRAM): row for row in found(connection, query)}
-    return tuple(listed[program] for program in sorted(listed, key=_as_text))
+            listed |= {_values(row, PROGRAM): row for row in found(connection, query)}
+        return tuple(listed[program] for program in sorted(listed, key=_as_text))
+
+    return store.database.read(work)
 
 
-def plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
+def prune_store(store: Store, unwanted: Unwanted, *, dry_run: bool = False) -> Pruned:
+    """Removes unwanted rows, and problems and devices that no row refers to any more; all of them or nothing.
+
+    With `dry_run` it only reports what it would remove. A store that is open for reading suffices for that.
+    """
+    database = store.database
+    if dry_run:
+        return database.read(lambda connection: _plan(connection, unwanted, database.schema).counts())
+    return database.write(lambda connection: _carry_out(connection, unwanted))
+
+
+def _plan(connection: Connection, unwanted: Unwanted, schema: int) -> Plan:
     """The rows that are unwanted now; a store of schema 1 has neither runs nor poisoned programs."""
     scope = unwanted.scope
     # A schema without this column has the conditions in the JSON.
-    told = ("conditions",) if schema >= 4 else ("spec",)
-    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns", *told), scope)
+    with_conditions = ("conditions",) if schema >= 4 else ("spec",)
+    tried = _listed(connection, trials, ("id", *PROGRAM, "failure_kind", "median_ns", *with_conditions), scope)
     tried = tuple(map(rows.trial_with_conditions, tried))
     identity = ("conditions",) if schema >= 3 else ()
     won = _listed(connection, winners, (*PROGRAM, *identity), scope)
@@ -212,9 +226,9 @@ def _slow(tried: list[Row], won: Mapping[tuple[str, str], set[tuple[str, ...]]],
     return slow
 
 
-def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
+def _carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     """Removes the unwanted rows, and the problems and devices that no row refers to any more."""
-    planned = plan(connection, unwanted, SCHEMA_VERSION)
+    planned = _plan(connection, unwanted, SCHEMA_VERSION)
     delete_all(connection, trials, planned.trials, ("id",))
     delete_all(connection, winners, planned.winners, WINNER_IDENTITY)
     delete_all(connection, runners_up, planned.runners_up, RUNNER_UP_IDENTITY)
@@ -223,7 +237,7 @@ def carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     optuna_tables.remove(connection, planned.study_trials)
     _remove_unused(connection, problems, "problem_key", (trials, winners, runners_up, runs))
     _remove_unused(connection, devices, "device_key", (trials, winners, runners_up, runs, poisoned))
-    return planned.told()
+    return planned.counts()
 
 
 def _remove_unused(connection: Connection, table: Table, name: str, users: tuple[Table, ...]) -> None:
@@ -231,12 +245,13 @@ def _remove_unused(connection: Connection, table: Table, name: str, users: tuple
     connection.execute(delete(table).where(*used))
 
 
-def compact(database: Database) -> int:
+def compact_store(store: Store) -> int:
     """Bytes freed by giving free pages of an SQLite file back to the disk. A server does so by itself, and 0 is
     returned.
 
     Raises StoreError; the file keeps everything it holds.
     """
+    database = store.database
     if database.writer.dialect.name != "sqlite":
         return 0
     try:

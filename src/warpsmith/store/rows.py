@@ -16,12 +16,15 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
 from warpsmith.store.conditions import ANY, UNKNOWN, USUAL_FIRST, conditions_key
-from warpsmith.store.record import Failure, Measurement, Record, Trial, trial_from_spec, trial_spec
+from warpsmith.store.record import Failure, FailureKind, Measurement, Record, Trial, trial_from_spec, trial_spec
 
 Parsed = TypeVar("Parsed")
 
 Row = Mapping[str, Any]
 """Column values by name."""
+
+MAX_STARTS = 3
+"""Starts without an end after which a program is given up. One may be a power cut, and two may be bad luck."""
 
 
 class Unreadable(ValueError):
@@ -172,7 +175,7 @@ def _record_of(columns: tuple[tuple[str, Any], ...]) -> Record:
 
 def with_conditions(row: Row) -> Row:
     """A winner of a schema before 3, which has no column for conditions, with the conditions of its JSON."""
-    return {**row, "conditions": _told_conditions(row, "trial", "measurement", "timing", "policy")}
+    return {**row, "conditions": _conditions_at(row, "trial", "measurement", "timing", "policy")}
 
 
 def trial_with_conditions(row: Row) -> Row:
@@ -180,10 +183,10 @@ def trial_with_conditions(row: Row) -> Row:
     if "conditions" in row:
         return row
     failed = row["failure_kind"] is not None
-    return {**row, "conditions": ANY if failed else _told_conditions(row, "measurement", "timing", "policy")}
+    return {**row, "conditions": ANY if failed else _conditions_at(row, "measurement", "timing", "policy")}
 
 
-def _told_conditions(row: Row, *path: str) -> str:
+def _conditions_at(row: Row, *path: str) -> str:
     """Conditions of the policy at `path` of a row's JSON."""
     try:
         found = from_json(row["spec"])
@@ -309,3 +312,13 @@ def _parsed(what: str, parse: Callable[[], Parsed]) -> Parsed:
         raise Unreadable(str(error)) from None
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"its JSON is not {what} ({type(error).__name__}: {error})") from None
+
+
+def poison_failure(row: Row) -> Failure:
+    """The reason why a program must not be run again."""
+    if row["failure_kind"] is None:
+        return Failure(FailureKind.CRASH, f"the tuner died {row['starts']} times while it ran")
+    try:
+        return Failure(FailureKind(row["failure_kind"]), row["message"] or "")
+    except ValueError:  # a kind of a newer warpsmith; ignoring it would run the program
+        return Failure(FailureKind.CRASH, f"{row['failure_kind']}: {row['message']}")

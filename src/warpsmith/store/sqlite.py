@@ -1,6 +1,6 @@
 """SQLite files: opening them, recognising stores, and messages for SQLite's errors.
 
-This module uses only Python's own SQLite, which suffices for a look-up. SQLAlchemy's engines are in `sqlite_engine`.
+This module uses only Python's own SQLite, which suffices for a look-up. SQLAlchemy's engines are in `opening`.
 """
 
 from __future__ import annotations

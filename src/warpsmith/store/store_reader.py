@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -11,7 +10,6 @@ from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
-from warpsmith.store.family_time import FamilyTime
 from warpsmith.store.layout import (
     POISONED_COLUMNS,
     POISONED_SINCE,
@@ -22,12 +20,9 @@ from warpsmith.store.layout import (
     WINNER_COLUMNS,
     WINNERS_TABLE,
 )
-from warpsmith.store.poison_failure import MAX_STARTS, poison_failure
-from warpsmith.store.record import Failure, Record
-from warpsmith.store.rows import Row
-from warpsmith.store.shown import is_url
-
-_FILE_URL = re.compile(r"sqlite://(?:/(?P<path>[^?]*))?")
+from warpsmith.store.location import file_of
+from warpsmith.store.record import Failure, FamilyTime, Record
+from warpsmith.store.rows import MAX_STARTS, Row, poison_failure
 
 
 class Winners(Protocol):
@@ -93,10 +88,6 @@ class StoreReader:
         return cls(path, access, schema, wait_s)
 
     def winners(self, problem_key: str, device_key: str | None = None) -> tuple[Record, ...]:
-        """Winners of `Problem.key()` on `Device.key()`, one for each conditions, in the order of USUAL_FIRST.
-
-        Without a device, those on all devices, by device key.
-        """
         mine = f"SELECT * FROM {WINNERS_TABLE} WHERE problem_key = ?"
         values: tuple[str, ...] = (problem_key,)
         if device_key is not None:
@@ -104,7 +95,6 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
-        """All winners, or those of one operation, by problem key, then device key, then as `winners`."""
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
@@ -112,15 +102,12 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(found))
 
     def runners_up(self, problem_key: str, device_key: str) -> tuple[Record, ...]:
-        """Fastest candidate of each family except the winner's, for each conditions, in the order of USUAL_FIRST."""
         return self._runners_up("problem_key = ? AND device_key = ?", (problem_key, device_key))
 
     def beaten(self, family: str) -> tuple[Record, ...]:
-        """All runners-up of a family, by problem key, then device key."""
         return self._runners_up("family = ?", (family,))
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
-        """Times of all runners-up of an operation, in no order."""
         if self._is_without_runners_up():
             return ()
         query = (
@@ -131,7 +118,6 @@ class StoreReader:
             return FamilyTime.readable(connection.execute(query, (operation,)))
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
-        """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason."""
         if self._schema < POISONED_SINCE:
             return {}
         bad = "device_key = ? AND (failure_kind IS NOT NULL OR starts >= ?)"
@@ -177,12 +163,6 @@ class StoreReader:
         self.close()
 
 
-def file_of(location: str) -> str | None:
-    """The file that a location names by path or by URL, or `:memory:`; None for a server."""
-    url = _FILE_URL.fullmatch(location)
-    return location if not is_url(location) else url and (url["path"] or ":memory:")
-
-
 def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:
     """Opens a store for look-ups: a file directly, a server through SQLAlchemy.
 
@@ -202,6 +182,6 @@ def open_winners(location: str, *, immutable: bool = False, wait_s: float | None
     try:
         from warpsmith.store.store import Store
     except ModuleNotFoundError as error:
-        told = f"a store that is no file needs {error.name}: {install(Extra.POSTGRES)}, or name a file with --store"
-        raise StoreError(told) from None
+        message = f"a store that is no file needs {error.name}: {install(Extra.POSTGRES)}, or name a file with --store"
+        raise StoreError(message) from None
     return Store.open(location, write=False, immutable=immutable)

@@ -16,7 +16,7 @@ from warpsmith.plans.lookup import look_up
 from warpsmith.plans.make import plan
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch.words import Fallback, Source
 
 STORED = (MatchKind.EXACT, MatchKind.NEAR)

@@ -10,7 +10,7 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.plans.match import MatchKind
-from warpsmith.store.own_writes import OWN_WRITES
+from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch.answers import Answer, HeldAnswer
 from warpsmith.torch.layer_spec import MEMORY_FORMATS, LayerSpec, Numerics
 from warpsmith.torch.remedy import tune_command

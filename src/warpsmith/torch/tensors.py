@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from warpsmith.devices.base import Allocation
+from warpsmith.devices.module import Allocation
 from warpsmith.plans.plan import Plan
 
 _ALIGNMENT = 16

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.reference.cgemm import CgemmReference
-from warpsmith.tuner.operations.cgemm.oracle import reference
+from warpsmith.tuner.operations.cgemm.oracle import reference, samples
 from warpsmith.tuner.operations.cgemm.peers import makers
-from warpsmith.tuner.operations.cgemm.samples import samples
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.drawing import deviates, drawn
-from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References, Samples
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class CgemmJudge(Judge[Cgemm]):

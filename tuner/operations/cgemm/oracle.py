@@ -1,4 +1,4 @@
-"""Float64 matrix products by NumPy, with the scale of each result's error."""
+"""Float64 matrix products by NumPy, with the scale of each result's error, and single results by direct sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.problem import PEAK, Accuracy
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside, threads
 
 _WIDE = 16
@@ -74,17 +74,33 @@ def _multiply(
 ) -> None:
     """Computes some rows and columns of some matrices."""
     a, b = operands["a"][matrices], operands["b"][matrices]
-    a = turned(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
-    b = turned(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
+    a = op_of(a[..., rows] if problem.a.transposes else a[:, rows], problem.a)
+    b = op_of(b[:, columns] if problem.b.transposes else b[..., columns], problem.b)
     there = (matrices, rows, columns)
     expected[there] = np.matmul(a, b)
     scale[there] = np.matmul(np.abs(a), np.abs(b))[..., None]
 
 
-def turned(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
+def op_of(matrices: NDArray[np.complex64], op: Op) -> NDArray[np.complex128]:
     """The matrices after their operation (none, transpose, conjugate transpose), as (..., rows, columns)."""
     wide = matrices.astype(np.complex128)
     if op is Op.N:
         return wide
     transposed = wide.swapaxes(-2, -1)
     return transposed.conj() if op is Op.C else transposed
+
+
+def samples(problem: Cgemm, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+    """Results with these indices of real numbers, with real and imaginary parts side by side."""
+    expected, scale = np.empty(len(indices)), np.empty(len(indices))
+    for number, place in enumerate(zip(*np.unravel_index(indices, (*problem.output.shape, 2)), strict=True)):
+        product, row, column, part = map(int, place)
+        left, right = operands["a"][product], operands["b"][product]
+        a = op_of(left[:, row : row + 1] if problem.a.transposes else left[row : row + 1], problem.a)[0]
+        b = op_of(right[column : column + 1] if problem.b.transposes else right[:, column : column + 1], problem.b)[
+            :, 0
+        ]
+        total = (a * b).sum()
+        expected[number] = total.imag if part else total.real
+        scale[number] = np.vdot(np.abs(a), np.abs(b))
+    return Samples(indices, expected, scale)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.device import DeviceKind
-from warpsmith.tuner.operations.array_libraries import torch_stream
-from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable, torch_stream
 
 
 def makers(

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, standing, window
-from warpsmith.tuner.operations.lengths import quick_length
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, threads
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, quick_length, threads
 
 Values = NDArray[np.float64]
 Spectra = NDArray[np.complex128]
@@ -123,15 +122,15 @@ def _dgrad(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, r
     it.
     """
     result = np.empty(problem.output.shape)
-    turned = operands["w"][..., ::-1, ::-1].swapaxes(0, 1)
+    rotated = operands["w"][..., ::-1, ::-1].swapaxes(0, 1)
     rows, columns = (
         np.pad(np.arange(count), taps - 1, constant_values=-1)
         for count, taps in zip(problem.output_size, problem.weight[2:], strict=True)
     )
     tiles = _Tiles.of((rows, columns), problem.weight[2:])
     plane_bytes = 8 * math.prod(problem.padded_size)
-    for channels in _blocks(turned.shape[0], turned.shape[1], tiles, room // 2, plane_bytes):
-        own = of(turned[channels])
+    for channels in _blocks(rotated.shape[0], rotated.shape[1], tiles, room // 2, plane_bytes):
+        own = of(rotated[channels])
         together = max(1, room // 4 // (len(own) * plane_bytes))
         for first in range(0, problem.input[0], together):
             images = operands["dy"][first : first + together]

@@ -9,14 +9,12 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.reference.conv2d import Conv2dReference
-from warpsmith.tuner.operations.conv2d.oracle import reference, smaller, terms
+from warpsmith.tuner.operations.conv2d.oracle import reference, samples, smaller, terms
 from warpsmith.tuner.operations.conv2d.peers import makers
-from warpsmith.tuner.operations.conv2d.samples import samples
 from warpsmith.tuner.operations.conv2d.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.drawing import deviates, drawn
-from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References, Samples
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class Conv2dJudge(Judge[Conv2d]):

@@ -17,8 +17,7 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.array_libraries import torch_stream, torch_with_cudnn
-from warpsmith.tuner.operations.peer import Peer, PeerMaker
+from warpsmith.tuner.operations.peer import Peer, PeerMaker, torch_stream, torch_with_cudnn
 
 TF32_TOLERANCE = 2e-3
 """Scaled error allowed for cuDNN's TF32 kernels: they may truncate factors to 10 bits, which moves a term by up to
@@ -43,9 +42,9 @@ def makers(
     layouts = (own, not own) if kind is DeviceKind.CUDA else (own,)
 
     def maker(channels_last: bool) -> PeerMaker:
-        told = f"{name}{', channels last' if channels_last else ''}"
+        title = f"{name}{', channels last' if channels_last else ''}"
         make = functools.partial(torch_peer, problem, operands, kind, sets, channels_last=channels_last)
-        return PeerMaker(told, ("torch",), make)
+        return PeerMaker(title, ("torch",), make)
 
     return tuple(map(maker, layouts))
 

@@ -13,13 +13,11 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.problem import DType
 from warpsmith.generator.reference.fft import FftReference
 from warpsmith.tuner.operations.drawing import deviates, drawn
-from warpsmith.tuner.operations.fft.oracle import make_hermitian, reference_fft
+from warpsmith.tuner.operations.fft.oracle import make_hermitian, reference_fft, samples
 from warpsmith.tuner.operations.fft.peers import cufft_peer, scipy_peer
-from warpsmith.tuner.operations.fft.samples import samples
 from warpsmith.tuner.operations.fft.stress import stress_fft
-from warpsmith.tuner.operations.judge import Judge
+from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References, Samples
 from warpsmith.tuner.operations.peer import PeerMaker
-from warpsmith.tuner.operations.reference import Operands, Reference, References, Samples
 
 
 class FftJudge(Judge[Fft]):

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.host.machine import cores
 from warpsmith.generator.fft import Fft, Kind, Layout, Order
-from warpsmith.tuner.operations.array_libraries import cupy_stream
 from warpsmith.tuner.operations.fft.oracle import by_transform
-from warpsmith.tuner.operations.peer import Peer, Unavailable
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands
+from warpsmith.tuner.operations.peer import Peer, Unavailable, cupy_stream
 
 NO_REVERSED_ORDER = "it has no bit-reversed order"
 NO_START = "it takes signals that begin at the first point"

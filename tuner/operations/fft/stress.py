@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.fft.oracle import by_transform, make_hermitian, with_border
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands
 
 _OCTAVES = 20
 """Magnitudes range from 2^-20 to 2^20."""

@@ -1,6 +1,11 @@
-"""Float64 references by NumPy: products with band matrices, or transforms (fourier_oracle.py) where those take long.
+"""Float64 references by NumPy, and single results by direct sums. Nothing is shared with the generator.
 
-Nothing is shared with the generator.
+References are products with band matrices or, for large filters whose sums over taps would take minutes, products of
+Fourier transforms. For these an image is padded by its border first, and transformed in strips of rows; only discarded
+rows wrap around. Their errors are some 1e-16 of the strip's largest pixel times the filter's gain, so the scale must be
+at least as large as that.
+
+Source: the correlation theorem; overlap-save (Stockham 1966), in rows alone.
 """
 
 from __future__ import annotations
@@ -14,9 +19,59 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Accuracy
-from warpsmith.tuner.operations.filter2d.fourier_oracle import correlate, is_by_transforms
-from warpsmith.tuner.operations.reference import Reference
-from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
+from warpsmith.tuner.operations.judge import Operands, Reference, Samples
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, quick_length, room_beside
+
+Steps = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+_LARGE = 1 << 33
+"""Multiply-adds over taps above which this way is faster: direct sums of so many take about two seconds on 16 cores."""
+_LEAST_ROWS = 256
+"""Least number of rows of a strip, including padding."""
+
+
+def is_by_transforms(problem: Filter2d) -> bool:
+    """True if the reference of a problem is computed here."""
+    return problem.accuracy is Accuracy.IMAGEWISE and problem.flops // 2 > _LARGE
+
+
+def correlate(
+    padded: NDArray[Any],
+    weights: NDArray[np.float64],
+    steps: Steps,
+    target: NDArray[np.float64],
+    *,
+    absolute: bool,
+    room: int,
+) -> None:
+    """Writes to target[y, x] the sum over r, s of weights[r, s] * padded[y + steps[0][r], x + steps[1][s]].
+
+    Args:
+        padded: rows and elements of an image, including every pixel that a window can read.
+        weights: the filter, R rows and S columns.
+        steps: offset of each filter row downwards and of each filter column to the right, 0 or more.
+        target: rows and elements of the result.
+        absolute: use |weights| and |padded|, which gives the sum of |terms|.
+        room: bytes that all threads may take together.
+    """
+    (rows, elements), (reach, beyond) = target.shape, (int(each.max()) for each in steps)
+    size = (quick_length(max(_LEAST_ROWS, 4 * reach)), quick_length(elements + beyond))
+    taps = np.zeros((reach + 1, beyond + 1))
+    taps[np.ix_(*steps)] = np.abs(weights) if absolute else weights
+    factor = np.fft.rfft2(taps, size).conj()
+    step = size[0] - reach
+
+    def strips(numbers: slice) -> None:
+        for top in range(numbers.start * step, min(numbers.stop * step, rows), step):
+            count = min(step, rows - top)
+            window = padded[top : top + count + reach].astype(np.float64)
+            found = np.fft.irfft2(np.fft.rfft2(np.abs(window) if absolute else window, size) * factor, size)
+            target[top : top + count] = found[:count, :elements]
+
+    # Bytes of a window and its magnitudes, its spectrum, the product, and the inverse transform.
+    scratch = 5 * 8 * (size[0] + 2) * (size[1] + 2)
+    for_each_strip(math.ceil(rows / step), STRIP_BYTES, strips, scratch_bytes=scratch, room=room)
+
 
 _TILE_ROWS = 16
 """Output rows of one product with a band matrix."""
@@ -196,3 +251,37 @@ def _bands(weights: NDArray[np.float64], steps: NDArray[np.int64]) -> NDArray[np
     for (r, s), weight in np.ndenumerate(weights):
         np.fill_diagonal(bands[s, :, steps[r] :], weight)
     return bands
+
+
+def samples(problem: Filter2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+    """Results with these indices, in C order of planes, filters, rows, columns and channels."""
+    planes = operands["image"].reshape(problem.planes, *problem.image, problem.channels)
+    filters = operands["weights"].astype(np.float64).reshape(problem.filters, *problem.filter)
+    shape = (problem.planes, problem.filters, *problem.output_shape, problem.channels)
+    expected, scale = np.empty(len(indices)), np.empty(len(indices))
+    for number, place in enumerate(zip(*np.unravel_index(indices, shape), strict=True)):
+        plane, which, row, column, channel = map(int, place)
+        taps = filters[which][::-1, ::-1] if problem.convolve else filters[which]
+        rows, columns = (
+            at - before + np.arange(count)
+            for at, before, count in zip((row, column), problem.before, problem.filter, strict=True)
+        )
+        pixels = _pixels(problem, planes[plane, :, :, channel], rows, columns)
+        expected[number] = np.vdot(taps, pixels)
+        if problem.accuracy is Accuracy.NORMWISE:
+            scale[number] = np.abs(taps).sum() * np.abs(pixels).max()
+        else:
+            scale[number] = np.abs(taps * pixels).sum()
+    return Samples(indices, expected, scale)
+
+
+def _pixels(
+    problem: Filter2d, plane: NDArray[np.generic], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    height, width = problem.image
+    if problem.border in (Border.VALID, Border.CONSTANT):
+        inside = ((rows >= 0) & (rows < height))[:, None] & ((columns >= 0) & (columns < width))[None, :]
+        found = plane[np.clip(rows, 0, height - 1)[:, None], np.clip(columns, 0, width - 1)[None, :]]
+        return np.where(inside, found.astype(np.float64), problem.cval)
+    rows, columns = stand_in(problem.border, rows, height), stand_in(problem.border, columns, width)
+    return plane[rows[:, None], columns[None, :]].astype(np.float64)

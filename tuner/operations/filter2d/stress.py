@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
-from warpsmith.tuner.operations.reference import Operands
+from warpsmith.tuner.operations.judge import Operands
 
 _OCTAVES = {DType.FLOAT32: 20, DType.FLOAT16: 10}
 """Binary logarithms of the largest magnitudes of images, by type; the least are their inverses. For float16, 2^10

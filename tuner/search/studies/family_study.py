@@ -13,9 +13,14 @@ from warpsmith.generator.space import Config, Space, Value
 from warpsmith.tuner.search.neighbours import Neighbours
 from warpsmith.tuner.search.random_order import RandomOrder
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
-from warpsmith.tuner.search.studies.additive_sampler import AdditiveSampler, is_left_to_chance
-from warpsmith.tuner.search.studies.feasible_sampler import FeasibleSampler, SpaceExhausted, categories
-from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
+from warpsmith.tuner.search.studies.samplers import (
+    AdditiveSampler,
+    FeasibleSampler,
+    SpaceExhausted,
+    categories,
+    is_left_to_chance,
+    quiet_optuna,
+)
 
 REPEATS = 8
 """Number of tried configs that one of Optuna's own samplers may suggest in a row before a random config is taken."""
@@ -141,6 +146,6 @@ def _optunas_own(choice: SamplerChoice, seed: int) -> optuna.samplers.BaseSample
         if choice is SamplerChoice.CMAES:
             return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
     except ImportError as error:
-        told = str(error).splitlines()[0]
-        raise BadArgument(f"the sampler {choice} needs the packages {NEEDS[choice]}: {told}") from None
+        reason = str(error).splitlines()[0]
+        raise BadArgument(f"the sampler {choice} needs the packages {NEEDS[choice]}: {reason}") from None
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=0, multivariate=True)

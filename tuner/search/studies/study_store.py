@@ -20,12 +20,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.errors import StoreError
 from warpsmith.generator.space import Space
 from warpsmith.store import sqlite
+from warpsmith.store.location import is_url
 from warpsmith.store.optuna_tables import FINGERPRINT, KNOWN_SCHEMA
 from warpsmith.store.record import FailureKind, Measurement
-from warpsmith.store.shown import is_url
 from warpsmith.tuner.search.finished import Finished
-from warpsmith.tuner.search.studies.feasible_sampler import categories
-from warpsmith.tuner.search.studies.quiet_optuna import quiet_optuna
+from warpsmith.tuner.search.studies.samplers import categories, quiet_optuna
 
 ATTEMPTS = 3
 """Number of attempts to open a database: if two tuners create Optuna's tables at once, one of them fails."""
@@ -190,5 +189,5 @@ def _as_store_error() -> Iterator[None]:
     try:
         yield
     except (optuna.exceptions.OptunaError, SQLAlchemyError, RuntimeError) as error:  # RuntimeError: newer tables
-        told = str(error).partition("\n")[0]
-        raise StoreError(f"the search is stored, but not as an Optuna study: {told}") from None
+        reason = str(error).partition("\n")[0]
+        raise StoreError(f"the search is stored, but not as an Optuna study: {reason}") from None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import Allocation, CallArguments, argument_bytes, required
+from warpsmith.devices.cuda.descriptors import MAP_BYTES, tensor_map_bytes
 from warpsmith.devices.cuda.status import NOT_CURRENT, STATUS, SUCCESS, failure
-from warpsmith.devices.cuda.tensor_map import MAP_BYTES, tensor_map_bytes
+from warpsmith.devices.module import Allocation, CallArguments, argument_bytes, required
 from warpsmith.devices.native import ArgumentKind, ArgumentSource, NativeKernel
 from warpsmith.devices.workspaces import Block, Workspaces
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, TensorMap, Texture

@@ -1,8 +1,7 @@
 """CUDA compilers: NVRTC in this process, nvcc as a child process. Neither needs a GPU or a driver.
 
 NVRTC is called through cuda-bindings, because `cuda.core.Program` needs a driver, which a machine that only exports
-does not have. nvcc is run directly. The third compiler is in `pycuda_compiler` and needs a driver too.
-"""
+does not have. nvcc is run directly. The third compiler is in `pycuda_compiler` and needs a driver too."""
 
 from __future__ import annotations
 
@@ -15,12 +14,44 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.cuda.compile_log import first_error, usages_of
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler, Usage
 from warpsmith.devices.host.toolchain import run_compiler
 from warpsmith.errors import CompileError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.steps import Compilation
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)' for '\w+'")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_STACK = re.compile(r"(\d+) bytes stack frame")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+# `1 error detected in the compilation of ...` is the final count of a log, not an error.
+_ERROR = re.compile(r"\b(?:error|fatal)\s*(?:#\S+)?\s*:")
+
+
+def usages_of(log: str) -> dict[str, Usage]:
+    """Resources of each kernel, by entry name, from the log of `ptxas -v`, which has one paragraph per kernel."""
+    _, *parts = _ENTRY.split(log)  # the text before the first entry, then entry names and paragraphs alternating
+    return {entry: _usage(paragraph) for entry, paragraph in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def _usage(paragraph: str) -> Usage:
+    registers, shared = _REGISTERS.search(paragraph), _SHARED.search(paragraph)
+    stack = [int(n) for n in _STACK.findall(paragraph)]  # functions that are not inlined have stack frames of their own
+    return Usage(
+        registers=int(registers[1]) if registers else None,
+        spill_bytes=max(stack, default=None),
+        # ptxas omits this number if a kernel uses no shared memory.
+        shared_bytes=(int(shared[1]) if shared else 0) if registers else None,
+    )
+
+
+def first_error(log: str) -> str:
+    """The line that says what is wrong: the first error, or the first line if no line is marked as an error."""
+    lines = [line.strip() for line in log.replace("\0", "").splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.search(line)]
+    return (errors or lines or ["the compiler gave no reason"])[0]
+
 
 NO_CACHE = "--no-cache"
 """NVRTC option that disables its own cache. Answers from that cache have no log, and so no register and spill counts.
@@ -77,6 +108,32 @@ def nvrtc_name() -> str:
     """NVRTC's name and version, such as `nvrtc 13.0`. Raises CompileError if it is missing."""
     _, major, minor = _nvrtc_call("nvrtcVersion")
     return f"nvrtc {major}.{minor}"
+
+
+def why_no_nvrtc() -> str | None:
+    """Reason why NVRTC cannot be called; None if it can. A broken library may crash the process."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError as error:
+        return f"cuda-bindings cannot be imported ({first_line(error)})"
+    try:
+        nvrtc.nvrtcVersion()
+    except (OSError, RuntimeError) as error:  # no library, or a broken one; the error type depends on the release
+        return f"{bindings_name()} finds no NVRTC library that loads ({first_line(error)})"
+    return None
+
+
+def bindings_name() -> str:
+    import importlib.metadata
+
+    try:
+        return f"cuda-bindings {importlib.metadata.version('cuda-bindings')}"
+    except importlib.metadata.PackageNotFoundError:  # the modules without pip's metadata
+        return "cuda-bindings"
+
+
+def first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _nvrtc_call(function: str, *arguments: Any) -> tuple[Any, ...]:

@@ -13,9 +13,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda.vendor_library import failure_of, loaded_library, outside_of_captures
-from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.library_calls import CublasProduct, Transpose
@@ -23,7 +22,7 @@ from warpsmith.generator.steps import LibraryCall
 
 if TYPE_CHECKING:
     from warpsmith.devices.cuda.primary_context import PrimaryContext
-    from warpsmith.devices.cuda.side_streams import SideStreams
+    from warpsmith.devices.cuda.streams import SideStreams
 
 MISSING = "cuBLAS is missing: pip install nvidia-cublas, or install the CUDA 13 toolkit"
 _COMPLEX_BYTES = 8
@@ -192,7 +191,7 @@ def _side_streams(count: int, doing: str, made: contextlib.ExitStack) -> SideStr
     """Streams beside the caller's, which `made` closes; None for a count of 0."""
     if count == 0:
         return None
-    from warpsmith.devices.cuda.side_streams import SideStreams  # `version` works without cuda-bindings
+    from warpsmith.devices.cuda.streams import SideStreams  # `version` works without cuda-bindings
 
     side = SideStreams(count, doing)
     made.callback(side.close)

@@ -13,9 +13,8 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.devices.base import BoundLaunch
 from warpsmith.devices.cuda.vendor_library import failure_of, loaded_library, outside_of_captures
-from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.library_calls import CufftTransform, Direction, TransformKind

@@ -35,7 +35,7 @@ _LAUNCH = Launch("gate", (1, 1, 1), (1, 1, 1), (Pointer("open"), ByValue("patien
 
 
 class Gate:
-    """One gate of one context. Raises DeviceError if it cannot be made."""
+    """One gate of one context, shut inside a `with` block. Raises DeviceError if it cannot be made."""
 
     def __init__(self, context: PrimaryContext, device: Device) -> None:
         unit = Compilation.of(_SOURCE, (_LAUNCH,))
@@ -47,13 +47,12 @@ class Gate:
         patience = PATIENCE_CYCLES.to_bytes(8, "little")
         self._launch = self._module.bind(_LAUNCH, {"open": self._address}, {"patience": patience})
 
-    def shut(self) -> None:
+    def __enter__(self) -> None:
         """Holds back everything that is queued on the default stream from here on."""
         self._flag.value = 0
         self._launch(None)
 
-    def open(self) -> None:
-        """Releases the held work."""
+    def __exit__(self, *_: object) -> None:
         self._flag.value = 1
 
     def close(self) -> None:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import BoundLaunch, Module, argument_bytes, required
-from warpsmith.devices.cuda.constants import BoundConstant, Constants
-from warpsmith.devices.cuda.copies import ModuleCopies
+from warpsmith.devices.cuda.constants import BoundConstant, Constants, ModuleCopies
+from warpsmith.devices.cuda.descriptors import TextureObject, Textures, tensor_map_bytes
 from warpsmith.devices.cuda.status import NOT_CURRENT, SUCCESS, call, failure, is_capturing
-from warpsmith.devices.cuda.tensor_map import tensor_map_bytes
-from warpsmith.devices.cuda.texture import TextureObject, Textures
+from warpsmith.devices.module import BoundLaunch, Module, argument_bytes, required
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device

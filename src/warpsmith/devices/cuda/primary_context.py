@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cuda.bindings import driver as cu
@@ -14,10 +14,6 @@ from numpy.typing import NDArray
 from warpsmith.devices.cuda.status import call, outside_of_captures
 from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
-
-if TYPE_CHECKING:
-    from warpsmith.devices.cuda.gate import Gate
-
 
 _DEFAULT_STREAM = 0
 
@@ -106,21 +102,16 @@ class PrimaryContext(abc.ABC):
         with self.active(doing):
             self._synchronize(doing)
 
-    def elapsed_ns(self, work: Callable[[], None], gate: Gate | None) -> float:
-        """Nanoseconds that the GPU takes for the launches of `work`. With a gate, all of them are queued before the
-        first begins.
+    def elapsed_ns(self, work: Callable[[], None], held: contextlib.AbstractContextManager[None] | None) -> float:
+        """Nanoseconds that the GPU takes for the launches of `work`. Inside `held`, such as a `Gate`, nothing begins
+        before all of them are queued.
         """
         doing = "time the work on the GPU"
         with self.active(doing):
-            if gate is not None:
-                gate.shut()
-            try:
+            with held or contextlib.nullcontext():
                 self._record_begin(doing)
                 work()
                 self._record_end(doing)
-            finally:
-                if gate is not None:
-                    gate.open()
             return self._elapsed_ms(doing) * 1e6
 
     def close(self) -> None:

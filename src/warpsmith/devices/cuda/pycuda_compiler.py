@@ -16,9 +16,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from warpsmith.devices.base import Binary, BinaryKind, Compiler
-from warpsmith.devices.cuda.compile_log import first_error, usages_of
-from warpsmith.devices.cuda.compiler import find_nvcc, nvcc_name, target_of
+from warpsmith.devices.compiler import Binary, BinaryKind, Compiler
+from warpsmith.devices.cuda.compiler import find_nvcc, first_error, nvcc_name, target_of, usages_of
 from warpsmith.errors import CompileError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.steps import Compilation
@@ -73,7 +72,7 @@ class PyCudaCompiler(Compiler):
 
     def _compiled(self, compiler: Any, source: str) -> tuple[bytes, str]:
         """The machine code and the log, which PyCUDA issues as warnings."""
-        with _SERIAL, warnings.catch_warnings(record=True) as told:
+        with _SERIAL, warnings.catch_warnings(record=True) as issued:
             warnings.simplefilter("always")
             image: bytes = compiler.compile(
                 source,
@@ -84,7 +83,7 @@ class PyCudaCompiler(Compiler):
                 cache_dir=False,  # binaries are cached by `binary_cache`
                 target="cubin",
             )
-        return image, "\n".join(str(each.message) for each in told)
+        return image, "\n".join(str(each.message) for each in issued)
 
 
 def _pycuda() -> tuple[Any, Any, Any]:
@@ -98,8 +97,8 @@ def _pycuda() -> tuple[Any, Any, Any]:
     except ImportError as error:
         if "libcuda" not in str(error):
             raise CompileError(f"PyCUDA does not load ({error}): reinstall it") from None
-        told = f"PyCUDA compiles only where there is an NVIDIA driver ({error})"
-        raise CompileError(f"{told}: install one, or choose nvrtc or nvcc, which need none") from None
+        reason = f"PyCUDA compiles only where there is an NVIDIA driver ({error})"
+        raise CompileError(f"{reason}: install one, or choose nvrtc or nvcc, which need none") from None
     return pycuda, pycuda.compiler, pycuda.driver
 
 

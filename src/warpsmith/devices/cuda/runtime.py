@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Allocation, Binary, BinaryKind, Graph, Runtime, StreamIdentity
-from warpsmith.devices.binary import Binaries
+from warpsmith.devices.compiler import Binaries, Binary, BinaryKind
 from warpsmith.devices.cuda.available import require_gpu
 from warpsmith.devices.cuda.driver_choice import DriverChoice, chosen_driver
 from warpsmith.devices.cuda.nvml import Monitor, loaded_driver_version
+from warpsmith.devices.module import Allocation, Graph
 from warpsmith.devices.native import native
 from warpsmith.devices.process import HomeProcess
+from warpsmith.devices.runtime import Runtime, StreamIdentity
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
 from warpsmith.generator.library_calls import Library
@@ -26,12 +27,11 @@ from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.steps import Workspace
 
 if TYPE_CHECKING:
-    from warpsmith.devices.base import CallArguments, Launches, Module
     from warpsmith.devices.cuda.gate import Gate
     from warpsmith.devices.cuda.module import CudaModule
     from warpsmith.devices.cuda.primary_context import PrimaryContext
-    from warpsmith.devices.library import DeviceLibrary
-    from warpsmith.devices.work import Work
+    from warpsmith.devices.module import CallArguments, DeviceLibrary, Launches, Module
+    from warpsmith.devices.runtime import Work
 
 
 def cuda_device(ordinal: int = 0) -> Device:
@@ -166,22 +166,22 @@ class CudaRuntime(Runtime):
             return identity_of(stream or 0)
 
     def is_being_captured(self) -> bool:
-        from warpsmith.devices.cuda.work import is_being_captured
+        from warpsmith.devices.cuda.streams import is_being_captured
 
         return is_being_captured()
 
     def free_bytes(self) -> int | None:
-        from warpsmith.devices.cuda.work import free_memory
+        from warpsmith.devices.cuda.streams import free_memory
 
         return free_memory(self._context)
 
     def independent_work(self) -> AbstractContextManager[Work]:
-        from warpsmith.devices.cuda.work import independent_work
+        from warpsmith.devices.cuda.streams import independent_work
 
         return independent_work(self, self._context)
 
     def ordered_work(self, stream: int | None) -> AbstractContextManager[Work]:
-        from warpsmith.devices.cuda.work import ordered_work
+        from warpsmith.devices.cuda.streams import ordered_work
 
         return ordered_work(self, self._context, stream)
 
@@ -223,7 +223,7 @@ class CudaRuntime(Runtime):
         return self._monitor.clock_mhz()
 
     def captured(self, work: Callable[[int], None], *, rehearse: bool = False) -> Graph:
-        from warpsmith.devices.cuda.graph import CudaGraph
+        from warpsmith.devices.cuda.streams import CudaGraph
 
         return CudaGraph(self._context, work, rehearse=rehearse)
 

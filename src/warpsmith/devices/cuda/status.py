@@ -8,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
-from warpsmith.devices.base import StreamIdentity
+from warpsmith.devices.runtime import StreamIdentity
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
 
 STATUS = cu.CUresult

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import BoundLaunch
-from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
 from warpsmith.generator.library_calls import CublasProduct, Transpose
 from warpsmith.generator.steps import LibraryCall
@@ -69,7 +68,7 @@ def _multiply(product: CublasProduct, starts: tuple[int, ...]) -> None:
             starts, product.leads, product.distances, (first, second, (m, n)), strict=True
         )
     )
-    c[...] = np.matmul(_turned(a, product.first), _turned(b, product.second))
+    c[...] = np.matmul(_op_of(a, product.first), _op_of(b, product.second))
 
 
 def _by_columns(start: int, lead: int, distance: int, shape: tuple[int, ...]) -> NDArray[np.complex64]:
@@ -82,9 +81,9 @@ def _by_columns(start: int, lead: int, distance: int, shape: tuple[int, ...]) ->
     return np.ndarray(shape, dtype, memory, strides=strides)
 
 
-def _turned(matrices: NDArray[np.complex64], how: Transpose) -> NDArray[Any]:
+def _op_of(matrices: NDArray[np.complex64], how: Transpose) -> NDArray[Any]:
     wide = matrices.astype(np.complex128)
     if how is Transpose.N:
         return wide
-    turned = wide.swapaxes(1, 2)
-    return turned.conj() if how is Transpose.C else turned
+    transposed = wide.swapaxes(1, 2)
+    return transposed.conj() if how is Transpose.C else transposed

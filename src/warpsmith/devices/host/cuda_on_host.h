@@ -2,7 +2,7 @@
 // header.
 //
 // Blocks run on several OS threads. The threads of a block run one after the other on one OS thread: as a plain loop if
-// the source has no word by which threads cooperate, else as fibers. `translation.py` defines these macros before this
+// the source has no word by which threads cooperate, else as fibers. `compiler.py` defines these macros before this
 // header:
 //   WARPSMITH_HOST_COOPERATES            1 if the source has such a word (barrier, shuffle, vote), else 0. If one was
 //                                        overlooked, it is an unknown name: a compile error, not a hang.

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import BoundLaunch
-from warpsmith.devices.library import DeviceLibrary, LoadedCall, addresses_of
+from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
 from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.steps import LibraryCall

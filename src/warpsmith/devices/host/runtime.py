@@ -16,26 +16,23 @@ from contextlib import AbstractContextManager
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import (
+from warpsmith.devices.compiler import Binary, BinaryKind
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.cublas import HostCublas
+from warpsmith.devices.host.cufft import HostCufft
+from warpsmith.devices.host.descriptors import describe, tensor_map_bytes
+from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
+from warpsmith.devices.module import (
     Allocation,
-    Binary,
-    BinaryKind,
     BoundLaunch,
+    DeviceLibrary,
     Module,
-    Runtime,
     argument_bytes,
     check_constant,
     required,
 )
-from warpsmith.devices.host.compiler import HostCompiler
-from warpsmith.devices.host.cublas import HostCublas
-from warpsmith.devices.host.cufft import HostCufft
-from warpsmith.devices.host.machine import available_memory, cores, cpu_name, host_device
-from warpsmith.devices.host.tensor_map import tensor_map_bytes
-from warpsmith.devices.host.texture import describe
-from warpsmith.devices.library import DeviceLibrary
 from warpsmith.devices.process import ForkLock
-from warpsmith.devices.work import DefaultWork, Work, closing
+from warpsmith.devices.runtime import DefaultWork, Runtime, Work, closing
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
 from warpsmith.generator.library_calls import Library

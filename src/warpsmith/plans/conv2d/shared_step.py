@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from warpsmith.devices.arrays import empty_like_caller
-from warpsmith.devices.base import Compiler, Launches, Runtime
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.executable import Executable
-from warpsmith.devices.shared_launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.launches import SharedLaunches, SharedWorkspaces
+from warpsmith.devices.module import Launches
+from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.signature import Signature
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass

@@ -26,7 +26,7 @@ from warpsmith.generator.registry import OPERATIONS, answering, family_named
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.store.location import StoreChain
+from warpsmith.store.store_chain import StoreChain
 from warpsmith.store.store_reader import Winners
 from warpsmith.units import format_time
 

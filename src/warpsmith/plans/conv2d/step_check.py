@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from warpsmith.devices.base import Compiler
-from warpsmith.devices.work import ALIGNMENT, Work
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.runtime import ALIGNMENT, Work
 from warpsmith.generator.conv2d import Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, W, X
 from warpsmith.plans.conv2d.shared_step import Call, SharedStep

@@ -25,7 +25,7 @@ from warpsmith.plans.make import plan
 from warpsmith.plans.plan import open_runtime
 from warpsmith.plans.poisoned import WrongProgram
 from warpsmith.plans.verified import Verify
-from warpsmith.store.location import open_for_look_up
+from warpsmith.store.store_chain import open_for_look_up
 
 
 def training_step(

@@ -6,12 +6,11 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from warpsmith.devices.base import Compiler, Runtime
 from warpsmith.devices.checked_calls import ReadCall
-from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.elements import numpy_dtype, scaled_error
 from warpsmith.devices.launches import launches_of
-from warpsmith.devices.rounding import scaled_error
-from warpsmith.devices.work import ALIGNMENT, Work
+from warpsmith.devices.runtime import ALIGNMENT, Runtime, Work
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import Reference
 from warpsmith.generator.first_use.registry import reference_of

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.runtime import ALIGNMENT, Work
 from warpsmith.devices.signature import CallerOperand, Signature
-from warpsmith.devices.work import ALIGNMENT, Work
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.base import Compiler, Module, Runtime
+from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.module import Module
 from warpsmith.devices.process import ForkLock, HomeTable
-from warpsmith.devices.work import Work
+from warpsmith.devices.runtime import Runtime, Work
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import (
     FOUND_BYTES,

@@ -7,7 +7,7 @@ from math import isfinite, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.work import Work
+from warpsmith.devices.runtime import Work
 from warpsmith.generator.first_use.reference import Entry, Planes, Scale
 from warpsmith.generator.problem import PEAK, Problem
 from warpsmith.plans.first_use.data import Data

@@ -8,8 +8,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from warpsmith.devices.binary import Binaries
 from warpsmith.devices.binary_cache import cache_folder
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warpsmith.devices.base import Compiler
 from warpsmith.devices.checked_calls import ReadCall
+from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.process import ForkLock
 from warpsmith.generator.program import Program
 from warpsmith.plans.first_use.finding import Finding

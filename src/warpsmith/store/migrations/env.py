@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from alembic import context
 
-from warpsmith.store.schema import VERSION_TABLE, metadata
+from warpsmith.store.layout import VERSION_TABLE
+from warpsmith.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

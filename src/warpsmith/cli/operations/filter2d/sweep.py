@@ -16,7 +16,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.registry import families_for
 from warpsmith.store.record import FailureKind
-from warpsmith.tuner.plots import REMEDY, ImageFormat, Line, can_plot, plot_sweep
+from warpsmith.tuner.plots import REMEDY, ImageFormat, PlotLine, can_plot, plot_sweep
 from warpsmith.tuner.progress import format_failures, progress_for
 from warpsmith.tuner.spaces.regions import plan_sweep
 from warpsmith.tuner.spaces.sweep import Point, Sweep, points, sweep
@@ -120,7 +120,7 @@ def _plot(swept: Sweep, found: tuple[Point, ...], folder: Path) -> None:
         files.save(folder / f"sweep.{kind}", plot_sweep(title, list(_lines(found)), copy_ns, kind))
 
 
-def _lines(found: tuple[Point, ...]) -> Iterator[Line]:
+def _lines(found: tuple[Point, ...]) -> Iterator[PlotLine]:
     for name, group in groupby(found, key=lambda point: point.line):
         best = ((point.outputs, point.best) for point in group)
-        yield Line(name, tuple((outputs, trial.median_ns) for outputs, trial in best if trial and trial.median_ns))
+        yield PlotLine(name, tuple((outputs, trial.median_ns) for outputs, trial in best if trial and trial.median_ns))

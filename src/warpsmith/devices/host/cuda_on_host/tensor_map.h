@@ -2,7 +2,7 @@
 // im2col mode, with lines of 128 bytes of channels and the 128-byte swizzle.
 #pragma once
 
-// Layout written by tensor_map.py. Rows come before columns.
+// Layout written by descriptors.py. Rows come before columns.
 struct TensorMap {
     uint64_t data;
     int images, rows, columns, channels;

@@ -1,4 +1,4 @@
-// Texture objects over pitch-linear memory. A handle is the address of a descriptor, which texture.py writes.
+// Texture objects over pitch-linear memory. A handle is the address of a descriptor, which descriptors.py writes.
 //
 // Formulas: CUDA programming guide, texture fetching. Linear filtering uses weights with 8 fractional bits, as the
 // hardware does, so that a kernel that needs more precision fails here too.

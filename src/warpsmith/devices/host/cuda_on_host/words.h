@@ -29,7 +29,7 @@
 //
 // AddressSanitizer puts no redzones around thread-local objects. So its builds run blocks on one OS thread, with static
 // storage instead: `static` for the first form, nothing for the second, because no single word fits both.
-// translation.py decides line by line.
+// compiler.py decides line by line.
 #if WARPSMITH_HOST_SANITIZED
 #define WARPSMITH_HOST_SHARED_ON_LINE(line) WARPSMITH_HOST_SHARED_##line
 #define WARPSMITH_HOST_SHARED_ON(line) WARPSMITH_HOST_SHARED_ON_LINE(line)
