@@ -22,7 +22,8 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 
 LIMIT_S = 2.0
 DEVICES = {

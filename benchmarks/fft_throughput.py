@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 import warpsmith as ws
-from warpsmith.cli.operations.fft.bench import default_norm, filled
+from warpsmith.cli.operations.fft_bench import default_norm, filled
 from warpsmith.cli.options import sizes
 from warpsmith.cli.output import print_table
 from warpsmith.generator.device import DeviceKind

@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any
 
 import warpsmith as ws
-from warpsmith.cli.operations.fft.bench import filled
+from warpsmith.cli.operations.fft_bench import filled
 from warpsmith.cli.output import print_table
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, get_args
 from typing_extensions import TypeVar
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.distances import between_devices
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space, Value
@@ -45,6 +46,13 @@ class Subject(NamedTuple, Generic[P]):
     problem: P
     device: Device
 
+    def distance(self, other: Subject) -> float | None:
+        """Octaves of size that `other`'s winner is from fitting here; None if it says nothing here."""
+        far: float | None = self.problem.distance(other.problem)
+        if far is None or other.device.kind is not self.device.kind:
+            return None
+        return far + between_devices(self.device, other.device)
+
 
 class Family(abc.ABC, Generic[P]):
     """One way to solve some problems: search space, constraints, launch geometry and template.
@@ -55,9 +63,9 @@ class Family(abc.ABC, Generic[P]):
 
     problem_type: ClassVar[type[Problem]] = Problem  # type: ignore[type-abstract]
     """The `P` of a subclass. No method is called with a problem of another class: a `Gate` refuses it first."""
-    name: ClassVar[str]
+    name: str
     """The family's name in stores and on the command line."""
-    may_answer: ClassVar[bool] = True
+    may_answer: bool = True
     """True if the family's default may answer when nothing is stored. It is False for a family whose library may be
     missing: only a search finds out that the library is there and wins."""
     default_reach: ClassVar[float] = math.inf
@@ -94,6 +102,10 @@ class Family(abc.ABC, Generic[P]):
     def unrolled(self, problem: P, config: Config) -> int:
         """Cost of compiling a config, in unrolled multiply-adds; 0 if it is small."""
         return 0
+
+    def is_long(self, problem: P, config: Config) -> bool:
+        """True if a compiler takes over 2 s for the config, so that nothing waits for it before a search."""
+        return self.unrolled(problem, config) > MAX_UNROLLED
 
     def starts(self, problem: P, device: Device) -> tuple[Config, ...]:
         """Configs of `space`, besides the default, that a search tries first."""

@@ -46,19 +46,20 @@ class Operation:
         return self.listed[self.simplest_name]()
 
 
-def families_in(package: str, classes: Mapping[str, str]) -> Mapping[str, Callable[[], Family]]:
+def families_in(package: str, places: Mapping[str, str]) -> Mapping[str, Callable[[], Family]]:
     """Families of an operation by name, each imported when it is first called.
 
     Args:
         package: package of the operation, which has the modules of its families.
-        classes: the class of each family by the family's name, as `module:Class`. The module is relative to `package`.
+        places: place of each family by the family's name, `module:Class`, or `module:TABLE` of a mapping that has the
+            family by its name. The module is relative to `package`.
     """
-    places = {name: place.split(":") for name, place in classes.items()}
-    return {name: functools.partial(_family, f"{package}.{module}", cls) for name, (module, cls) in places.items()}
+    found = {name: place.split(":") for name, place in places.items()}
+    return {name: functools.partial(_family, name, f"{package}.{module}", at) for name, (module, at) in found.items()}
 
 
 @functools.cache
-def _family(module: str, cls: str) -> Family:
+def _family(name: str, module: str, at: str) -> Family:
     """The one instance of a family: families have no state, and callers compare them by identity."""
-    family: Family = getattr(importlib.import_module(module), cls)()
-    return family
+    found: Mapping[str, Family] | Callable[[], Family] = getattr(importlib.import_module(module), at)
+    return found[name] if isinstance(found, Mapping) else found()

@@ -3,20 +3,19 @@ family is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm.operation import CGEMM
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.family import Family
 from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.filter2d.operation import FILTER2D
-from warpsmith.generator.gate import Gate, IllegalConfig
+from warpsmith.generator.gate import Gate
 from warpsmith.generator.operation import Operation
 from warpsmith.generator.problem import AUTO, Problem
-from warpsmith.generator.space import Config
 
 FamilyT = TypeVar("FamilyT", bound=Family)
 
@@ -68,68 +67,6 @@ def named_family(problem: Problem, device: Device, name: str) -> Family:
     if (why_not := Gate(problem, device).why_unable(family)) is not None:
         raise BadArgument(f"{name} does not solve {problem.key()}: {why_not}")
     return family
-
-
-def likely(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
-    """Families that win most problems like this one, the one with the least expected time first."""
-    gate = Gate(problem, device)
-    expected = [(time_ns, family) for family in families if (time_ns := gate.likely_ns(family)) is not None]
-    return [family for _, family in sorted(expected, key=lambda each: each[0])]
-
-
-def likely_first(families: Iterable[FamilyT], problem: Problem, device: Device) -> list[FamilyT]:
-    """All of `families`: the `likely` ones, then the others in their order."""
-    listed = list(families)
-    first = likely(listed, problem, device)
-    return [*first, *(each for each in listed if each not in first)]
-
-
-def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
-    """First of the `defaults`. Raises BadArgument, with the reasons, if there is none."""
-    reasons: list[str] = []
-    first = next(defaults(Gate(problem, device), reasons), None)
-    if first is None:
-        raise BadArgument(f"no kernel family answers {problem.key()} without a search: {'; '.join(reasons)}")
-    return first
-
-
-def defaults(
-    gate: Gate, reasons: list[str], families: tuple[Family, ...] | None = None
-) -> Iterator[tuple[Family, Config]]:
-    """Legal defaults that may answer if nothing is stored, the best first.
-
-    Those of likely families come in the order of their expected times, then the others. A default that takes the
-    compiler long comes last.
-
-    Args:
-        gate: gate for the problem and the device.
-        reasons: receives a line for each default that is not legal.
-        families: families that may answer; None for those of the operation with `Family.may_answer`.
-
-    Raises BadArgument if only families without `may_answer` solve the problem.
-    """
-    slow = []
-    for family in _in_order(gate) if families is None else families:
-        try:
-            config = gate.default(family)
-        except IllegalConfig as refused:
-            reasons.append(str(refused))
-            continue
-        if family.unrolled(gate.problem, config) > MAX_UNROLLED:
-            slow.append((family, config))
-        else:
-            yield family, config
-    yield from slow
-
-
-def _in_order(gate: Gate) -> list[Family]:
-    solving = able_families(gate)
-    able = likely_first((each for each in solving if each.may_answer), gate.problem, gate.device)
-    if not able:
-        told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
-        operation = gate.problem.operation
-        raise BadArgument(f"{gate.problem.key()} is solved by {told}: run `warpsmith tune {operation}` first")
-    return able
 
 
 def simplest_family(operation: str) -> Family | None:

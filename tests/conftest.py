@@ -169,7 +169,7 @@ def own_folders(common_folder: Path, homes: Iterator[Path], monkeypatch: pytest.
     """Hides the user's store and plans of other tests from a test. Tests of one run share compiled binaries."""
     if made := sys.modules.get("warpsmith.plans.make"):
         made.forget_plans()
-    if operators := sys.modules.get("warpsmith.torch.forgetting"):
+    if operators := sys.modules.get("warpsmith.torch.answers"):
         operators.forget()
     home = next(homes)
     home.mkdir()

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.fourier.plane_transforms import TILES
 from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
@@ -74,12 +74,13 @@ def _fourier(problem: Conv2d, device: Device, able: Sequence[Conv2dFft]) -> list
     kinds: list[list[Conv2dFft]] = [[], []]
     for each in able:
         if expected[each.name] <= MODEL_ERROR * min(expected.values()):
-            kinds[isinstance(each, Conv2dFftTiled)].append(each)
+            kinds[each.variant.transforms is TILES].append(each)
     found: list[Conv2dFft] = []
     for kind in sorted(filter(None, kinds), key=lambda kind: min(expected[each.name] for each in kind)):
         # A likely product on tensor cores is twice as fast as the products of the other bases, which use none.
-        quick = [each for each in kind if type(each.product) is not CgemmTiled and each.is_likely(problem, device)]
-        first = [each for each in kind if each.rank == 0 and each.may_answer] if quick else kind
+        on_tensor_cores = [each for each in kind if type(each.variant.product.family) is not CgemmTiled]
+        quick = [each for each in on_tensor_cores if each.is_likely(problem, device)]
+        first = [each for each in kind if each.variant.rank == 0 and each.may_answer] if quick else kind
         ranked = sorted(first, key=lambda each: (not each.is_likely(problem, device), expected[each.name]))
         found += ranked[: FEW_PRODUCTS if found else MANY_PRODUCTS]
     return found
@@ -131,7 +132,10 @@ def single_units(programs: Iterable[Program]) -> list[Program]:
 
 def _kind(family: Family) -> object:
     """Key that is equal for families with the same transforms."""
-    return (type(family).parts, family.rank) if isinstance(family, Conv2dFft) else family.name
+    if not isinstance(family, Conv2dFft):
+        return family.name
+    variant = family.variant
+    return variant.transforms, variant.product.parts, variant.product.beside, variant.rank
 
 
 def _configs(family: Family, problem: Conv2d, device: Device) -> list[Config]:

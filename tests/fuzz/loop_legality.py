@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from problems import DEVICES, Question, random_problem
 from warpsmith.errors import BadArgument
 from warpsmith.generator.family import Family, Subject
-from warpsmith.generator.registry import OPERATIONS, answering, family_named
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.space import Config, Space
 
 DRAWS = 2

@@ -14,11 +14,9 @@ import pytest
 from golden_files import GoldenFiles
 from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
-from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
@@ -33,6 +31,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
 
+FFT, SPLIT16 = FOURIER["conv2d_fft"], FOURIER["conv2d_fft_halves"]
 LAYER: dict[str, Any] = {"input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
 """A ResNet layer."""
 DEEP: dict[str, Any] = {"input": (64, 512, 28, 28), "weight": (512, 512, 3, 3), "padding": 1}
@@ -178,16 +177,16 @@ CASES = {
     "cufft_pad": Case(Conv2dCufft(), Conv2d(**LAYER), (), "pad_second"),
     "cufft_transpose": Case(Conv2dCufft(), Conv2d(**LAYER), (), "transpose_first"),
     "cufft_clip": Case(Conv2dCufft(), Conv2d(**LAYER, pass_=Pass.WGRAD), (), "clip"),
-    "fft_ends": Case(Conv2dFft(), Conv2d(**LAYER, bias=True, relu=True), (), "ends"),
-    "fft_image_reflect": Case(Conv2dFft(), Conv2d(**LAYER, padding_mode=PaddingMode.REFLECT), (), "first"),
-    "fft_fold_reflect": Case(
-        Conv2dFft(), Conv2d(**LAYER, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT), (), "fold"
+    "fft_ends": Case(FFT, Conv2d(**LAYER, bias=True, relu=True), (), "ends"),
+    "fft_image_reflect": Case(FFT, Conv2d(**LAYER, padding_mode=PaddingMode.REFLECT), (), "first"),
+    "fft_fold_reflect": Case(FFT, Conv2d(**LAYER, pass_=Pass.DGRAD, padding_mode=PaddingMode.REFLECT), (), "fold"),
+    "fft_filters": Case(FFT, Conv2d(**LAYER), (), "second"),
+    "fft_halves_first": Case(SPLIT16, Conv2d(**PLANES), (), "first"),
+    "fft_halves_product": Case(SPLIT16, Conv2d(**PLANES), (), "product"),
+    "fft_halves_wgrad_product": Case(SPLIT16, Conv2d(**PLANES, pass_=Pass.WGRAD), (), "product"),
+    "fft_tiled_sum": Case(
+        FOURIER["conv2d_fft_tiled"], Conv2d(**THIN, pass_=Pass.WGRAD, workspace=600 << 20), (), "sum"
     ),
-    "fft_filters": Case(Conv2dFft(), Conv2d(**LAYER), (), "second"),
-    "fft_halves_first": Case(Conv2dFftHalves(), Conv2d(**PLANES), (), "first"),
-    "fft_halves_product": Case(Conv2dFftHalves(), Conv2d(**PLANES), (), "product"),
-    "fft_halves_wgrad_product": Case(Conv2dFftHalves(), Conv2d(**PLANES, pass_=Pass.WGRAD), (), "product"),
-    "fft_tiled_sum": Case(Conv2dFftTiled(), Conv2d(**THIN, pass_=Pass.WGRAD, workspace=600 << 20), (), "sum"),
 }
 
 SPILLED = {"direct_fprop_alexnet": Frame(48, 48, 48)}

@@ -17,10 +17,8 @@ from warpsmith.devices.cuda.compiler import NvrtcCompiler
 from warpsmith.devices.cuda.runtime import CudaRuntime, cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor, Conv2dFftWarpgroup
-from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
@@ -103,7 +101,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "deep": {"input": (4, 260, 14, 15), "weight": (258, 260, 3, 3), "padding": ((1, 1), (2, 0))},
     "odd": {"input": (5, 13, 29, 31), "weight": (17, 13, 4, 5), "stride": (2, 3), "padding": ((2, 1), (0, 3))},
 }
-FOURIER: tuple[dict[str, Any], ...] = (
+FOURIER_LAYERS: tuple[dict[str, Any], ...] = (
     {"input": (16, 24, 30, 33), "weight": (20, 24, 5, 7), "padding": ((2, 1), (3, 3))},
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 1 << 20},
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3), "workspace": 792_064 + LEAST_CUBLAS_BYTES},
@@ -168,7 +166,7 @@ def test_random_configs_of_every_family(problem: Conv2d, names: tuple[str, ...],
 
 
 @pytest.mark.parametrize(
-    ("problem", "names"), in_parts(Conv2d(**each, pass_=pass_) for each in FOURIER for pass_ in Pass)
+    ("problem", "names"), in_parts(Conv2d(**each, pass_=pass_) for each in FOURIER_LAYERS for pass_ in Pass)
 )
 def test_layers_in_the_frequency_domain(problem: Conv2d, names: tuple[str, ...], check_configs: CheckConfigs) -> None:
     check_configs([problem], some(4, names))
@@ -180,9 +178,9 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
 ) -> None:
     device = cuda_device(0)
     layers: tuple[tuple[Family, dict[str, Any]], ...] = (
-        (Conv2dFft(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
+        (FOURIER["conv2d_fft"], {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
         (
-            Conv2dFft(),
+            FOURIER["conv2d_fft"],
             {
                 "input": (4, 5, 9, 12),
                 "weight": (6, 5, 3, 5),
@@ -190,13 +188,19 @@ def test_layers_in_the_frequency_domain_under_compute_sanitizer(
                 "padding_mode": "reflect",
             },
         ),
-        (Conv2dFftTensor(), {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
-        (Conv2dFftTiled(), {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))}),
-        (Conv2dFftFused(), {"input": (3, 4, 17, 20), "weight": (4, 4, 3, 5)}),
+        (
+            FOURIER["conv2d_fft_tensor"],
+            {"input": (4, 5, 9, 12), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))},
+        ),
+        (
+            FOURIER["conv2d_fft_tiled"],
+            {"input": (2, 5, 33, 41), "weight": (6, 5, 3, 5), "padding": ((1, 0), (2, 2))},
+        ),
+        (FOURIER["conv2d_fft_fused"], {"input": (3, 4, 17, 20), "weight": (4, 4, 3, 5)}),
         (Conv2dCircular(), {"input": (3, 4, 17, 14), "weight": (4, 1, 9, 7), "padding": (4, 3), "groups": 4}),
     )
     if device.compute_capability == (9, 0):
-        layers = (*layers, (Conv2dFftWarpgroup(), layers[0][1]))
+        layers = (*layers, (FOURIER["conv2d_fft_warpgroup"], layers[0][1]))
     cases = [
         (problem, family.program(problem, config))
         for (family, fields), pass_ in itertools.product(layers, Pass)
@@ -294,7 +298,7 @@ def test_a_plan_that_holds_its_weights_gives_the_same_on_every_stream() -> None:
     torch = pytest.importorskip("torch")
     problem = Conv2d((16, 24, 40, 40), (64, 24, 9, 9), bias=True)
     device = cuda_device(0)
-    program = Conv2dFft().program(problem, Conv2dFft().default(problem, device))
+    program = FOURIER["conv2d_fft"].program(problem, FOURIER["conv2d_fft"].default(problem, device))
     binaries = NvrtcCompiler(device.arch).compile_program(program)
     with contextlib.closing(CudaRuntime(0)) as runtime:
         plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, runtime)

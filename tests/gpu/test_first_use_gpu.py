@@ -8,8 +8,8 @@ import pytest
 
 import warpsmith as ws
 from warpsmith.plans.first_use import check
+from warpsmith.plans.loaded import Verified
 from warpsmith.plans.make import forget_plans
-from warpsmith.plans.verified import Verified
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")

@@ -26,8 +26,8 @@ from torch_layers import (
 )
 from torch_training import losses
 from warpsmith.store import location
+from warpsmith.torch.convolution import CONV2D
 from warpsmith.torch.layer_spec import LayerSpec
-from warpsmith.torch.operators import CONV2D
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu

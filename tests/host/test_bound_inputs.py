@@ -19,8 +19,9 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
-from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, Conv2dFft
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
@@ -45,8 +46,8 @@ BYTES = Filter2d((20, 600), (3, 3), dtype="uint8")  # type: ignore[arg-type]
 WIDE = Cgemm(batch=2, m=128, n=64, k=64, accuracy="normwise")
 LARGE = Filter2d((90, 70), (19, 21), accuracy="imagewise", nonfinite="any")
 CASES: tuple[tuple[Family, Problem, str], ...] = (
-    (Conv2dFft(), LAYER, "w"),
-    (Conv2dFft(), GRADIENT, "w"),
+    (FOURIER["conv2d_fft"], LAYER, "w"),
+    (FOURIER["conv2d_fft"], GRADIENT, "w"),
     (Conv2dCircular(), DEPTHWISE, "w"),
     (Filter2dOverlapSave(), FILTER, "weights"),
     (Filter2dFft(), LARGE, "weights"),
@@ -95,7 +96,7 @@ def test_what_is_made_of_them_is_made_once(host: Runtime, quick: HostCompiler, n
 
 
 def test_two_plans_hold_apart(host: Runtime, quick: HostCompiler) -> None:
-    plan = plan_of(host, quick, Conv2dFft(), LAYER)
+    plan = plan_of(host, quick, FOURIER["conv2d_fft"], LAYER)
     some, more = (random_operands(LAYER, seed) for seed in (1, 2))
     one, other = plan.hold(w=some["w"]), plan.hold(w=more["w"])
     assert np.array_equal(one(some["x"], some["b"]), plan(some["x"], some["w"], some["b"]))
@@ -131,7 +132,7 @@ def test_what_it_cannot_hold_is_told(host: Runtime, quick: HostCompiler, names: 
         plan.hold(**dict.fromkeys(names, np.zeros(1, np.float32)))
 
 
-@pytest.mark.parametrize("family", [Conv2dFft(), Conv2dDirect()], ids=lambda family: family.name)
+@pytest.mark.parametrize("family", [FOURIER["conv2d_fft"], Conv2dDirect()], ids=lambda family: family.name)
 def test_calls_and_arrays_are_checked(host: Runtime, quick: HostCompiler, family: Family) -> None:
     plan, operands = plan_of(host, quick, family, LAYER), random_operands(LAYER, 1)
     holding = plan.hold(w=operands["w"])
@@ -145,7 +146,7 @@ def test_calls_and_arrays_are_checked(host: Runtime, quick: HostCompiler, family
 
 class TestParts:
     def test_are_the_steps_of_the_held_input_and_the_others(self) -> None:
-        family = Conv2dFft()
+        family = FOURIER["conv2d_fft"]
         program = family.program(LAYER, family.default(LAYER, DEVICE))
         parts = split_program(program, {"w"})
         assert parts is not None
@@ -156,7 +157,8 @@ class TestParts:
         assert {unit.name for unit in parts.first.units} == {"second"}
 
     @pytest.mark.parametrize(
-        ("family", "problem", "name"), [CASES[5], (Conv2dFft(), LAYER, "x"), (Conv2dFft(), LAYER, "b")]
+        ("family", "problem", "name"),
+        [CASES[5], (FOURIER["conv2d_fft"], LAYER, "x"), (FOURIER["conv2d_fft"], LAYER, "b")],
     )
     def test_there_are_none_where_nothing_is_made_of_the_input_alone(
         self, family: Family, problem: Problem, name: str

@@ -27,7 +27,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain_family import CHAIN
 from warpsmith.generator.cgemm.thin_family import CgemmThin
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs
 
 __all__ = ["bench_of_small_ones"]  # a fixture

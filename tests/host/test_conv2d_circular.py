@@ -21,7 +21,7 @@ from testbeds import QUICK, outcome
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Program

@@ -18,33 +18,33 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.fourier_family import (
-    SPECTRA,
-    SPLITS,
-    Conv2dFft,
-    Conv2dFft2,
-    Conv2dFftCublas,
-    Conv2dFftTensor,
-    Conv2dFftThin,
-    Conv2dFftWarpgroup,
-)
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiledThin
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA, SPLITS
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
-FAMILY, SECOND, TENSOR = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor()
-WARPGROUP, THIN, TILED_THIN = Conv2dFftWarpgroup(), Conv2dFftThin(), Conv2dFftTiledThin()
+FAMILY, SECOND, TENSOR = (
+    FOURIER["conv2d_fft"],
+    FOURIER["conv2d_fft_2"],
+    FOURIER["conv2d_fft_tensor"],
+)
+WARPGROUP, THIN, TILED_THIN = (
+    FOURIER["conv2d_fft_warpgroup"],
+    FOURIER["conv2d_fft_thin"],
+    FOURIER["conv2d_fft_tiled_thin"],
+)
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-LIBRARIES: tuple[Family, ...] = (Conv2dCufft(), Conv2dFftCublas())
+LIBRARIES: tuple[Family, ...] = (Conv2dCufft(), FOURIER["conv2d_fft_cublas"])
 SHAPES: tuple[dict[str, Any], ...] = (
     {"input": (4, 3, 9, 7), "weight": (5, 3, 3, 2)},
     {"input": (2, 5, 8, 12), "weight": (3, 5, 5, 4), "padding": ((2, 0), (1, 3))},

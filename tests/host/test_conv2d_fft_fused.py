@@ -15,13 +15,13 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
-from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused, Conv2dFftTiledFused
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.store.record import Failure, FailureKind, Measurement
 
-WHOLE, TILED = Conv2dFftFused(), Conv2dFftTiledFused()
+WHOLE, TILED = FOURIER["conv2d_fft_fused"], FOURIER["conv2d_fft_tiled_fused"]
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 RGB: dict[str, Any] = {"input": (2, 3, 20, 23), "weight": (6, 3, 5, 4), "padding": ((2, 1), (0, 3))}
 LAYERS = {
@@ -51,7 +51,7 @@ def test_is_right_by_default_and_at_random(host: Runtime, quickest: HostCompiler
 
 @pytest.mark.parametrize("family", [WHOLE, TILED], ids=lambda family: family.name)
 def test_takes_a_batch_in_parts_that_fit_the_workspace(
-    host: Runtime, quickest: HostCompiler, family: Conv2dFftFused
+    host: Runtime, quickest: HostCompiler, family: Conv2dFft
 ) -> None:
     layer = LAYERS["three channels"]
     taken = sum(each.nbytes for each in family.workspaces(layer))
@@ -73,7 +73,7 @@ def test_a_sum_over_the_batch_is_taken_whole() -> None:
 def test_keeps_no_spectra_of_the_result() -> None:
     kept, unfused = (
         {each.name: each.nbytes for each in family.workspaces(LAYERS["three channels"])}
-        for family in (WHOLE, Conv2dFft())
+        for family in (WHOLE, FOURIER["conv2d_fft"])
     )
     assert {*kept} == {"spectra_a", "spectra_b"}
     assert {*unfused} - {*kept} == {"spectra_c"}

@@ -18,7 +18,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves, Conv2dFftTiledHalves
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.products.split16 import split16_maximum
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_choice import Access
@@ -27,7 +27,7 @@ from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
-WHOLE, TILED = Conv2dFftHalves(), Conv2dFftTiledHalves()
+WHOLE, TILED = FOURIER["conv2d_fft_halves"], FOURIER["conv2d_fft_tiled_halves"]
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SHAPES: dict[str, dict[str, Any]] = {
     "odd points": {"input": (9, 32, 5, 5), "weight": (64, 32, 3, 3)},

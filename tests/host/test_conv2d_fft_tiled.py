@@ -17,10 +17,10 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.basis import Basis
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled, Conv2dFftTiled2, Conv2dFftTiledTensor
-from warpsmith.generator.conv2d.fourier.tiles import TiledParts
+from warpsmith.generator.conv2d.fourier.parts import FourierParts
+from warpsmith.generator.conv2d.fourier.plane_transforms import TILES, Basis
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.program import Program
@@ -28,7 +28,7 @@ from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
-FAMILY = Conv2dFftTiled()
+FAMILY = FOURIER["conv2d_fft_tiled"]
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 LAYER: dict[str, Any] = {"input": (2, 8, 21, 20), "weight": (5, 8, 3, 3), "padding": 1}
 UNEVEN: dict[str, Any] = {"input": (3, 5, 17, 23), "weight": (3, 5, 5, 2), "padding": ((2, 0), (0, 3))}
@@ -51,10 +51,15 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[
 
 
 @pytest.mark.parametrize(
-    ("family", "pass_"), [(FAMILY, Pass.DGRAD), (Conv2dFftTiledTensor(), Pass.FPROP), (Conv2dFftTiled2(), Pass.WGRAD)]
+    ("family", "pass_"),
+    [
+        (FAMILY, Pass.DGRAD),
+        (FOURIER["conv2d_fft_tiled_tensor"], Pass.FPROP),
+        (FOURIER["conv2d_fft_tiled_2"], Pass.WGRAD),
+    ],
 )
 def test_a_tile_may_be_larger_than_a_plane(
-    host: Runtime, quickest: HostCompiler, family: Conv2dFftTiled, pass_: Pass
+    host: Runtime, quickest: HostCompiler, family: Conv2dFft, pass_: Pass
 ) -> None:
     problem = Conv2d(**SMALL, pass_=pass_)
     outcome = evaluated(host, quickest, problem, default(problem, family))
@@ -72,7 +77,7 @@ def test_takes_a_batch_in_parts_and_adds_its_bias_to_each(host: Runtime, quickes
     assert isinstance(outcome, Measurement), outcome
 
 
-@pytest.mark.parametrize("family", [FAMILY, Conv2dFft()], ids=lambda family: family.name)
+@pytest.mark.parametrize("family", [FAMILY, FOURIER["conv2d_fft"]], ids=lambda family: family.name)
 def test_adds_up_the_parts_of_a_gradient_of_weights(host: Runtime, quickest: HostCompiler, family: Conv2dFft) -> None:
     whole = Conv2d((6, 4, 9, 11), (4, 4, 3, 3), pass_=Pass.WGRAD)
     taken = sum(each.nbytes for each in family.workspaces(whole))
@@ -111,7 +116,7 @@ def test_a_tile_that_begins_elsewhere_is_found(host: Runtime, quickest: HostComp
 
 def test_tiles_stay_within_their_planes_under_the_sanitizers(tmp_path: Path) -> None:
     """Transforms tiles of a layer's image and of its result. In each, some tiles reach beyond every side."""
-    parts = TiledParts(Conv2d(**UNEVEN), Basis(8, 8), 1)
+    parts = FourierParts(Conv2d(**UNEVEN), Basis(8, 8), 1, TILES)
     transforms = (parts.forward[0], parts.inverse)
     block = FftBlock()
     check([(each, block.program(each, block.default(each, DEVICE))) for each in transforms], tmp_path)

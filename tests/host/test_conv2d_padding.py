@@ -20,7 +20,7 @@ from together import Case, results
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
@@ -32,7 +32,7 @@ from warpsmith.tuner.operations.registry import random_operands
 
 torch = pytest.importorskip("torch")
 
-PLAIN, DIRECT, FOURIER = Conv2dPlain(), Conv2dDirect(), Conv2dFft()
+PLAIN, DIRECT, FFT = Conv2dPlain(), Conv2dDirect(), FOURIER["conv2d_fft"]
 MODES = [mode for mode in PaddingMode if mode is not PaddingMode.ZEROS]
 every_pass = pytest.mark.parametrize("pass_", Pass)
 Values = NDArray[Any]
@@ -115,16 +115,16 @@ def test_in_the_frequency_domain_too(
 ) -> None:
     """These tests cover folding of a gradient. The transforms' own tests cover reading a signal in each mode."""
     problem = Conv2d(**FOURIER_SHAPES[shape], padding_mode=mode, pass_=pass_)
-    (outcome,) = outcomes(host, quickest, problem, FOURIER.program(problem, FOURIER.default(problem, HOST)))
+    (outcome,) = outcomes(host, quickest, problem, FFT.program(problem, FFT.default(problem, HOST)))
     assert isinstance(outcome, Measurement), outcome
 
 
 def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host: Runtime) -> None:
     """A small workspace splits the batch into parts. Verification rejects a program that leaves one part unfolded."""
     whole = Conv2d(**FOURIER_SHAPES[0], padding_mode=PaddingMode.REFLECT, pass_=Pass.DGRAD)
-    taken = sum(each.nbytes for each in FOURIER.workspaces(whole))
+    taken = sum(each.nbytes for each in FFT.workspaces(whole))
     problem = dataclasses.replace(whole, workspace=taken // 2)
-    program = FOURIER.program(problem, FOURIER.default(problem, HOST))
+    program = FFT.program(problem, FFT.default(problem, HOST))
     assert [step.entry for step in program.launches].count("fold") > 1
     assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
     unfolded = dataclasses.replace(program, steps=program.steps[:-1])
@@ -142,7 +142,7 @@ def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
         (DIRECT, Pass.DGRAD, PaddingMode.REFLECT),
         (PLAIN, Pass.DGRAD, PaddingMode.REPLICATE),
         (DIRECT, Pass.WGRAD, PaddingMode.CIRCULAR),
-        (FOURIER, Pass.FPROP, PaddingMode.REFLECT),
+        (FFT, Pass.FPROP, PaddingMode.REFLECT),
     ]
     checked = []
     for family, pass_, mode in cases:

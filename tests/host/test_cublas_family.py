@@ -23,7 +23,7 @@ from warpsmith.devices.select import DeviceRef, host_compiler
 from warpsmith.errors import LaunchError
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas_family import CgemmCublas
-from warpsmith.generator.conv2d.fourier.libraries import with_room
+from warpsmith.generator.conv2d.fourier.fourier_steps import with_room
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct, Library
 from warpsmith.generator.presets import H200

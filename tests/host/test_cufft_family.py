@@ -32,7 +32,8 @@ from warpsmith.generator.fft.cufft_family import FftCufft
 from warpsmith.generator.library_calls import Library
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import FAMILIES, answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall
 from warpsmith.plans.make import StaleTiming

@@ -34,6 +34,7 @@ from warpsmith.devices.cuda.compiled_launches import CompiledLaunches
 from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.devices.fast_calls import calls_of
 from warpsmith.devices.launches import BoundLaunches
+from warpsmith.devices.module import Allocation
 from warpsmith.devices.native import native
 from warpsmith.devices.torch_access import torch_access
 from warpsmith.errors import BadArgument, DeviceError, LaunchError

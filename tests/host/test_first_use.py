@@ -24,17 +24,17 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.first_use import check, verdicts
 from warpsmith.plans.first_use.check import check_on_random_data
-from warpsmith.plans.first_use.finding import Finding
-from warpsmith.plans.first_use.samples import samples_of
+from warpsmith.plans.first_use.kernels import samples_of
+from warpsmith.plans.first_use.verdicts import Finding
+from warpsmith.plans.loaded import Verified, Verify
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WRONG_HERE, WrongProgram
-from warpsmith.plans.verified import Verified, Verify
 from warpsmith.store.record import FailureKind
 from warpsmith.store.store import Store
 from warpsmith.tuner.operations.registry import random_operands
@@ -385,7 +385,7 @@ def test_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_of_pytorch_get_checked_plans() -> None:
     torch = pytest.importorskip("torch")
     import warpsmith.torch as wt
-    from warpsmith.torch.forgetting import forget as forget_layers
+    from warpsmith.torch.answers import forget as forget_layers
 
     forget_layers()
     x, w = torch.randn(1, 3, 8, 9), torch.randn(4, 3, 3, 3)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import warpsmith as ws
+from warpsmith.plans.make import LOOK_EVERY_S
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.memo import LOOK_EVERY_S
 
 PROBLEM = ws.Filter2d(image=(16, 24), filter=(3, 3))
 TUNE = """

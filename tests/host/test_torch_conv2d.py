@@ -16,8 +16,8 @@ from torch_layers import check, derivatives, of_torch, options_of, plans_called,
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
 from warpsmith.plans.match import MatchKind
-from warpsmith.torch.geometry import Geometry
-from warpsmith.torch.operators import CONV2D
+from warpsmith.torch.convolution import CONV2D
+from warpsmith.torch.layer_spec import Geometry
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -245,7 +245,7 @@ def test_a_layer_that_is_left_to_pytorch_is_told_of_once_with_its_remedy(own_fol
 
 def test_a_remedy_that_only_python_has_words_for() -> None:
     import warpsmith
-    from warpsmith.torch.remedy import tune_command
+    from warpsmith.torch.answers import tune_command
 
     layer = ws.Conv2d((2, 3, 8, 8), (4, 3, 3, 3), padding=((1, 0), (2, 2)), pass_="wgrad")  # type: ignore[arg-type]
     command = tune_command(layer, "cuda:1")

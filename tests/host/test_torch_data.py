@@ -29,9 +29,9 @@ from torch_layers import (
 from warpsmith.cli.app import run
 from warpsmith.generator.conv2d import ImageLayout, Precision
 from warpsmith.generator.problem import DType
+from warpsmith.torch.answers import tune_command
+from warpsmith.torch.convolution import CONV2D
 from warpsmith.torch.layer_spec import LayerSpec
-from warpsmith.torch.operators import CONV2D
-from warpsmith.torch.remedy import tune_command
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -26,24 +26,24 @@ from warpsmith.devices.module import Allocation
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, WrongResult
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.sharing import Kernel, SharedPrograms, Spectra, passes_of, spectra_of
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.plans import make as make_plans
-from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import shared_step as first_use
 from warpsmith.plans.conv2d import training as make_step
-from warpsmith.plans.conv2d.separate_step import SeparateStep
 from warpsmith.plans.conv2d.shared_step import SharedStep
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels
-from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, TooLittleWorkspace, TrainingStep
+from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, SeparateStep, TooLittleWorkspace, TrainingStep
 from warpsmith.plans.first_use import verdicts
+from warpsmith.plans.loaded import Verified, Verify
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.verified import Verified, Verify
 
-FAMILY, TENSOR = Conv2dFft(), Conv2dFftTensor()
+FAMILY, TENSOR = FOURIER["conv2d_fft"], FOURIER["conv2d_fft_tensor"]
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 CHOICE = Choice(True, ChosenBy.CALLER, "a test")
 PADDED = Conv2d((3, 4, 8, 7), (5, 4, 3, 4), padding=((2, 0), (1, 3)), bias=True)
@@ -531,7 +531,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.conv2d import step_check as first_use
+from warpsmith.plans.conv2d import shared_step as first_use
 from warpsmith.plans.conv2d import training as make_step
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels
 from warpsmith.plans.conv2d.shared_step import SharedStep

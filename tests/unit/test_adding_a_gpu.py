@@ -17,7 +17,8 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import PRESETS
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import OPERATIONS, answering
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
 
 PAGE = Path(__file__).parents[2] / "docs/guide/adding-a-gpu.md"

@@ -21,8 +21,8 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.steps import Compilation
-from warpsmith.plans import answers, code_state, lookup, make
-from warpsmith.plans.answers import Circumstances, answers_folder, keep, recalled
+from warpsmith.plans import answer_cache, lookup, make
+from warpsmith.plans.answer_cache import Circumstances, answers_folder, cache_answer, cached_answer
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.changes import state_of
@@ -60,7 +60,7 @@ def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Library file that this process appears to have loaded as NVRTC."""
     made = tmp_path / "libnvrtc.so.13"
     made.write_bytes(b"library")
-    monkeypatch.setattr(answers, "loaded_nvrtc", lambda: nvrtc_file.file_state(str(made)))
+    monkeypatch.setattr(answer_cache, "loaded_nvrtc", lambda: nvrtc_file.file_state(str(made)))
     return made
 
 
@@ -77,7 +77,7 @@ def kept(compiler: CachedCompiler, problem: Any = NEAR) -> Match:
     match = look_up(problem, H200, None)
     compiler.compile_program(match.program)
     files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}
-    keep(circumstances(problem), match, files)
+    cache_answer(circumstances(problem), match, files)
     return match
 
 
@@ -88,7 +88,7 @@ def kept(compiler: CachedCompiler, problem: Any = NEAR) -> Match:
 def test_an_answer_comes_back_as_it_was(compiler: CachedCompiler, problem: Any, kind: MatchKind) -> None:
     match = kept(compiler, problem)
     assert match.kind is kind
-    found = recalled(circumstances(problem))
+    found = cached_answer(circumstances(problem))
     assert found is not None
     assert found[0] == match
     assert found[0].program.fingerprint == match.program.fingerprint
@@ -110,23 +110,23 @@ def test_another_question_has_another_answer(
     compiler: CachedCompiler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: str
 ) -> None:
     kept(compiler)
-    assert recalled(circumstances()) is not None
-    assert recalled(CHANGES[change](monkeypatch, tmp_path)) is None
+    assert cached_answer(circumstances()) is not None
+    assert cached_answer(CHANGES[change](monkeypatch, tmp_path)) is None
 
 
 def test_other_code_has_another_answer(compiler: CachedCompiler, monkeypatch: pytest.MonkeyPatch, nvrtc: Path) -> None:
     kept(compiler)
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "code_state", lambda: "of another version")
-        assert recalled(circumstances()) is None
+        patch.setattr(answer_cache, "code_state", lambda: "of another version")
+        assert cached_answer(circumstances()) is None
     with monkeypatch.context() as patch:
         patch.setattr("sys.prefix", "/another/environment")
-        assert recalled(circumstances()) is None
-    assert recalled(circumstances()) is not None
+        assert cached_answer(circumstances()) is None
+    assert cached_answer(circumstances()) is not None
     nvrtc.write_bytes(b"another library")
-    assert recalled(circumstances()) is None
+    assert cached_answer(circumstances()) is None
     nvrtc.unlink()
-    assert recalled(circumstances()) is None
+    assert cached_answer(circumstances()) is None
 
 
 @pytest.mark.usefixtures("nvrtc")
@@ -151,13 +151,13 @@ def test_what_is_damaged_is_no_answer(compiler: CachedCompiler, folder: Path, da
             file.chmod(0o666)
     if damage == "others may write":
         with pytest.warns(UserWarning, match="other users own or may write"):
-            assert recalled(circumstances()) is None
+            assert cached_answer(circumstances()) is None
     else:
-        assert recalled(circumstances()) is None
+        assert cached_answer(circumstances()) is None
 
 
 def test_without_nvrtc_nothing_is_kept(compiler: CachedCompiler, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(answers, "loaded_nvrtc", lambda: None)
+    monkeypatch.setattr(answer_cache, "loaded_nvrtc", lambda: None)
     kept(compiler)
     assert not folder.exists()
 
@@ -166,18 +166,18 @@ def test_without_nvrtc_nothing_is_kept(compiler: CachedCompiler, monkeypatch: py
 def test_the_older_half_goes_where_there_are_many(
     compiler: CachedCompiler, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    monkeypatch.setattr(answers, "_MOST_FILES", 4)
+    monkeypatch.setattr(answer_cache, "_MOST_FILES", 4)
     match = look_up(NEAR, H200, None)
     compiler.compile_program(match.program)
     files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}
     for n in range(5):
-        keep(circumstances(store=f"{n}.db"), match, files)
+        cache_answer(circumstances(store=f"{n}.db"), match, files)
         for file in folder.iterdir():
             status = file.stat()
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
     assert len(list(folder.glob("*.json"))) == 3
-    assert recalled(circumstances(store="4.db")) is not None
-    assert recalled(circumstances(store="0.db")) is None
+    assert cached_answer(circumstances(store="4.db")) is not None
+    assert cached_answer(circumstances(store="0.db")) is None
     assert answers_folder() == folder
 
 
@@ -189,32 +189,32 @@ class TestCodeState:
         for name in ("__init__.py", "inner/a.cu.jinja", "inner/b.py", "c.db"):
             (made / name).write_text("a")
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(code_state, "_PACKAGES", (made.name,))
+        monkeypatch.setattr(answer_cache, "_PACKAGES", (made.name,))
         return made
 
     def test_sees_every_file_of_code_and_no_other(self, package: Path) -> None:
-        states = [code_state.code_state()]
+        states = [answer_cache.code_state()]
         for name in ("inner/a.cu.jinja", "inner/b.py", "__init__.py", "new.py"):
             (package / name).write_text("b")
-            states.append(code_state.code_state())
+            states.append(answer_cache.code_state())
         assert len({*states, None}) == len(states) + 1
         (package / "c.db").write_text("bb")
         (package / "__pycache__").mkdir()
         (package / "__pycache__" / "a.py").write_text("")
-        assert code_state.code_state() == states[-1]
+        assert answer_cache.code_state() == states[-1]
 
     def test_a_time_that_is_set_back_does_not_hide_a_change(self, package: Path) -> None:
-        file, before = package / "inner" / "b.py", code_state.code_state()
+        file, before = package / "inner" / "b.py", answer_cache.code_state()
         status = file.stat()
         file.write_text("b")
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert code_state.code_state() != before
+        assert answer_cache.code_state() != before
 
     def test_covers_the_generator_and_the_templates(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = []
-        real = code_state._files_in
-        monkeypatch.setattr(code_state, "_files_in", lambda folder: seen.extend(real(folder)) or ())
-        assert code_state.code_state()
+        real = answer_cache._files_in
+        monkeypatch.setattr(answer_cache, "_files_in", lambda folder: seen.extend(real(folder)) or ())
+        assert answer_cache.code_state()
         told = "".join(seen)
         for name in ("filter2d/window_family.py", "fft/common.cu.jinja", "plans/lookup.py", "store/record.py"):
             assert name in told

@@ -20,8 +20,8 @@ from warpsmith.errors import BadArgument, BundleError, DeviceError, NothingStore
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.plans.bundle import MANIFEST, Bundle, load_bundle
+from warpsmith.plans.loaded import Verified
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.verified import Verified
 from warpsmith.store.record import Checked, Verdict, marked
 from warpsmith.tuner.export import export
 

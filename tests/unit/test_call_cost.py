@@ -28,7 +28,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import ByValue, Launch, Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.steps import Workspace
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan

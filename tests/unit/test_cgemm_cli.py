@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from warpsmith.cli.operations.cgemm.words import cgemm
+from warpsmith.cli.operations.cgemm import cgemm
 from warpsmith.cli.options import join
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm

@@ -26,7 +26,7 @@ from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.steps import PROGRESS
 

@@ -22,8 +22,8 @@ from warpsmith.tuner.finals.choose import (
     KEPT,
     SPILLED,
     TIE,
-    Choice,
     TuningFailed,
+    WinnerChoice,
     choose,
     failures_by_kind,
     fastest_first,
@@ -110,7 +110,7 @@ class Setting:
     def choose(self, *trials: Trial) -> Record:
         return self.choice(*trials).record
 
-    def choice(self, *trials: Trial) -> Choice:
+    def choice(self, *trials: Trial) -> WinnerChoice:
         return choose(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ class TestWinner:
         """Makes config b of the family `plain` the simplest one of the operation."""
 
         class Plain:
-            name = "plain"
+            name, problem_type = "plain", type(PROBLEM)
 
             def why_not(self, *_: object) -> None:
                 return None
@@ -406,7 +406,7 @@ class TestAnswers:
         assert name_of(choice.record.trial) == "windowz"
 
 
-def beside(choice: Choice) -> dict[str, float | None]:
+def beside(choice: WinnerChoice) -> dict[str, float | None]:
     """The runners-up and their times."""
     return {name_of(each.trial): each.trial.median_ns for each in choice.runners_up}
 
@@ -471,7 +471,7 @@ class TestFamilies:
 class TestRivals:
     """Programs of families outside the search. One stays the overall winner unless another is faster by KEPT."""
 
-    def choice(self, windowa_ns: float, **side: float | Failure) -> tuple[Setting, Choice]:
+    def choice(self, windowa_ns: float, **side: float | Failure) -> tuple[Setting, WinnerChoice]:
         setting = Setting(windowa=windowa_ns, **side)  # type: ignore[arg-type]
         setting.rivals = (program_of("fft", Config.of({"c": "z"})),)
         return setting, setting.choice(*letters(1), tried("plaina", 300))

@@ -17,7 +17,7 @@ import pytest
 from builders import measurement, timing, winner
 from warpsmith.cli.app import run
 from warpsmith.cli.benching import Row, Subject
-from warpsmith.cli.operations.fft.bench import FBFFT_SIZES, default_norm, filled
+from warpsmith.cli.operations.fft_bench import FBFFT_SIZES, default_norm, filled
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
@@ -82,7 +82,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Fft]]:
             seen.extend(subject.problem for subject in subjects)
             raise WarpsmithError("seen enough")
 
-        monkeypatch.setattr("warpsmith.cli.operations.fft.bench.measure", measure)
+        monkeypatch.setattr("warpsmith.cli.operations.fft_bench.measure", measure)
         assert run(["bench", "fft", *arguments]) == 1
         return [problem for problem in seen if isinstance(problem, Fft)]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import warpsmith.tuner.finals.recheck
 from builders import timing, winner
+from warpsmith.cli import db_check
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -75,7 +75,7 @@ class Rechecks:
 @pytest.fixture
 def rechecks(monkeypatch: pytest.MonkeyPatch) -> Rechecks:
     fake = Rechecks()
-    monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", fake)
+    monkeypatch.setattr(db_check, "recheck", fake)
     return fake
 
 
@@ -204,7 +204,7 @@ class TestTimes:
                 store.put_winner(stored(PROBLEMS[0], 17.0))
             return rechecks(record, device, seed)
 
-        monkeypatch.setattr(warpsmith.tuner.finals.recheck, "recheck", look)
+        monkeypatch.setattr(db_check, "recheck", look)
         looked = document(*CHECK)["times"]["looked_at"]
         assert {each["problem_key"]: each["noted"] for each in looked} == {
             problem.key(): problem != PROBLEMS[0] for problem in PROBLEMS

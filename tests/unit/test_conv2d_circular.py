@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import MOST_SUMS, Conv2dCircular
-from warpsmith.generator.conv2d.fourier.circular.circular_geometry import Geometry, Side, sides_of, sums_of
+from warpsmith.generator.conv2d.fourier.circular_family import (
+    MOST_SUMS,
+    CircularGeometry,
+    Conv2dCircular,
+    CorrelationAxis,
+    correlation_axes,
+    sums_of,
+)
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import H200, HOST
@@ -20,33 +26,33 @@ LARGE = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, 
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
-def correlated(side: Side, points: int, source: np.ndarray, factor: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def correlated(axis: CorrelationAxis, points: int, source: np.ndarray, factor: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
     """Result of a tile of `points` points."""
     tile = np.zeros(points)
     for u in range(points):
-        if 0 <= u - side.before < side.sources:
-            tile[u] = source[u - side.before]
-    return np.array([sum(factor[t] * tile[(p + t) % points] for t in range(side.factors)) for p in range(side.results)])
+        if 0 <= u - axis.before < axis.sources:
+            tile[u] = source[u - axis.before]
+    return np.array([sum(factor[t] * tile[(p + t) % points] for t in range(axis.factors)) for p in range(axis.results)])
 
 
 def test_the_least_tile_has_room_for_what_comes_round() -> None:
     rng = np.random.default_rng(0)
     for sources, factors, results, before in itertools.product((1, 5, 9), (1, 4, 7), (1, 6, 11), (-2, 0, 3, 8)):
-        side = Side(sources, factors, results, before)
+        axis = CorrelationAxis(sources, factors, results, before)
         source, factor = rng.standard_normal(sources), rng.standard_normal(factors)
         padded = np.zeros(64)
         padded[16 : 16 + sources] = source
         expected = [sum(factor[t] * padded[16 + p + t - before] for t in range(factors)) for p in range(results)]
-        for points in (side.least, side.least + 1, side.least + 5):
-            np.testing.assert_allclose(correlated(side, points, source, factor), expected, atol=1e-12)
+        for points in (axis.least, axis.least + 1, axis.least + 5):
+            np.testing.assert_allclose(correlated(axis, points, source, factor), expected, atol=1e-12)
 
 
 @every_pass
 def test_padding_of_half_a_filter_makes_a_tile_half_a_filter_larger(pass_: Pass) -> None:
     """A transform needs 72 rows here; padding by a whole filter would need 86."""
     problem = Conv2d(**LARGE, pass_=pass_)  # type: ignore[arg-type]
-    assert [side.least for side in sides_of(problem)] == [71, 71]
-    passes = Geometry.of(problem, FAMILY.default(problem, H200)).passes
+    assert [axis.least for axis in correlation_axes(problem)] == [71, 71]
+    passes = CircularGeometry.of(problem, FAMILY.default(problem, H200)).passes
     assert (passes.y.points, passes.x.points) == (72, 72)
 
 
@@ -71,7 +77,7 @@ def test_defaults_and_starts_are_legal(fields: dict[str, object], device: Device
             assert launch.shared_bytes <= device.shared_per_block_bytes
             assert launch.grid[0] >= 1
         if pass_ is Pass.WGRAD:
-            assert sums_of(Geometry.of(problem, config).passes) <= MOST_SUMS
+            assert sums_of(CircularGeometry.of(problem, config).passes) <= MOST_SUMS
 
 
 def test_blocks_that_share_a_channel_are_added_up_in_order() -> None:

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from warpsmith.cli.benching import Subject
-from warpsmith.cli.operations.conv2d import bench
-from warpsmith.cli.operations.conv2d.words import conv2d
+from warpsmith.cli.operations import conv2d_bench as bench
+from warpsmith.cli.operations.conv2d import conv2d
 from warpsmith.cli.options import join
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass

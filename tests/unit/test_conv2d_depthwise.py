@@ -14,7 +14,7 @@ import pytest
 
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.layer.fold import PADDED, folds
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
@@ -25,7 +25,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 
 FAMILY = Conv2dDepthwise()

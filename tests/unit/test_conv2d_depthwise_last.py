@@ -23,7 +23,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import A100, H200, HOST
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 
 FAMILY = Conv2dDepthwiseLast()

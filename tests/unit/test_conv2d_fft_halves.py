@@ -10,23 +10,26 @@ import pytest
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import spectra_of
-from warpsmith.generator.conv2d.fourier.split16.split16_family import Conv2dFftHalves, Conv2dFftTiledHalves
-from warpsmith.generator.conv2d.fourier.split16.split16_geometry import HalvesGeometry
-from warpsmith.generator.conv2d.fourier.split16.split16_product import HalvesProduct, expected_ns
+from warpsmith.generator.conv2d.fourier.split16.split16_product import (
+    Split16Product,
+    Split16ProductGeometry,
+    expected_ns,
+)
 from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     MOST_POINTS,
     TOGETHER,
-    HalvedTransform,
+    Split16Transform,
     TransformApart,
     TransformInTurns,
 )
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.fft.block.block_places import RUN, Split16Order, Split16Spectra
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 
-FAMILY, PRODUCT = Conv2dFftHalves(), HalvesProduct()
+FAMILY, PRODUCT = FOURIER["conv2d_fft_halves"], Split16Product()
 L5: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}
 PAIRS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
 every_pass = pytest.mark.parametrize("pass_", Pass)
@@ -66,7 +69,7 @@ class TestSpectra:
 class TestTransforms:
     @pytest.mark.parametrize("family", [TransformInTurns(), TransformApart()], ids=lambda family: family.name)
     @pytest.mark.parametrize("size", [(8, 8), (13, 13), (16, 16), (24, 24), (30, 30), (32, 32), (40, 40), (44, 45)])
-    def test_by_default_fill_sectors(self, family: HalvedTransform, size: tuple[int, int]) -> None:
+    def test_by_default_fill_sectors(self, family: Split16Transform, size: tuple[int, int]) -> None:
         problem = Fft(size, 4096, layout=Layout.FREQUENCY)
         for config in (family.default(problem, H200), *family.starts(problem, H200)):
             assert family.space(problem, H200).contains(config)
@@ -84,7 +87,7 @@ class TestProducts:
     def test_tiles_and_copies_cover_operands_and_results(self, size: tuple[int, int, int], pass_: Pass) -> None:
         problem = Cgemm(91, *size, *PAIRS[pass_], accuracy="normwise")  # type: ignore[arg-type]
         for config in PRODUCT.space(problem, H200).configs():
-            geometry = HalvesGeometry.of(problem, config)
+            geometry = Split16ProductGeometry.of(problem, config)
             for side, rows in ((geometry.a, problem.m), (geometry.b, problem.n)):
                 assert (side.tiles - 1) * side.block < rows <= side.tiles * side.block
                 assert side.copies * side.box_bytes == side.stage_bytes
@@ -118,7 +121,7 @@ class TestLayers:
     def test_tiles_are_solved_alike(self) -> None:
         problem = Conv2d((16, 64, 57, 57), (64, 64, 3, 3))  # type: ignore[arg-type]
         assert FAMILY.why_not(problem, H200) is not None
-        assert Conv2dFftTiledHalves().why_not(problem, H200) is None
+        assert FOURIER["conv2d_fft_tiled_halves"].why_not(problem, H200) is None
 
     def test_no_step_shares_their_spectra_between_passes(self) -> None:
         assert isinstance(spectra_of(FAMILY, Conv2d(**L5), H200), str)

@@ -15,7 +15,7 @@ from warpsmith.generator.family import Subject
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 
 FAMILY = Conv2dWarpgroupIm2col()
 LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}

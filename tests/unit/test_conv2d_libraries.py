@@ -11,7 +11,7 @@ import pytest
 from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft, Conv2dFftCublas
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
@@ -20,7 +20,7 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import aligned
 
-OURS, LIBRARIES = Conv2dFftCublas(), Conv2dCufft()
+OURS, LIBRARIES = FOURIER["conv2d_fft_cublas"], Conv2dCufft()
 LAYERS: tuple[dict[str, Any], ...] = (
     {"input": (8, 16, 13, 13), "weight": (40, 16, 3, 3)},
     {"input": (6, 9, 50, 87), "weight": (14, 9, 7, 5), "padding": ((0, 3), (2, 1))},
@@ -141,7 +141,7 @@ def test_a_batch_is_taken_in_parts_where_cublas_would_have_too_little(pass_: Pas
         for problem in (whole, just)
     ]
     assert counts == [1, 2]
-    assert len(Conv2dFft().runs(just)) == len(Conv2dFft().runs(whole))  # it needs no library
+    assert len(FOURIER["conv2d_fft"].runs(just)) == len(FOURIER["conv2d_fft"].runs(whole))  # it needs no library
 
 
 @every_pass

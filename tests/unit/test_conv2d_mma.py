@@ -21,7 +21,7 @@ from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arith
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Value
 
 FAMILY = Conv2dMma()

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
-from warpsmith.generator.conv2d.fourier.basis import bases, least_points
-from warpsmith.generator.conv2d.fourier.circular.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, SPLITS, Conv2dFft, Conv2dFftTensor
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.plane_transforms import bases, least_points
+from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA, SPLITS
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
@@ -27,7 +29,7 @@ from warpsmith.generator.program import Pointer, Program
 
 FAMILIES = CONV2D.families
 
-PLAIN, DIRECT, FOURIER = Conv2dPlain(), Conv2dDirect(), Conv2dFft()
+PLAIN, DIRECT, FFT = Conv2dPlain(), Conv2dDirect(), FOURIER["conv2d_fft"]
 MODES = [mode for mode in PaddingMode if mode is not PaddingMode.ZEROS]
 every_mode = pytest.mark.parametrize("mode", MODES)
 every_pass = pytest.mark.parametrize("pass_", Pass)
@@ -161,7 +163,7 @@ class TestTransforms:
         assert (least_points(conv2d, 0), least_points(conv2d, 1)) == (15, 17)
         assert basis.rows >= 15
         assert basis.columns >= 17
-        for stage in FOURIER.stages(conv2d):
+        for stage in FFT.stages(conv2d):
             transform = stage.problem
             if not isinstance(transform, Fft):
                 continue
@@ -178,13 +180,13 @@ class TestTransforms:
     @every_mode
     def test_of_zeros_are_those_of_before(self, mode: PaddingMode) -> None:
         zeros, mirrored = problem(Pass.FPROP, PaddingMode.ZEROS), problem(Pass.FPROP, mode)
-        starts = [stage.problem.start for stage in FOURIER.stages(zeros) if isinstance(stage.problem, Fft)]
+        starts = [stage.problem.start for stage in FFT.stages(zeros) if isinstance(stage.problem, Fft)]
         assert starts.count(None) == 2
-        assert all(getattr(stage.problem, "border", None) is None for stage in FOURIER.stages(zeros))
+        assert all(getattr(stage.problem, "border", None) is None for stage in FFT.stages(zeros))
         assert least_points(zeros, 0) == 14 < least_points(mirrored, 0)
 
     def test_a_gradient_is_folded_behind_the_way_back(self) -> None:
-        program = FOURIER.program(problem(Pass.DGRAD), FOURIER.default(problem(Pass.DGRAD), H200))
+        program = FFT.program(problem(Pass.DGRAD), FFT.default(problem(Pass.DGRAD), H200))
         *_, back, fold = program.launches
         assert back.arguments == (Pointer(SPECTRA[2]), Pointer(PADDED))
         assert (fold.entry, fold.unit) == ("fold", "fold")
@@ -193,18 +195,18 @@ class TestTransforms:
         assert text.startswith(f"// warpsmith conv2d_fft\n// problem: {problem(Pass.DGRAD).key()}\n")
         for pass_ in (Pass.FPROP, Pass.WGRAD):
             conv2d = problem(pass_)
-            assert "fold" not in {unit.name for unit in FOURIER.program(conv2d, FOURIER.default(conv2d, H200)).units}
+            assert "fold" not in {unit.name for unit in FFT.program(conv2d, FFT.default(conv2d, H200)).units}
 
     def test_the_fold_is_one_text_for_all_configs(self) -> None:
-        found = programs(FOURIER, problem(Pass.DGRAD))
+        found = programs(FFT, problem(Pass.DGRAD))
         assert len(found) > 3
         assert len({unit.source for program in found for unit in program.units if unit.name == "fold"}) == 1
 
     def test_parts_are_folded_into_their_places(self) -> None:
         whole = problem(Pass.DGRAD)
-        taken = sum(each.nbytes for each in FOURIER.workspaces(whole))
+        taken = sum(each.nbytes for each in FFT.workspaces(whole))
         conv2d = dataclasses.replace(whole, workspace=taken - 1)
-        program = FOURIER.program(conv2d, FOURIER.default(conv2d, H200))
+        program = FFT.program(conv2d, FFT.default(conv2d, H200))
         assert sum(each.nbytes for each in program.workspaces) < taken
         folds = [step for step in program.launches if step.entry == "fold"]
         assert len(folds) == 2
@@ -212,7 +214,7 @@ class TestTransforms:
         assert all(step.arguments[0] == Pointer(PADDED) for step in folds)
         assert all(step.grid == (-(-conv2d.output.size // 2 // 256), 1, 1) for step in folds)
 
-    @pytest.mark.parametrize("family", [FOURIER, Conv2dFftTensor()], ids=lambda family: family.name)
+    @pytest.mark.parametrize("family", [FFT, FOURIER["conv2d_fft_tensor"]], ids=lambda family: family.name)
     def test_leave_sums_what_the_spectra_and_the_fold_leave(self, family: Conv2dFft) -> None:
         layer = Conv2d((4, 8, 8, 8), (256, 8, 3, 3), pass_=Pass.DGRAD, padding=1, padding_mode="circular")  # type: ignore[arg-type]
         taken = sum(each.nbytes for each in family.workspaces(layer))
@@ -227,7 +229,7 @@ class TestTransforms:
         large: dict[str, Any] = {"input": (128, 64, 64, 64), "weight": (64, 64, 9, 9), "padding": 4}
         for pass_ in Pass:
             conv2d = Conv2d(**large, pass_=pass_, padding_mode="reflect")
-            assert FOURIER.is_likely(conv2d, H200)
+            assert FFT.is_likely(conv2d, H200)
         fold = Fold.of(Conv2d(**large, pass_=Pass.DGRAD, padding_mode="reflect"), "fold", 128)
         assert fold.nbytes == 4 * 128 * 64 * (72 * 72 + 64 * 64)
 

@@ -16,7 +16,7 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeome
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, Slices
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 
 FAMILY = Conv2dSlices()
 LAYER = Conv2d(**LAYERS[0])

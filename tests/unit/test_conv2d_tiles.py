@@ -12,24 +12,19 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.basis import Basis
 from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.fourier.tiled import (
-    Conv2dFftTiled,
-    Conv2dFftTiled2,
-    Conv2dFftTiled3,
-    Conv2dFftTiledTensor,
-)
-from warpsmith.generator.conv2d.fourier.tiles import MOST, TiledParts, tile_bases
+from warpsmith.generator.conv2d.fourier.plane_transforms import MOST, TILES, WHOLE_PLANES, Basis
+from warpsmith.generator.conv2d.fourier.variants import FOURIER, VARIANTS
+from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 from warpsmith.tuner.operations.registry import random_operands, reference
 
-FAMILY, WHOLE = Conv2dFftTiled(), Conv2dFft()
+FAMILY, WHOLE = FOURIER["conv2d_fft_tiled"], FOURIER["conv2d_fft"]
 L1: dict[str, Any] = {"input": (128, 3, 128, 128), "weight": (96, 3, 11, 11)}
 L2: dict[str, Any] = {"input": (128, 64, 64, 64), "weight": (64, 64, 9, 9)}
 LARGE: dict[str, Any] = {"input": (4, 64, 512, 512), "weight": (64, 64, 7, 7)}
@@ -64,6 +59,18 @@ def multiplied(product: Cgemm, *factors: Values) -> Values:
     return np.asarray(a @ b)
 
 
+class TestVariants:
+    def test_are_families_of_the_operation(self) -> None:
+        listed = {name: family() for name, family in CONV2D.listed.items() if name.startswith("conv2d_fft")}
+        assert listed == FOURIER
+        assert all(family.name == name for name, family in listed.items())
+
+    def test_on_tiles_have_a_rival_on_whole_planes(self) -> None:
+        for variant in VARIANTS:
+            rivals = [] if variant.rival is None else [variant.rival.transforms]
+            assert rivals == ([WHOLE_PLANES] if variant.transforms is TILES else [])
+
+
 @every_pass
 @every_layer
 class TestTiles:
@@ -72,7 +79,7 @@ class TestTiles:
     ) -> None:
         """The stages' own references in order: every pixel is in the tiles that need it, and nothing wraps around."""
         problem = Conv2d(**layer, pass_=pass_)
-        parts = TiledParts(problem, Basis(*size), 1)
+        parts = FourierParts(problem, Basis(*size), 1, TILES)
         operands = random_operands(problem, 2)
         first, second = (
             spectra(each, operands[factor.name]) for each, factor in zip(parts.forward, parts.factors, strict=True)
@@ -84,7 +91,7 @@ class TestTiles:
 
     def test_store_every_result_once(self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass) -> None:
         problem = Conv2d(**layer, pass_=pass_)
-        inverse = TiledParts(problem, Basis(*size), 1).inverse
+        inverse = FourierParts(problem, Basis(*size), 1, TILES).inverse
         if inverse.tiling is None:
             assert pass_ is Pass.WGRAD
             assert inverse.output.shape[1:] == problem.weight[2:]
@@ -98,7 +105,7 @@ class TestTiles:
 
     def test_are_what_the_products_read(self, layer: dict[str, Any], size: tuple[int, int], pass_: Pass) -> None:
         problem = Conv2d(**layer, pass_=pass_)
-        parts = TiledParts(problem, Basis(*size), 1)
+        parts = FourierParts(problem, Basis(*size), 1, TILES)
         transforms = (*parts.forward, parts.inverse)
         spectra = [next(each for each in found.operands if each.name == "spectrum") for found in transforms]
         assert [each.nbytes for each in spectra] == [each.nbytes for each in parts.product.operands]
@@ -108,8 +115,8 @@ class TestTiles:
 
 
 def test_a_gradient_of_weights_adds_up_over_images_and_tiles() -> None:
-    parts = TiledParts(Conv2d(**L1, pass_=Pass.WGRAD), Basis(32, 32), 1)
-    assert parts.tiles == (6, 6)
+    parts = FourierParts(Conv2d(**L1, pass_=Pass.WGRAD), Basis(32, 32), 1, TILES)
+    assert TILES.tiles(parts.layer, parts.basis) == (6, 6)
     product = parts.product
     assert (product.m, product.n, product.k) == (96, 3, 128 * 36)
     dy, x = parts.forward
@@ -120,7 +127,7 @@ class TestSizes:
     @every_pass
     @pytest.mark.parametrize("layer", [L1, L2, LARGE, {"input": (2, 3, 9, 300), "weight": (4, 3, 5, 57)}])
     def test_have_small_factors_and_leave_a_result(self, layer: dict[str, Any], pass_: Pass) -> None:
-        found = tile_bases(Conv2d(**layer, pass_=pass_))
+        found = FourierParts.bases(Conv2d(**layer, pass_=pass_), TILES)
         assert 1 <= len(found) == len(set(found)) <= 3
         for basis, axis in itertools.product(found, (0, 1)):
             assert max(8, layer["weight"][2 + axis]) <= basis.size[axis] <= MOST
@@ -129,17 +136,17 @@ class TestSizes:
     def test_that_move_fewest_bytes_come_first(self) -> None:
         """118 results along an axis are two tiles of 60, three of 40, and six of 22."""
         fprop = Conv2d(**L1, workspace=2**40)
-        assert tile_bases(fprop)[0] == Basis(70, 70)
+        assert FourierParts.bases(fprop, TILES)[0] == Basis(70, 70)
         expected = []
         for points in (70, 50, 64, 32):
-            parts = TiledParts.of(fprop, Basis(points, points))
+            parts = FourierParts.of(fprop, Basis(points, points), TILES)
             assert parts is not None
             expected.append(parts.expected_ns(H200.rates))
         assert expected == sorted(expected)
 
     def test_are_no_larger_than_what_holds_a_plane(self) -> None:
         small = Conv2d((1, 1, 9, 9), (1, 1, 3, 3), padding=1)  # type: ignore[arg-type]
-        for basis in tile_bases(small):
+        for basis in FourierParts.bases(small, TILES):
             assert max(basis.size) <= 12
 
     def test_of_filters_that_are_too_large_are_told_in_a_line(self) -> None:
@@ -149,10 +156,10 @@ class TestSizes:
 
     def test_of_second_and_third_families_are_others(self) -> None:
         layer = Conv2d(**LARGE)
-        families = (FAMILY, Conv2dFftTiled2(), Conv2dFftTiled3())
+        families = (FAMILY, FOURIER["conv2d_fft_tiled_2"], FOURIER["conv2d_fft_tiled_3"])
         assert len({family.stages(layer)[0].problem.key() for family in families}) == 3
         narrow = Conv2d((1, 1, 8, 8), (1, 1, 8, 8))
-        assert Conv2dFftTiled2().why_not(narrow, H200) == "takes basis size number 2, of which there are 1"
+        assert FOURIER["conv2d_fft_tiled_2"].why_not(narrow, H200) == "takes basis size number 2, of which there are 1"
 
 
 class TestParts:
@@ -163,7 +170,7 @@ class TestParts:
 
     def test_are_images_with_all_of_their_tiles(self) -> None:
         layer = Conv2d(**L1)
-        parts = TiledParts.of(layer, Basis(50, 50))
+        parts = FourierParts.of(layer, Basis(50, 50), TILES)
         assert parts is not None
         assert (parts.count, parts.images, parts.signals) == (2, 64, 64 * 9)
         assert parts.forward[0].batch == 64 * 9 * 3
@@ -179,7 +186,7 @@ class TestParts:
 
     def test_of_a_gradient_of_weights_each_have_a_result_that_is_kept(self) -> None:
         layer = Conv2d(**L1, pass_=Pass.WGRAD, workspace=600 << 20)
-        parts = TiledParts.of(layer, FAMILY.parts.bases(layer)[0])
+        parts = FourierParts.of(layer, FAMILY.variant.bases(layer)[0], TILES)
         assert parts is not None
         assert (parts.count, parts.results, parts.product.k) == (2, 2, 64 * 4)
         spectra = FAMILY.workspaces(layer)
@@ -209,14 +216,14 @@ class TestLikely:
             problem = Conv2d(**layer, pass_=pass_)
             assert FAMILY.is_likely(problem, H200) is likely
             assert not FAMILY.is_likely(problem, HOST)
-            assert not Conv2dFftTiled2().is_likely(problem, H200)
+            assert not FOURIER["conv2d_fft_tiled_2"].is_likely(problem, H200)
             if likely:
                 assert answering(problem, H200)[0].name == "conv2d_fft_tiled_warpgroup"
-                assert Conv2dFftTiledTensor().is_likely(problem, H200)
+                assert FOURIER["conv2d_fft_tiled_tensor"].is_likely(problem, H200)
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
         problem = Conv2d((8, 5, 224, 224), (64, 5, 7, 7), padding=3)  # type: ignore[arg-type]
-        assert not Conv2dFftTiledTensor().is_likely(problem, H200)
+        assert not FOURIER["conv2d_fft_tiled_tensor"].is_likely(problem, H200)
         assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
 
     def test_the_likely_family_that_is_expected_to_be_the_fastest_answers(self) -> None:
@@ -233,8 +240,8 @@ class TestLikely:
     def test_odd_columns_take_longer_than_expected(self) -> None:
         """Measured: 408 us with one tile of 45x45 a plane, 327 us with planes of 45x48."""
         lost = Conv2d((64, 64, 44, 44), (256, 64, 13, 13))
-        assert TiledParts.bases(lost)[0] == Basis(45, 45)
-        assert FAMILY.expected_ns(lost, H200) < FAMILY.whole.expected_ns(lost, H200)
+        assert FourierParts.bases(lost, TILES)[0] == Basis(45, 45)
+        assert FAMILY.expected_ns(lost, H200) < WHOLE.expected_ns(lost, H200)
         assert not FAMILY.is_likely(lost, H200)
         assert answering(lost, H200)[0].name == "conv2d_fft_warpgroup"
 

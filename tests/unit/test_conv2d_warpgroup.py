@@ -25,7 +25,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_space import least_image
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
 

@@ -21,7 +21,7 @@ from warpsmith.generator.conv2d.products.winograd.winograd_gradient import Gradi
 from warpsmith.generator.conv2d.products.winograd.winograd_space import LEAST_SUMMED, TILES
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import Axis
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer, aligned
 from warpsmith.tuner.operations.conv2d.oracle import reference

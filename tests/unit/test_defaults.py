@@ -14,7 +14,8 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import answering, families_for, family_named
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for, family_named
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import shipped_store
 from warpsmith.store.store import Store

@@ -12,7 +12,7 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.family_model import (
+from warpsmith.plans.family_choice import (
     LEAST_CHECKED,
     LEAST_ROWS,
     MOST_CHECKED,

@@ -17,7 +17,7 @@ from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frames, likely_frame, warps_wave
 from warpsmith.generator.filter2d.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Filter2dWarpgroupGeometry, Frame
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
 
 WARPGROUP = Filter2dWarpgroup()

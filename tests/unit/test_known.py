@@ -19,7 +19,8 @@ from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import families_for, likely
+from warpsmith.generator.ranking import likely
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Record
 from warpsmith.store.store import Store

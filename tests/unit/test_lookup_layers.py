@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from builders import timing, winner
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFftWarpgroup
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH, NEAR_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering
+from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
@@ -24,7 +24,7 @@ from winners_in_memory import WinnersInMemory
 # Not a preset: winners for real devices ship with the package.
 GPU = dataclasses.replace(H200, name="Test GPU")
 OTHER_GPU = dataclasses.replace(GPU, name="Another GPU")
-WARPGROUP = Conv2dFftWarpgroup()
+WARPGROUP = FOURIER["conv2d_fft_warpgroup"]
 LAYER = Conv2d(input=(128, 248, 13, 13), weight=(256, 248, 3, 3), padding=1)
 CHOICES = {"product.dealt_to": 0}
 

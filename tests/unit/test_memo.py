@@ -15,7 +15,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.memo import LOOK_EVERY_S, MOST_PLANS, Before, PlanMemo
+from warpsmith.plans.make import LOOK_EVERY_S, MOST_PLANS, Before, PlanCache
 from warpsmith.store.changes import OWN_WRITES, state_of
 from warpsmith.store.store import Store
 
@@ -38,8 +38,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def memo(clock: Clock) -> PlanMemo:
-    return PlanMemo(clock)
+def memo(clock: Clock) -> PlanCache:
+    return PlanCache(clock)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
-def kept(memo: PlanMemo, store: str | None, problem: Problem = PROBLEM) -> Any:
+def kept(memo: PlanCache, store: str | None, problem: Problem = PROBLEM) -> Any:
     """An object in place of a plan, put into the memo."""
     plan: Any = SimpleNamespace(problem=problem)
     memo.put((problem, "host", store, "auto", None), plan, HOST, Before.of(store))
@@ -66,7 +66,7 @@ def write(path: Path) -> None:
     connection.close()
 
 
-def test_the_same_question_has_the_same_plan(memo: PlanMemo, path: Path) -> None:
+def test_the_same_question_has_the_same_plan(memo: PlanCache, path: Path) -> None:
     plan = kept(memo, str(path))
     assert memo.get((Filter2d(image=(9, 9), filter=(3, 3)), "host", str(path), "auto", None)) is plan
     assert memo.get((Filter2d(image=(9, 8), filter=(3, 3)), "host", str(path), "auto", None)) is None
@@ -75,7 +75,7 @@ def test_the_same_question_has_the_same_plan(memo: PlanMemo, path: Path) -> None
     assert memo.get((PROBLEM, "host", str(path), "filter2d_plain", None)) is None
 
 
-def test_a_change_by_another_process_is_seen_at_the_next_look(memo: PlanMemo, clock: Clock, path: Path) -> None:
+def test_a_change_by_another_process_is_seen_at_the_next_look(memo: PlanCache, clock: Clock, path: Path) -> None:
     plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", None)
     clock.now += 2 * LOOK_EVERY_S
     assert memo.get(key) is plan
@@ -88,7 +88,7 @@ def test_a_change_by_another_process_is_seen_at_the_next_look(memo: PlanMemo, cl
     assert memo.get(key) is None  # until it is made anew
 
 
-def test_a_change_by_this_process_is_seen_at_once(memo: PlanMemo, path: Path) -> None:
+def test_a_change_by_this_process_is_seen_at_once(memo: PlanCache, path: Path) -> None:
     plan, key = kept(memo, str(path)), (PROBLEM, "host", str(path), "auto", None)
     before = OWN_WRITES.count
     with Store.open(str(path), write=True) as store:
@@ -102,7 +102,7 @@ def test_a_change_by_this_process_is_seen_at_once(memo: PlanMemo, path: Path) ->
 
 
 @pytest.mark.parametrize("change", ["made", "removed", "replaced"])
-def test_files_that_come_and_go(memo: PlanMemo, clock: Clock, path: Path, own_folders: Path, change: str) -> None:
+def test_files_that_come_and_go(memo: PlanCache, clock: Clock, path: Path, own_folders: Path, change: str) -> None:
     own = own_folders / "data" / "warpsmith" / "store.db"
     own.parent.mkdir(parents=True, exist_ok=True)
     if change != "made":
@@ -134,13 +134,13 @@ def test_a_log_that_is_written_ahead_counts_too(path: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["postgresql+psycopg://user@localhost/store", "sqlite:///x.db", "~nobody-here/x.db"])
-def test_of_what_is_no_file_nothing_is_kept(memo: PlanMemo, store: str) -> None:
+def test_of_what_is_no_file_nothing_is_kept(memo: PlanCache, store: str) -> None:
     kept(memo, store)
     assert len(memo) == 0
 
 
 def test_auto_may_come_to_mean_another_device(
-    memo: PlanMemo, clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch
+    memo: PlanCache, clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = (PROBLEM, "auto", str(path), "auto", None)
     plan: Any = SimpleNamespace()
@@ -153,7 +153,7 @@ def test_auto_may_come_to_mean_another_device(
     assert memo.get(key) is None
 
 
-def test_the_one_that_was_not_asked_for_longest_goes(memo: PlanMemo, clock: Clock, path: Path) -> None:
+def test_the_one_that_was_not_asked_for_longest_goes(memo: PlanCache, clock: Clock, path: Path) -> None:
     problems = [Filter2d(image=(9, 9 + n), filter=(3, 3)) for n in range(MOST_PLANS + 1)]
     for problem in problems[:-1]:
         clock.now += 1
@@ -166,7 +166,7 @@ def test_the_one_that_was_not_asked_for_longest_goes(memo: PlanMemo, clock: Cloc
     assert memo.get((problems[0], "host", str(path), "auto", None)) is not None
 
 
-def test_threads_put_and_get(memo: PlanMemo, path: Path) -> None:
+def test_threads_put_and_get(memo: PlanCache, path: Path) -> None:
     failed: list[BaseException] = []
 
     def work(index: int) -> None:
@@ -187,7 +187,7 @@ def test_threads_put_and_get(memo: PlanMemo, path: Path) -> None:
     assert len(memo) <= MOST_PLANS + len(threads)
 
 
-def test_forgetting(memo: PlanMemo, path: Path) -> None:
+def test_forgetting(memo: PlanCache, path: Path) -> None:
     kept(memo, str(path))
     memo.forget()
     assert len(memo) == 0

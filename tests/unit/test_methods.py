@@ -24,7 +24,7 @@ from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.registry import FAMILIES, named_family
 from warpsmith.plans import family_choice
-from warpsmith.plans.family_model import CrossCheck, cross_check, how_far, words_of
+from warpsmith.plans.family_choice import FamilyCheck, cross_check, how_far, words_of
 from warpsmith.plans.guesses import best_guess
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.plans.make import forget_plans
@@ -205,7 +205,7 @@ class TestModel:
         assert chosen_by_model(match) == []
 
     def test_what_does_not_choose_better_for_others_is_not_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(CrossCheck, "is_passed", False)
+        monkeypatch.setattr(FamilyCheck, "is_passed", False)
         match = find(self.ASKED, GPU, made_up(swapped=True))
         assert match.program.family == PLAIN.name
         assert chosen_by_model(match) == []

@@ -15,7 +15,8 @@ from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.fft.two_pass_family import FftTwoPass
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
-from warpsmith.generator.registry import answering, families_for
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
 from warpsmith.store.store import Store

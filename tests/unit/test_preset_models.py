@@ -10,7 +10,8 @@ import pytest
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, HOST, PRESETS, T4
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import OPERATIONS, answering
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import OPERATIONS
 
 from .test_adding_a_gpu import PROBLEMS
 

@@ -18,7 +18,8 @@ import pytest
 from warpsmith.errors import BadArgument
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import OPERATIONS, answering
+from warpsmith.generator.ranking import answering
+from warpsmith.generator.registry import OPERATIONS
 
 FILE = Path(__file__).parent / "reference_models.jsonl.gz"
 PARTS = 6

@@ -23,8 +23,8 @@ from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
 from warpsmith.plans.lookup import find
+from warpsmith.plans.make import LOOK_EVERY_S
 from warpsmith.plans.match import Match, MatchKind
-from warpsmith.plans.memo import LOOK_EVERY_S
 from warpsmith.store import changes, location, rows, sqlite, store_chain
 from warpsmith.store.changes import PATIENCE_S, REST_S, BusyStores
 from warpsmith.store.layout import SCHEMA_VERSION

@@ -249,7 +249,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_measured(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("warpsmith.cli.operations.filter2d.sweep.plan_sweep", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr("warpsmith.cli.operations.filter2d_bench.plan_sweep", lambda *_: pytest.fail("it went on"))
     arguments = ["--image", "8x40", "--filter", "3x3", "--device", "host", "--sweep", "--out", str(tmp_path / out)]
     assert run(["bench", "filter2d", *arguments]) == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -19,8 +19,8 @@ import pytest
 import warpsmith.torch as wt
 from reference_plans import by_reference
 from warpsmith.generator.problem import Problem
-from warpsmith.torch import found_layers
-from warpsmith.torch.fft import _ASKED
+from warpsmith.torch import layers
+from warpsmith.torch.fft import _REQUESTS
 from warpsmith.torch.modules import Conv2d
 
 torch = pytest.importorskip("torch")
@@ -373,9 +373,9 @@ def test_a_call_stores_one_entry_however_often_it_is_made(called: list[Problem])
         for stride in (2, [2, 2], np.int64(2), torch.tensor(2), (np.int64(2), 2), 2.0, (torch.tensor(2), 2)):
             outcome(lambda: wt.conv2d(x, w, stride=stride, fallback="default"))  # noqa: B023
             outcome(lambda: wt.rfft(x, n=stride, fallback="default"))  # noqa: B023
-    assert len(found_layers._CALLS) <= 4
-    assert len(found_layers._LAYERS) == 1
-    assert len(_ASKED) <= 2
+    assert len(layers._CALLS) <= 4
+    assert len(layers._LAYERS) == 1
+    assert len(_REQUESTS) <= 2
     assert len({id(each) for each in called}) <= 4
 
 

@@ -19,8 +19,8 @@ from torch_layers import compiled, derivatives, seeded
 from warpsmith.cli.app import run
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Accuracy, NonFinite, Problem
-from warpsmith.torch.operators import CONV2D
-from warpsmith.torch.remedy import tune_command
+from warpsmith.torch.answers import tune_command
+from warpsmith.torch.convolution import CONV2D
 
 torch = pytest.importorskip("torch")
 nn, ad = torch.nn, torch.autograd.forward_ad

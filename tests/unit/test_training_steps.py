@@ -11,15 +11,8 @@ import pytest
 from builders import timing, winner
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.fourier.fourier_family import (
-    SPLITS,
-    Conv2dFft,
-    Conv2dFft2,
-    Conv2dFftCublas,
-    Conv2dFftTensor,
-    Conv2dFftWarpgroup,
-)
-from warpsmith.generator.conv2d.fourier.fused import Conv2dFftFused
+from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
+from warpsmith.generator.conv2d.fourier.product_stage import SPLITS
 from warpsmith.generator.conv2d.fourier.sharing import (
     Kernel,
     SharedPrograms,
@@ -31,6 +24,7 @@ from warpsmith.generator.conv2d.fourier.sharing import (
     spectra_of,
     stage_ns,
 )
+from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
@@ -50,7 +44,13 @@ from winners_in_memory import WinnersInMemory
 GPU = dataclasses.replace(H200, name="Test GPU")
 L3 = Conv2d((128, 128, 32, 32), (128, 128, 9, 9), padding=((4, 3), (4, 4)))
 SMALL = Conv2d((2, 4, 14, 14), (4, 4, 3, 3))
-FFT, SECOND, TENSOR, CUBLAS, DIRECT = Conv2dFft(), Conv2dFft2(), Conv2dFftTensor(), Conv2dFftCublas(), Conv2dDirect()
+FFT, SECOND, TENSOR, CUBLAS, DIRECT = (
+    FOURIER["conv2d_fft"],
+    FOURIER["conv2d_fft_2"],
+    FOURIER["conv2d_fft_tensor"],
+    FOURIER["conv2d_fft_cublas"],
+    Conv2dDirect(),
+)
 Times = dict[Pass, float]
 
 
@@ -81,7 +81,7 @@ class TestSpectra:
         assert spectra(L3) != spectra(L3, SECOND)
 
     def test_are_none_where_passes_differ(self) -> None:
-        class Turned(Conv2dFft):
+        class Unlike(Conv2dFft):
             """Another basis for one pass."""
 
             def stages(self, problem: Problem) -> Any:
@@ -107,12 +107,12 @@ class TestSpectra:
         class Renamed(FftBlock):
             name = "fft_other"
 
-        assert spectra_of(Turned(), L3, GPU) == "transforms an operand in one pass as it does in no other"
-        assert spectra_of(InParts(), L3, GPU) == "takes the batch in parts"
-        assert spectra_of(Elsewhere(), L3, GPU) == "transforms by fft_block, fft_other"
+        assert spectra_of(Unlike(FFT.variant), L3, GPU) == "transforms an operand in one pass as it does in no other"
+        assert spectra_of(InParts(FFT.variant), L3, GPU) == "takes the batch in parts"
+        assert spectra_of(Elsewhere(FFT.variant), L3, GPU) == "transforms by fft_block, fft_other"
         few = Conv2d((4, 4, 20, 20), (4, 4, 3, 3))
         assert (
-            spectra_of(Conv2dFftFused(), few, GPU)
+            spectra_of(FOURIER["conv2d_fft_fused"], few, GPU)
             == "keeps no spectra of its result, in whose place those of dy would be"
         )
 
@@ -227,7 +227,7 @@ class TestKernels:
     def test_are_defaults_on_the_likeliest_basis_where_nothing_is_stored(self) -> None:
         """The families are those that are the default for each pass alone."""
         found = found_kernels(L3, chain())
-        assert names(found) == dict.fromkeys(Pass, Conv2dFftWarpgroup().name)
+        assert names(found) == dict.fromkeys(Pass, FOURIER["conv2d_fft_warpgroup"].name)
         assert {match.kind for match in found.matches.values()} == {MatchKind.DEFAULT}
         thin = Conv2d((128, 3, 128, 128), (96, 3, 11, 11))
         assert names(found_kernels(thin, chain()))[Pass.FPROP] == FFT.name

@@ -9,7 +9,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.problem import AUTO, Problem
-from warpsmith.generator.registry import likely
+from warpsmith.generator.ranking import likely
 from warpsmith.generator.space import Config
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions

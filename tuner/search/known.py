@@ -14,12 +14,12 @@ from typing import Any
 from warpsmith.errors import BadArgument
 from warpsmith.files import write_whole
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import MAX_UNROLLED, Family
+from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate, IllegalConfig
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import defaults, likely_first
+from warpsmith.generator.ranking import defaults, likely_first
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find, known_configs
 from warpsmith.store.store import Store
@@ -172,7 +172,7 @@ def _not_stored(gate: Gate, families: Mapping[str, Family], samples: Iterable[Sa
     yield from _proposed(gate, families, samples)
     in_order = likely_first(families.values(), gate.problem, gate.device)
     for family, config in defaults(gate, [], tuple(in_order)):
-        if family.unrolled(gate.problem, config) <= MAX_UNROLLED:
+        if not family.is_long(gate.problem, config):
             yield family.name, config
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.distances import between_devices
 from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
@@ -268,7 +267,7 @@ class Prior:
         found = [
             (far, group)
             for group in self._groups
-            if group.subject != here and (far := between(here, group.subject)) is not None
+            if group.subject != here and (far := here.distance(group.subject)) is not None
         ]
         return sorted(found, key=lambda pair: (pair[0], pair[1].subject.problem.key(), pair[1].subject.device.key()))
 
@@ -307,14 +306,6 @@ class Prior:
             if len(found) == NEAREST:
                 break
         return found
-
-
-def between(one: Subject, other: Subject) -> float | None:
-    """Distance of two subjects in octaves of size; None if samples of one do not apply to the other."""
-    far: float | None = one.problem.distance(other.problem)
-    if far is None or one.device.kind is not other.device.kind:
-        return None
-    return far + between_devices(one.device, other.device)
 
 
 def _grouped(samples: Iterable[Sample]) -> list[_Group]:

@@ -15,10 +15,9 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases
-from warpsmith.generator.conv2d.fourier.libraries import most_streams, with_room
-from warpsmith.generator.conv2d.fourier.parts import FourierParts
-from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
+from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_transforms
+from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
@@ -97,7 +96,7 @@ def _basis(word: str) -> Basis:
 def _bases(layer: Conv2d) -> tuple[Basis, ...]:
     """Basis sizes whose memory fits, the libraries' included, the likeliest first."""
     parts = (FourierParts(layer, basis, 1) for basis in bases(layer))
-    fitting = (each for each in parts if each.fits and _nbytes(each) <= layer.workspace_limit)
+    fitting = (each for each in parts if each.fits() and _nbytes(each) <= layer.workspace_limit)
     return tuple(each.basis for each in fitting if _is_counted(each))
 
 
@@ -107,8 +106,8 @@ def _streams_constraint(layer: Conv2d, found: tuple[Basis, ...]) -> Constraint:
         _word(each.basis): min(each.basis.frequencies, most_streams(layer.workspace_limit - _own_bytes(each)))
         for each in (FourierParts(layer, basis, 1) for basis in found)
     }
-    told = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
-    return Constraint(told, lambda basis, calls: STREAMS[calls] <= most[basis])
+    why = f"each stream has a frequency and a share of what the spectra leave of {layer.workspace_limit} bytes"
+    return Constraint(why, lambda basis, calls: STREAMS[calls] <= most[basis])
 
 
 def _is_counted(parts: FourierParts) -> bool:

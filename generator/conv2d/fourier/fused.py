@@ -15,14 +15,18 @@ import dataclasses
 import functools
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases, slowness
-from warpsmith.generator.conv2d.fourier.fourier_family import SPECTRA, Conv2dFft
-from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate, step_ns, transform_ns
-from warpsmith.generator.conv2d.fourier.support import why_not_by_transforms
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.fourier.tiles import TiledParts, likeliest, tile_sizes
+from warpsmith.generator.conv2d.fourier.parts import (
+    FLOAT32_PRODUCTS,
+    FourierParts,
+    ProductRate,
+    step_ns,
+    transform_ns,
+    why_not_by_transforms,
+)
+from warpsmith.generator.conv2d.fourier.plane_transforms import TILES, Basis, BasisRules, slowness
+from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA, ProductStage
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.device import REFERENCE, Device, Rates
+from warpsmith.generator.device import REFERENCE, Rates
 from warpsmith.generator.fft.block.block_family import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
@@ -38,7 +42,12 @@ MULTIPLES = (2, 4)
 """Divisors of the rows and the columns of a basis. With them, mirrored frequencies come in pairs."""
 SECTOR = 32
 MOST = 72
-"""Most points of a tile along an axis: `tiles.MOST`, rounded up to the next multiple."""
+"""Most points of a tile along an axis: `plane_transforms.MOST`, rounded up to the next multiple."""
+
+
+def _tile_cost_ns(layer: Conv2d, basis: Basis) -> float | None:
+    parts = FusedParts(layer, basis, 1, TILES)
+    return parts.expected_ns(REFERENCE) if parts.product.k <= MOST_TERMS else None
 
 
 class FusedParts(FourierParts):
@@ -46,12 +55,9 @@ class FusedParts(FourierParts):
 
     adds_parts: ClassVar[bool] = False
     """No: there are no stored result spectra in which parts could be added up."""
+    rules: ClassVar[BasisRules] = BasisRules(_tile_cost_ns, MULTIPLES, MOST)
 
-    @staticmethod
-    def bases(layer: Conv2d) -> tuple[Basis, ...]:
-        return bases(layer, MULTIPLES)
-
-    @property
+    @functools.cached_property
     def inverse(self) -> Fft:
         """The inverse transforms, which compute the products."""
         product = self.product
@@ -64,12 +70,12 @@ class FusedParts(FourierParts):
         return False
 
     def expected_ns(self, rates: Rates, products: ProductRate = FLOAT32_PRODUCTS) -> float:  # noqa: ARG002
-        """The time of all steps on a device of these rates; transforms multiply as they load."""
+        """Nanoseconds of all steps on a device with these rates; transforms multiply as they load."""
         first, second = (transform_ns(each, rates) for each in self.forward)
         return self.count * (first + self._last_ns(rates) + self.fold_ns(rates)) + second
 
     def _last_ns(self, rates: Rates) -> float:
-        """The time of the transforms back."""
+        """Nanoseconds of the inverse transforms."""
         inverse, product = self.inverse, self.inverse.product
         assert product is not None
         rows, columns = product.tile(inverse.points, LARGE)
@@ -88,55 +94,20 @@ class FusedParts(FourierParts):
         return tuple(each for each in super().workspaces(names) if each.name != names[2])
 
 
-class FusedTiledParts(FusedParts, TiledParts):
-    """`FusedParts` for tiles of planes."""
+class FusedStage(ProductStage):
+    """Products of few terms, which the inverse transforms compute instead of a stage of their own."""
 
-    @staticmethod
-    def bases(layer: Conv2d) -> tuple[Basis, ...]:
-        return _tile_bases(layer)
+    parts = FusedParts
 
-
-@functools.lru_cache(256)
-def _tile_bases(layer: Conv2d) -> tuple[Basis, ...]:
-    """The likeliest tile sizes, the best first; none if filters are too large or sums have too many terms."""
-    found = {basis: FusedTiledParts(layer, basis, 1) for basis in tile_sizes(layer, MULTIPLES, MOST)}
-    costs = {basis: parts.expected_ns(REFERENCE) for basis, parts in found.items() if parts.product.k <= MOST_TERMS}
-    return likeliest(costs)
-
-
-class Conv2dFftFused(Conv2dFft):
-    """`conv2d` of sums of few terms by transforms of whole planes; the inverse transforms compute the products."""
-
-    name = "conv2d_fft_fused"
-    parts: ClassVar[type[FourierParts]] = FusedParts
-
-    def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        if why := why_not_by_transforms(problem) or self._why_not_fused(problem):
+    def why_not(self, layer: Conv2d) -> str | None:
+        if (why := why_not_by_transforms(layer)) is not None:
             return why
-        return super().why_not(problem, device)
-
-    def _why_not_fused(self, layer: Conv2d) -> str | None:
         terms = FusedParts(layer, Basis(2, 4), 1).product.k
         if terms > MOST_TERMS:
             return f"multiplies as it transforms back, for sums of {MOST_TERMS} terms at most; these have {terms}"
         return None
 
-    def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
-        first, second, _, result = super().stages(problem)
+    def stages(self, parts: FourierParts) -> tuple[Stage, ...]:
+        first, second, _, result = super().stages(parts)
         memory = {"a": SPECTRA[0], "b": SPECTRA[1], "offset": "b", "signal": result.memory["signal"]}
         return first, second, dataclasses.replace(result, memory=memory)
-
-
-class Conv2dFftTiledFused(Conv2dFftFused, Conv2dFftTiled):
-    """`conv2d_fft_fused` with tiles of the likeliest size."""
-
-    name = "conv2d_fft_tiled_fused"
-    parts = FusedTiledParts
-    whole = Conv2dFftFused()
-
-
-class Conv2dFftTiledFused2(Conv2dFftTiledFused):
-    """`conv2d_fft_fused` with tiles of the second likeliest size."""
-
-    name = "conv2d_fft_tiled_fused_2"
-    rank = 1

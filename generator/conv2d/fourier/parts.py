@@ -1,4 +1,4 @@
-"""Parts of a layer in the frequency domain: basis, spectra, and the parts of a batch that fit a workspace."""
+"""Parts of a layer in the frequency domain: basis, spectra, the parts of a batch that fit a workspace, model times."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.conv2d.fourier.basis import Basis, bases
+from warpsmith.generator.conv2d.fourier.plane_transforms import (
+    TILES,
+    WHOLE_PLANES,
+    Basis,
+    BasisRules,
+    PlaneTransforms,
+    slowness,
+)
 from warpsmith.generator.conv2d.layer.fold import Fold, folds
+from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import REFERENCE, Rates
 from warpsmith.generator.fft.block.block_family import MOST_TOGETHER, NEIGHBOURS
-from warpsmith.generator.fft.problem import Fft, Kind, Layout
-from warpsmith.generator.fft.signals import Border
-from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.fft.problem import Fft, Kind
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
 from warpsmith.generator.steps import Workspace, aligned
 from warpsmith.generator.tensor_cores import TensorInstruction
 
@@ -26,10 +31,7 @@ MOST_PARTS = 64
 """Most parts of a batch; with more, transforms and products are too small to fill a GPU."""
 MEMORY_SHARE = 2500 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that transforms and products reach (measured, H200, 2026-11-24)."""
-OPS = {Pass.FPROP: (Op.N, Op.C), Pass.DGRAD: (Op.N, Op.N), Pass.WGRAD: (Op.C, Op.N)}
-"""Operations on the product's operands: the layer is X conj(W), its gradients are DY W and conj(DY) X, with images as
-rows of X and DY and filters as rows of W.
-"""
+COMPLEX_BYTES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,43 +57,77 @@ FLOAT32_PRODUCTS = ProductRate(35_000)
 """Products on the float32 units (2026-11-24)."""
 
 
+def why_not_by_transforms(layer: Conv2d) -> str | None:
+    """Why Fourier transforms of planes do not solve a layer, in one line; None if they do."""
+    if layer.accuracy is Accuracy.ELEMENTWISE:
+        return "has errors relative to the whole result: accuracy normwise"
+    if layer.nonfinite is NonFinite.WINDOW:
+        return "lets a NaN reach all results of its image: needs nonfinite any"
+    if layer.stride != (1, 1) or layer.dilation != (1, 1) or layer.groups > 1:
+        return "takes stride 1, dilation 1 and one group"
+    return why_not_usual_data(layer) or why_not_usual_end(layer)
+
+
+def tile_cost_ns(layer: Conv2d, basis: Basis) -> float:
+    """Nanoseconds to move the spectra of tiles there and back and to multiply them; the planes are the same for all
+    sizes.
+
+    The model is that of `FourierParts.expected_ns`, with transforms weighed by their factors, on the reference GPU,
+    since the tiles of a config are the same everywhere.
+    """
+    signals = layer.input[0] * prod(TILES.tiles(layer, basis))
+    filters, channels = layer.weight[:2]
+    spectra = signals * channels + signals * filters + filters * channels
+    nbytes = float(COMPLEX_BYTES * basis.frequencies * spectra)
+    products_ns = FLOAT32_PRODUCTS.ns(8 * basis.frequencies * signals * filters * channels, REFERENCE)
+    transforms_ns = memory_ns(nbytes * sector_share(basis.size) * slowness(basis), REFERENCE)
+    return transforms_ns + max(memory_ns(nbytes, REFERENCE), products_ns)
+
+
 @dataclasses.dataclass(frozen=True)  # without slots: problems of a layer are asked for many times, and made once
 class FourierParts:
-    """A layer, its basis, and the number of parts of its batch.
+    """A layer, its basis, the number of parts of its batch, and how its planes are transformed.
 
-    The first operand of the product is split with the batch, and so is its result; the second operand is whole. A
-    gradient of weights sums over the batch: both operands are split, and the results of all parts are kept and added
-    up.
+    At each frequency the spectrum of x is a matrix of images by channels, that of w of filters by channels, and that of
+    y of images by filters; with tiles, each tile of an image is a row. The layer is X conj(W), and its gradients are DY
+    W and conj(DY) X. The first operand of the product is split with the batch, and so is its result; the second operand
+    is whole. A gradient of weights sums over the batch: both operands are split, and the results of all parts are kept
+    and added up.
     """
 
-    beside: ClassVar[int] = 0
-    """Bytes of the layer's workspace that other steps need."""
     adds_parts: ClassVar[bool] = True
     """Whether a sum over the batch may be computed as a sum over its parts."""
+    rules: ClassVar[BasisRules] = BasisRules(tile_cost_ns)
 
     layer: Conv2d
     basis: Basis
     count: int
+    transforms: PlaneTransforms = WHOLE_PLANES
 
     @classmethod
     @functools.lru_cache(256)
-    def of(cls, layer: Conv2d, basis: Basis) -> FourierParts | None:
-        """The fewest parts whose spectra fit the layer's workspace; None if no number of parts fits."""
+    def of(
+        cls, layer: Conv2d, basis: Basis, transforms: PlaneTransforms = WHOLE_PLANES, beside: int = 0
+    ) -> FourierParts | None:
+        """The fewest parts whose spectra fit the layer's workspace beside so many bytes; None if no number of parts
+        fits.
+        """
         images = layer.input[0]
-        counts = range(1, min(images, MOST_PARTS if cls.adds_parts or layer.pass_ is not Pass.WGRAD else 1) + 1)
-        found = (cls(layer, basis, count) for count in counts if images % count == 0)
-        return next((parts for parts in found if parts.fits), None)
+        most = MOST_PARTS if cls.adds_parts or not layer.pass_.sums_images else 1
+        found = (cls(layer, basis, n, transforms) for n in range(1, min(images, most) + 1) if images % n == 0)
+        return next((parts for parts in found if parts.fits(beside)), None)
 
-    @staticmethod
-    def bases(layer: Conv2d) -> tuple[Basis, ...]:
+    @classmethod
+    def bases(cls, layer: Conv2d, transforms: PlaneTransforms = WHOLE_PLANES) -> tuple[Basis, ...]:
         """Basis sizes worth trying, the likeliest first."""
-        return bases(layer)
+        return transforms.bases(layer, cls.rules)
 
-    @property
-    def fits(self) -> bool:
-        """Whether the layer's workspace holds the spectra. No spectrum may be larger than an operand may be."""
+    def fits(self, beside: int = 0) -> bool:
+        """Whether the layer's workspace holds the spectra and `beside` bytes. No spectrum may be larger than an operand
+        may be.
+        """
         try:
-            return self.workspace_bytes + self.beside <= self.layer.workspace_limit
+            return self.workspace_bytes + beside <= self.layer.workspace_limit
         except BadArgument:
             return False
 
@@ -103,29 +139,26 @@ class FourierParts:
     @property
     def signals(self) -> int:
         """Transforms per channel, which are the rows of the first operand, or the terms of a sum over the batch."""
-        return self.images
+        return self.images * prod(self.transforms.tiles(self.layer, self.basis))
 
-    @property
+    @functools.cached_property
     def factors(self) -> tuple[Operand, Operand]:
         """The operands of the layer that are the product's first and second operand."""
-        first, second = self.layer.inputs[:2]  # a bias follows them
-        return (second, first) if self.layer.pass_ is Pass.WGRAD else (first, second)
+        named = {operand.name: operand for operand in self.layer.inputs}
+        first, second = self.layer.pass_.factors
+        return named[first], named[second]
 
     @functools.cached_property
     def product(self) -> Cgemm:
-        """The product of one part."""
-        (_, channels, _, _), filters, signals = self.layer.input, self.layer.weight[0], self.signals
-        m, n, k = {
-            Pass.FPROP: (signals, filters, channels),
-            Pass.DGRAD: (signals, channels, filters),
-            Pass.WGRAD: (filters, channels, signals),
-        }[self.layer.pass_]
-        return Cgemm(self.basis.frequencies, m, n, k, *OPS[self.layer.pass_])
+        """The product of one part; a factor that is transposed is conjugated."""
+        m, n, k = self.layer.pass_.gemm(self.signals, self.layer.input[1], self.layer.weight[0])
+        a, b = self.layer.pass_.select((Op.N, Op.C), (Op.N, Op.N), (Op.C, Op.N))
+        return Cgemm(self.basis.frequencies, m, n, k, a, b)
 
     @functools.cached_property
     def forward(self) -> tuple[Fft, Fft]:
         """The transforms of both factors; for factors that are split, those of one part."""
-        first, second = (self.transform(each, Kind.R2C) for each in self.factors)
+        first, second = (self._transform(each, Kind.R2C) for each in self.factors)
         return self._of_part(first), self._of_part(second) if self.is_sum else second
 
     @functools.cached_property
@@ -133,13 +166,13 @@ class FourierParts:
         """The transforms to the result, or to the gradient of padded images; for results that are split, those of one
         part.
         """
-        whole = self.transform(self.layer.of_padded.output, Kind.C2R)
+        whole = self._transform(self.layer.of_padded.output, Kind.C2R)
         return whole if self.is_sum else self._of_part(whole)
 
-    @property
+    @functools.cached_property
     def is_sum(self) -> bool:
         """Whether the result is one sum over the batch."""
-        return self.layer.pass_ is Pass.WGRAD
+        return self.layer.pass_.sums_images
 
     @property
     def has_bias_behind(self) -> bool:
@@ -156,7 +189,7 @@ class FourierParts:
         """Bytes from the spectra of one part's result to those of the next."""
         return aligned(self.product.output.nbytes)
 
-    @property
+    @functools.cached_property
     def fold(self) -> Fold | None:
         """The fold after the inverse transforms of a part; None if they write the result."""
         return Fold.of(self.layer, "fold", self.images) if folds(self.layer) else None
@@ -186,6 +219,11 @@ class FourierParts:
         nbytes = 0 if self.fold is None else self.fold.workspace.nbytes
         return self.spectra_bytes + aligned(nbytes)
 
+    @property
+    def workspace_left(self) -> int:
+        """Bytes of the layer's workspace that other steps may use."""
+        return self.layer.workspace_limit - self.workspace_bytes
+
     def workspaces(self, names: tuple[str, str, str]) -> tuple[Workspace, ...]:
         """Workspaces for the spectra of both factors and of the result, followed by that of the fold. The spectra of
         filters can be prepacked.
@@ -193,41 +231,15 @@ class FourierParts:
         holds = ((), ("w",) if self.factors[1].name == "w" else (), ())
         a, b, c = (operand.nbytes for operand in self.product.operands)
         each = zip(names, (a, b, c + (self.results - 1) * self.result_pitch_bytes), holds, strict=True)
-        spectra = tuple(Workspace(name, nbytes, holds=held) for name, nbytes, held in each)
+        spectra = tuple(Workspace(name, nbytes, holds=names) for name, nbytes, names in each)
         return spectra if self.fold is None else (*spectra, self.fold.workspace)
 
     def _of_part(self, transform: Fft) -> Fft:
         return dataclasses.replace(transform, batch=transform.batch // self.count)
 
-    def transform(self, operand: Operand, kind: Kind) -> Fft:
-        """The transform of all planes.
-
-        A filter's plane begins at the tap that meets the first pixel, so that padding moves nothing. Padding that
-        repeats pixels is a border of the image: its first row is the first point, and the first tap too.
-        """
-        *planes, rows, columns = operand.shape
-        before = tuple(pads[0] for pads in self.layer.of_padded.padding)
-        is_filter = operand.name in ("w", "dw")
-        start = tuple(-pad % points for pad, points in zip(before, self.basis.size, strict=True)) if is_filter else None
-        has_border = operand.name == "x" and self.layer.padding_mode is not PaddingMode.ZEROS
-        border = Border(self.layer.padding_mode, self.layer.padding) if has_border else None
-        return Fft(
-            self.basis.size,
-            prod(planes),
-            kind,
-            valid=(rows, columns),
-            layout=Layout.FREQUENCY,
-            start=start,
-            border=border,
-            together=self.together(operand, prod(planes)),
-        )
-
-    def together(self, operand: Operand, batch: int) -> int | None:
-        """Transforms per image out of `batch` in all, if that number is odd, so that a pair could mix two images;
-        otherwise None. It is None for filters, which all images use.
-        """
-        own = batch // self.layer.input[0]
-        return own if own % 2 and operand.name not in ("w", "dw") else None
+    def _transform(self, operand: Operand, kind: Kind) -> Fft:
+        """The transform of all planes of an operand, of the whole batch."""
+        return self.transforms.transform(self.layer, self.basis, operand, kind)
 
 
 _WRITTEN_IN_PART = 3.0

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, step_ns
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
+from warpsmith.generator.conv2d.layer.words import GRADIENTS, Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.gate import Gate
@@ -43,8 +43,7 @@ def passes_of(layer: Conv2d) -> dict[Pass, Conv2d]:
         raise BadArgument(f"a training step is made of a layer's forward pass; got pass {layer.pass_}")
     if layer.relu:
         raise BadArgument("a training step has no relu: its gradient is none of the three passes; apply it behind them")
-    gradients = (Pass.DGRAD, Pass.WGRAD)
-    return {Pass.FPROP: layer, **{each: dataclasses.replace(layer, pass_=each, bias=False) for each in gradients}}
+    return {Pass.FPROP: layer, **{each: dataclasses.replace(layer, pass_=each, bias=False) for each in GRADIENTS}}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,8 +120,8 @@ def _shareable(family: Pipeline, problem: Conv2d, device: Device) -> dict[str, t
 
 def limited(problem: Conv2d, spectra: Spectra) -> Conv2d:
     """A pass with the workspace that remains beside the spectra that it does not read."""
-    taken = {Pass.FPROP: 0, Pass.DGRAD: spectra.nbytes(X), Pass.WGRAD: spectra.nbytes(W)}
-    return dataclasses.replace(problem, workspace=max(0, problem.workspace_limit - taken[problem.pass_]))
+    taken = problem.pass_.select(0, spectra.nbytes(X), spectra.nbytes(W))
+    return dataclasses.replace(problem, workspace=max(0, problem.workspace_limit - taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,13 +187,11 @@ class SharedPrograms:
         Raises IllegalConfig if a kernel's config is not legal on `device`, or wgrad's with that transform is not.
         """
         dgrad = kernels[Pass.DGRAD]
-        gradients = {Pass.DGRAD: dgrad, Pass.WGRAD: kernels[Pass.WGRAD].with_transform_of(dgrad, DY)}
-        programs = {pass_: kernel.program(device) for pass_, kernel in gradients.items()}
-        others = {Pass.DGRAD: W, Pass.WGRAD: X}
+        programs = {pass_: kernels[pass_].with_transform_of(dgrad, DY).program(device) for pass_ in GRADIENTS}
         return cls(
             kernels[Pass.FPROP].program(device),
-            {pass_: _parts(program, others[pass_]).rest for pass_, program in programs.items()},
-            {pass_: _parts(program, others[pass_], DY).rest for pass_, program in programs.items()},
+            {pass_: _parts(program, pass_.beside_dy).rest for pass_, program in programs.items()},
+            {pass_: _parts(program, pass_.beside_dy, DY).rest for pass_, program in programs.items()},
         )
 
     @property
@@ -219,7 +216,7 @@ def stage_ns(stage: Stage, device: Device) -> float:
 
 def spared(families: Mapping[Pass, Pipeline], problems: Mapping[Pass, Conv2d]) -> tuple[Stage, ...]:
     """The transforms that a training step leaves out: that of w in dgrad, those of x and dy in wgrad."""
-    dgrad, wgrad = (_transforms(families[each], problems[each]) for each in (Pass.DGRAD, Pass.WGRAD))
+    dgrad, wgrad = (_transforms(families[each], problems[each]) for each in GRADIENTS)
     return dgrad[W], wgrad[X], wgrad[DY]
 
 

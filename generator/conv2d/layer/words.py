@@ -1,14 +1,17 @@
-"""Enumerations of `conv2d`: passes, precisions and image layouts."""
+"""Enumerations of `conv2d`: passes with the facts that tell them apart, precisions and image layouts."""
 
 from __future__ import annotations
 
 import enum
+from typing import TypeVar
 
 from warpsmith.generator.problem import FLOAT32_BOUND
 
+T = TypeVar("T")
+
 
 class Pass(enum.StrEnum):
-    """The three computations of a layer; each is a problem of its own."""
+    """The three computations of a layer, and what sets each apart; each is a problem of its own."""
 
     FPROP = "fprop"
     """Result of the layer: (x, w[, b]) -> y."""
@@ -16,6 +19,42 @@ class Pass(enum.StrEnum):
     """Gradient of the layer's input: (dy, w) -> dx."""
     WGRAD = "wgrad"
     """Gradient of the layer's weights: (x, dy) -> dw."""
+
+    def select(self, fprop: T, dgrad: T, wgrad: T) -> T:
+        """The argument of this pass."""
+        return (fprop, dgrad, wgrad)[self.number]
+
+    @property
+    def number(self) -> int:
+        """Place of the pass in a training step, from 0."""
+        return tuple(Pass).index(self)
+
+    @property
+    def sums_images(self) -> bool:
+        """Whether a result is a sum over the batch, and a weight; results of the other passes belong to an image."""
+        return self is Pass.WGRAD
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the pass maps y to x: it sums over filters, with the taps rotated by 180 degrees."""
+        return self is Pass.DGRAD
+
+    @property
+    def factors(self) -> tuple[str, str]:
+        """Names of both operands as factors of `gemm`: the one with M, then the one with N."""
+        return self.select(("x", "w"), ("dy", "w"), ("dy", "x"))
+
+    @property
+    def beside_dy(self) -> str:
+        """Name of a gradient's other factor."""
+        return self.select("", "w", "x")
+
+    def gemm(self, images: T, channels: T, filters: T) -> tuple[T, T, T]:
+        """M, N and K of the pass as a matrix product over images, channels of x and channels of y."""
+        return self.select((images, filters, channels), (images, channels, filters), (filters, channels, images))
+
+
+GRADIENTS = (Pass.DGRAD, Pass.WGRAD)
 
 
 class Precision(enum.StrEnum):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import typer
 
-from warpsmith.cli.operations.cgemm.bench import bench_cgemm
-from warpsmith.cli.operations.conv2d.bench import bench_conv2d
-from warpsmith.cli.operations.fft.bench import bench_fft
-from warpsmith.cli.operations.filter2d.bench import bench_filter2d
+from warpsmith.cli.operations.cgemm_bench import bench_cgemm
+from warpsmith.cli.operations.conv2d_bench import bench_conv2d
+from warpsmith.cli.operations.fft_bench import bench_fft
+from warpsmith.cli.operations.filter2d_bench import bench_filter2d
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.cli import files
 from warpsmith.cli.options import seconds
-from warpsmith.cli.output import print_facts, print_json, print_table
+from warpsmith.cli.output import check_writable, print_facts, print_json, print_table, save_file
 from warpsmith.cli.verdicts import copy_share, left_out_facts, peer_cell, summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
@@ -202,7 +201,7 @@ class Output:
     def __post_init__(self) -> None:
         for file in (self.save, self.plot):
             if file is not None:
-                files.check_writable(file)
+                check_writable(file)
         if self.plot is not None:
             if not can_plot():
                 raise WarpsmithError(REMEDY)
@@ -212,13 +211,13 @@ class Output:
         """Saves the JSON document, prints it or calls `show`, and draws the plot."""
         document = {"device": results.device.spec(), "rows": [row.document() for row in results.rows]}
         if self.save is not None:
-            files.save(self.save, json_module.dumps(document, indent=1) + "\n")
+            save_file(self.save, json_module.dumps(document, indent=1) + "\n")
         if self.json:
             print_json(document)
         else:
             show(results)
         if self.plot is not None:
-            files.save(self.plot, results.plot(x_label, _format_of(self.plot)))
+            save_file(self.plot, results.plot(x_label, _format_of(self.plot)))
 
 
 def _format_of(plot: Path) -> ImageFormat:

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli import db_check, db_look, db_prune, files
+from warpsmith.cli import db_check, db_look, db_prune
+from warpsmith.cli.db_look import DeviceKeyOption, subjects_with
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.ordered import ordered_group
-from warpsmith.cli.output import print_facts, print_json
-from warpsmith.cli.subjects import DeviceKeyOption, subjects_with
+from warpsmith.cli.output import check_writable, is_same_file, print_facts, print_json, save_file
 from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem, member
@@ -111,7 +111,7 @@ def _export(
     with Store.open(write_location(store), write=False) as own:
         lines = list(export_lines(own))
     _refuse_store(out, own)
-    files.save(out, "".join(f"{line}\n" for line in lines))
+    save_file(out, "".join(f"{line}\n" for line in lines))
     if json:
         print_json({"file": str(out), "lines": len(lines)})
     else:
@@ -131,9 +131,9 @@ def _export_t4(out: Path, words: list[str], device_key: str | None, store: str |
         raise NothingStored(f"{own.location} has the winner of {problem.key()}, but none of its trials")
     for file in (out, beside):
         _refuse_store(file, own)
-        files.check_writable(file)
-    files.save(beside, json_module.dumps(t4.metadata(problem, device, winner), indent=1) + "\n")
-    files.save(out, json_module.dumps(t4.results(trials), indent=1) + "\n")
+        check_writable(file)
+    save_file(beside, json_module.dumps(t4.metadata(problem, device, winner), indent=1) + "\n")
+    save_file(out, json_module.dumps(t4.results(trials), indent=1) + "\n")
     if json:
         document = {"file": str(out), "metadata": str(beside), "trials": len(trials)}
         print_json({**document, "problem_key": problem.key(), "device_key": device.key()})
@@ -148,14 +148,14 @@ def _only(store: Store, words: list[str], device_key: str | None) -> tuple[Probl
     if not found:
         raise NothingStored("no stored problem has these words; `warpsmith db ls` lists all")
     if len(found) > 1:
-        told = "; ".join(f"{problem.key()} on {device.key()}" for problem, device in found[:3])
+        text = "; ".join(f"{problem.key()} on {device.key()}" for problem, device in found[:3])
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-        raise BadArgument(f"T4 holds one problem on one device; add words or --device-key to choose of {told}{more}")
+        raise BadArgument(f"T4 holds one problem on one device; add words or --device-key to choose of {text}{more}")
     return found[0]
 
 
 def _refuse_store(file: Path, store: Store) -> None:
-    if files.same(file, store.location):
+    if is_same_file(file, store.location):
         raise BadArgument(f"{file} is the store itself; name another file")
 
 

@@ -1,17 +1,19 @@
-"""`warpsmith db check`: finds damage in stores, and stored times that no longer hold on this device."""
+"""`warpsmith db check`: finds damage in stores, stored times that no longer hold on this device, and winners that were
+compared with a library under other conditions.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import random
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from warpsmith.cli.db_verdicts import VerdictsOption, unfair_winners
 from warpsmith.cli.options import JsonOption, SeedOption, StoreOption
 from warpsmith.cli.output import print_error, print_facts, print_json
+from warpsmith.cli.verdicts import format_timing, summary
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument, NothingStored, StoreError
 from warpsmith.store.contents import check_store
@@ -19,10 +21,8 @@ from warpsmith.store.location import named_location, own_store, write_location
 from warpsmith.store.record import Record, Verdict, checked_of, marked
 from warpsmith.store.store import Store
 from warpsmith.store.store_chain import StoreChain, open_with_trials
+from warpsmith.tuner.finals.recheck import Rechecked, must_be_measured, recheck
 from warpsmith.units import format_time
-
-if TYPE_CHECKING:
-    from warpsmith.tuner.finals.recheck import Rechecked
 
 SAMPLE = 10
 """Winners that --times checks without --sample. With the other libraries beside each, this takes minutes."""
@@ -110,13 +110,11 @@ class _Times:
         seen = [self._look(*each) for each in sorted(shuffled, key=_last_look)[:count]]
         if not self._quiet:
             verdicts = [each.rechecked.checked.verdict for each in seen]
-            told = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
-            print_facts([("checked", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {told}")])
+            text = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
+            print_facts([("checked", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {text}")])
         return seen
 
     def _look(self, store: Store, record: Record) -> _Seen:
-        from warpsmith.tuner.finals.recheck import recheck
-
         rechecked = recheck(record, self._ref, self._seed)
         seen = _Seen(store.location, rechecked, self._note(store, rechecked))
         if not self._quiet:
@@ -145,19 +143,17 @@ def _last_look(winner: tuple[Store, Record]) -> str:
 
 
 def _format(seen: _Seen) -> str:
-    from warpsmith.cli.verdicts import format_timing
-
     rechecked, was = seen.rechecked, seen.rechecked.record.trial.median_ns or 0.0
     if rechecked.timing is None:
-        told = rechecked.reason or ""
+        text = rechecked.reason or ""
     else:
         moved = rechecked.timing.median_ns / was - 1
-        told = f"{format_timing(rechecked.timing)}, was {format_time(was)} ({moved:+.1%})"
+        text = f"{format_timing(rechecked.timing)}, was {format_time(was)} ({moved:+.1%})"
         if rechecked.copies is not None:
             then, now = rechecked.copies
-            told += f"; a plain copy {format_time(now)}, was {format_time(then)} ({now / then - 1:+.1%})"
+            text += f"; a plain copy {format_time(now)}, was {format_time(then)} ({now / then - 1:+.1%})"
     return (
-        told if seen.is_noted or rechecked.checked.verdict is Verdict.UNCHECKED else f"{told}; not noted in the store"
+        text if seen.is_noted or rechecked.checked.verdict is Verdict.UNCHECKED else f"{text}; not noted in the store"
     )
 
 
@@ -175,3 +171,29 @@ def _document(seen: _Seen) -> dict[str, Any]:
         "reason": rechecked.reason,
         "noted": seen.is_noted,
     }
+
+
+VerdictsOption = Annotated[
+    bool,
+    typer.Option(
+        "--verdicts",
+        help="List winners that were compared with a library under other conditions: to be measured again.",
+    ),
+]
+
+
+def unfair_winners(stores: StoreChain[Store], *, quiet: bool) -> list[dict[str, Any]]:
+    """Winners whose comparison with a library must be repeated, as JSON values. It prints a line for each."""
+    found = [(each.location, record) for each in stores.stores for record in each.records() if must_be_measured(record)]
+    if not quiet:
+        print_facts([("unfair", f"{record.problem.key()}: {summary(record.verdicts)}") for _, record in found])
+    return [
+        {
+            "store": location,
+            "problem_key": record.problem.key(),
+            "device_key": record.device.key(),
+            "conditions": record.conditions,
+            "verdict": summary(record.verdicts),
+        }
+        for location, record in found
+    ]

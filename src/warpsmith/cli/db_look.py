@@ -1,10 +1,10 @@
-"""`warpsmith db ls` and `db show`: print the contents of stores."""
+"""`warpsmith db ls` and `db show`: select stored problems and devices, and print what is stored of them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,16 +12,8 @@ from typer.core import TyperGroup
 from warpsmith.cli.operations.registry import OPERATIONS, add_commands
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json, record_facts
-from warpsmith.cli.subjects import (
-    DeviceKeyOption,
-    OperationOption,
-    WordsArgument,
-    check_scope,
-    scope_of,
-    subjects_with,
-)
-from warpsmith.cli.verdicts import conditions_words, short, summary
-from warpsmith.errors import NothingStored
+from warpsmith.cli.verdicts import conditions_words, format_timing, short, summary
+from warpsmith.errors import BadArgument, NothingStored
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store.contents import Counts, Scope, count_rows, subjects_of
@@ -74,14 +66,14 @@ def _ls(
     scope = scope_of(operation, device_key)
     with open_with_trials(store) as stores:
         check_scope(scope, stores.stores)
-        held = [(each.location, count_rows(each, scope), _records(each, scope)) for each in stores.stores]
+        contents = [(each.location, count_rows(each, scope), _records(each, scope)) for each in stores.stores]
     if json:
-        winners = [_winner_document(location, record) for location, _, records in held for record in records]
-        counts = [{"store": location, **dataclasses.asdict(held_there)} for location, held_there, _ in held]
-        print_json({"winners": winners, "stores": counts})
+        winners = [_winner_document(location, record) for location, _, records in contents for record in records]
+        totals = [{"store": location, **dataclasses.asdict(counts)} for location, counts, _ in contents]
+        print_json({"winners": winners, "stores": totals})
         return 0
-    for location, held_there, records in held:
-        print(f"{location}: {_format_counts(held_there)}")
+    for location, counts, records in contents:
+        print(f"{location}: {_format_counts(counts)}")
         for record in records:
             print(f"  {_format_winner(record)}")
     return 0
@@ -119,8 +111,8 @@ def _format_winner(record: Record) -> str:
 
 def _format_counts(counts: Counts) -> str:
     failed = _format_failures(counts.failures)
-    told = f"{counts.trials} trials{f' (failed: {failed})' if failed else ''}"
-    return f"{counts.winners} winners, {told}, {counts.poisoned} poisoned programs, {counts.runs} runs"
+    text = f"{counts.trials} trials{f' (failed: {failed})' if failed else ''}"
+    return f"{counts.winners} winners, {text}, {counts.poisoned} poisoned programs, {counts.runs} runs"
 
 
 def _format_failures(failures: Mapping[str, int]) -> str:
@@ -146,10 +138,10 @@ def _show_problem(
 ) -> int:
     with open_with_trials(store) as stores:
         views = [
-            _view(each, kept, device)
+            _view(each, stored, device)
             for each in stores.stores
-            for kept, device in subjects_of(each, Scope(problem.operation, device_key))
-            if kept == problem
+            for stored, device in subjects_of(each, Scope(problem.operation, device_key))
+            if stored == problem
         ]
     if not views:
         on = "" if device_key is None else f" on {device_key}"
@@ -219,8 +211,6 @@ class _View:
 
 
 def _format_other(record: Record) -> str:
-    from warpsmith.cli.verdicts import format_timing
-
     return f"{conditions_words(record)}: {format_timing(record.timing)} by {record.trial.family} {record.trial.config}"
 
 
@@ -253,19 +243,19 @@ def _format_run(run: Run) -> str:
     """Text of a run. Values that the run's version did not store are left out."""
     from warpsmith.tuner.costs import CostStage
 
-    told, spec = [run.created_at[:19]], run.spec
+    parts, spec = [run.created_at[:19]], run.spec
     if isinstance(count := spec.get("trials"), int):
-        told.append(f"{count} trials")
+        parts.append(f"{count} trials")
     if isinstance(elapsed := spec.get("elapsed_s"), int | float):
-        told[-1] += f" in {format_duration(elapsed)}"
+        parts[-1] += f" in {format_duration(elapsed)}"
     costs = spec.get("costs")
     seconds = costs.get("seconds") if isinstance(costs, dict) else None
     if isinstance(seconds, dict):
         stages = [(stage, cost) for stage in CostStage if isinstance(cost := seconds.get(stage), int | float)]
-        told.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
+        parts.append(", ".join(f"{stage} {cost:.1f} s" for stage, cost in stages))
     if spec.get("interrupted"):
-        told.append("interrupted")
-    return "; ".join(told)
+        parts.append("interrupted")
+    return "; ".join(parts)
 
 
 def _poison_facts(poisoned: Mapping[str, Failure]) -> list[tuple[str, str]]:
@@ -284,3 +274,51 @@ def _tell(views: list[_View], json: bool) -> int:
         print_facts(view.facts())
         print()
     return 0
+
+
+WordsArgument = Annotated[list[str] | None, typer.Argument(metavar="[WORDS]...", help="Words of the problem's key.")]
+OperationOption = Annotated[
+    str | None,
+    typer.Option("--operation", help=f"One of {', '.join(OPERATIONS)}; default all.", show_default=False),
+]
+DeviceKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device-key", metavar="KEY", help="Key of a device as `db ls` prints it; default all.", show_default=False
+    ),
+]
+
+
+def scope_of(operation: str | None, device_key: str | None) -> Scope:
+    """The requested part of a store. Raises BadArgument for an unknown operation."""
+    if operation is not None and operation not in OPERATIONS:
+        raise BadArgument(f"unknown operation {operation!r}; choose one of {', '.join(OPERATIONS)}")
+    return Scope(operation, device_key)
+
+
+def check_scope(scope: Scope, stores: Iterable[Store]) -> None:
+    """Raises NothingStored if the stores hold nothing of a requested scope."""
+    opened = tuple(stores)
+    if scope == Scope():
+        return
+    for store in opened:
+        found = count_rows(store, scope)
+        if found.winners or found.trials or found.poisoned or found.runs:
+            return
+    keys = sorted({device.key() for store in opened for _, device in subjects_of(store)})
+    text = f"the devices that are stored are {', '.join(keys)}" if keys else "nothing is stored yet"
+    of = f" of {scope.operation}" if scope.operation is not None else ""
+    on = f" for the device {scope.device_key}" if scope.device_key is not None else ""
+    raise NothingStored(f"nothing{of} is stored{on}; {text}")
+
+
+def subjects_with(
+    store: Store, words: Iterable[str] | None, device_key: str | None
+) -> tuple[tuple[Problem, Device], ...]:
+    """Problems whose key has all the words, on the device. Words may come one by one, or as a whole key in quotes."""
+    wanted = {word for given in words or () for word in given.split()}
+    return tuple(
+        (problem, device)
+        for problem, device in subjects_of(store, Scope(device_key=device_key))
+        if wanted <= set(problem.key().split())
+    )

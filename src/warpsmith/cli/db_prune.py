@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.cli.db_look import DeviceKeyOption, OperationOption, check_scope, scope_of
 from warpsmith.cli.options import JsonOption, StoreOption
 from warpsmith.cli.output import print_facts, print_json
-from warpsmith.cli.subjects import DeviceKeyOption, OperationOption, check_scope, scope_of
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.gate import Gate
@@ -102,11 +102,11 @@ class _Progress:
     """Prints the progress of a long check on standard error."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._told = total, time.monotonic()
+        self._total, self._printed_at = total, time.monotonic()
 
     def __call__(self, done: int) -> None:
-        if time.monotonic() - self._told >= LINE_EVERY_S:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_at >= LINE_EVERY_S:
+            self._printed_at = time.monotonic()
             print(f"generated {done} of {self._total} kernels again", file=sys.stderr, flush=True)
 
 
@@ -115,12 +115,12 @@ def _tell(pruned: Pruned, before: Counts, location: str, *, removed: bool, json:
     if json:
         print_json({"store": location, "removed": removed, **_document(pruned)})
         return
-    told = (
+    text = (
         f"{trials} of {before.trials} trials, {len(pruned.winners)} of {before.winners} winners, "
         f"{pruned.runners_up} runners-up, "
         f"{pruned.runs} of {before.runs} runs, {pruned.poisoned} of {before.poisoned} poisoned programs"
     )
-    print_facts([("removed" if removed else "to remove", told), ("from", location)])
+    print_facts([("removed" if removed else "to remove", text), ("from", location)])
     if pruned.study_trials:
         print_facts([("", f"{pruned.study_trials} trials of Optuna's studies there")])
     for subject in sorted({*pruned.trials, *pruned.winners}):

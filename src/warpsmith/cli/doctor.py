@@ -108,5 +108,5 @@ def _extra(extra: Extra) -> str:
 
 def _stores(store: str | None) -> str:
     with open_for_reading(store) as stores:
-        told = [f"{each.location} ({len(each.records())} winners)" for each in stores.stores]
-    return ", ".join(told)
+        text = [f"{each.location} ({len(each.records())} winners)" for each in stores.stores]
+    return ", ".join(text)

@@ -77,11 +77,11 @@ def _explain(
 def _families(problem: Problem, device: Device) -> list[tuple[str, str]]:
     facts, gate = [], Gate(problem, device)
     for family in OPERATIONS[problem.operation].families:
-        told = gate.why_unable(family)
-        if told is None:
+        text = gate.why_unable(family)
+        if text is None:
             space = gate.space_if_able(family)
-            told = "no space: it failed" if space is None else f"{_count(space)} configs"
-        facts.append(("family", f"{family.name}: {told}"))
+            text = "no space: it failed" if space is None else f"{_count(space)} configs"
+        facts.append(("family", f"{family.name}: {text}"))
     return facts
 
 

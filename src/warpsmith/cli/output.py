@@ -1,15 +1,22 @@
-"""Prints results: one JSON document, or a few aligned lines."""
+"""Prints results, as one JSON document or a few aligned lines, and writes files that the user names, whole or not at
+all.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from warpsmith.cli.checked import checked_facts
-from warpsmith.cli.verdicts import beside_facts, conditions_words, copy_share, format_timing, summary
+from warpsmith.cli.verdicts import beside_facts, checked_facts, conditions_words, copy_share, format_timing, summary
+from warpsmith.errors import WarpsmithError
+from warpsmith.files import write_whole
 from warpsmith.generator.device import DeviceKind
 from warpsmith.plans.match import Match
 from warpsmith.store.record import Measurement, Record
@@ -62,8 +69,8 @@ def record_facts(record: Record) -> list[tuple[str, str]]:
         ("speed", speed),
         ("error", f"{measurement.max_error:.2g} {record.problem.error_unit}, against float64"),
     ]
-    told = ("verdict", summary(record.verdicts))
-    return [*facts, *beside_facts(record), told, *checked_facts(record)]
+    verdict = ("verdict", summary(record.verdicts))
+    return [*facts, *beside_facts(record), verdict, *checked_facts(record)]
 
 
 def match_document(match: Match) -> dict[str, Any]:
@@ -104,3 +111,40 @@ def winner_document(record: Record | None) -> dict[str, Any]:
         "baselines_ns": {baseline.name: baseline.timing.median_ns for baseline in record.baselines},
         "record": record.spec(),
     }
+
+
+def check_writable(file: Path) -> None:
+    """Raises WarpsmithError if `file` cannot be written. It is called before work that would be lost."""
+    try:
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not file.exists() and not stat.S_ISDIR(file.parent.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _refusal(file, error) from None
+
+
+def is_same_file(file: Path, other: str) -> bool:
+    """True if both name the same existing file."""
+    try:
+        return file.samefile(other)
+    except OSError:
+        return False
+
+
+def save_file(file: Path, content: str | bytes) -> None:
+    """Writes `content` to `file`; an earlier file stays if the disk is full. Raises WarpsmithError."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if file.exists() and not file.is_file() and not file.is_dir():  # such as /dev/stdout
+            file.write_bytes(data)
+        else:
+            write_whole(file.resolve(), data)
+    except OSError as error:
+        raise _refusal(file, error) from None
+
+
+def _refusal(file: Path, error: OSError) -> WarpsmithError:
+    return WarpsmithError(f"cannot write {file}: {error.strerror}; name another file")

@@ -1,4 +1,6 @@
-"""Text for the comparison of a winner with its baselines: how much faster it is, or why that cannot be said."""
+"""Text for the comparison of a winner with its baselines, how much faster it is or why that cannot be said, and for its
+latest check.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from warpsmith.generator.registry import OPERATIONS
 from warpsmith.store.conditions import is_throttled
-from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, fastest_library
+from warpsmith.store.record import COPY, BaselineVerdict, LeftOut, Record, Timing, Verdict, checked_of, fastest_library
 from warpsmith.units import format_time
 
 NOBODY = "no other library was there to be measured beside it"
@@ -31,8 +33,8 @@ def summary(verdicts: Sequence[BaselineVerdict]) -> str:
     """Says in one line whether a winner beats the other libraries."""
     fastest = fastest_library(verdicts)
     if fastest is not None and fastest.speed_up is not None:
-        told = f"{words_of(fastest)}, the fastest library beside it"
-        return told if fastest.speed_up >= 1 else f"{told}: use that"
+        text = f"{words_of(fastest)}, the fastest library beside it"
+        return text if fastest.speed_up >= 1 else f"{text}: use that"
     libraries = [verdict for verdict in verdicts if verdict.is_library]
     return words_of(min(libraries, key=_time)) if libraries else NOBODY
 
@@ -70,12 +72,12 @@ def beside_facts(record: Record) -> list[tuple[str, str]]:
     facts = []
     for verdict in record.verdicts:
         name = verdict.baseline.name
-        if not _is_told(record, verdict):
+        if not _is_printed(record, verdict):
             continue
-        told = f"no verdict: {verdict.why_not}"
+        text = f"no verdict: {verdict.why_not}"
         if verdict.speed_up is not None:
-            told = f"ours is {speed_up_words(verdict.speed_up, '').removesuffix(' than ')}"
-        facts.append(("beside", f"{name}: {format_timing(verdict.baseline.timing)}; {told}"))
+            text = f"ours is {speed_up_words(verdict.speed_up, '').removesuffix(' than ')}"
+        facts.append(("beside", f"{name}: {format_timing(verdict.baseline.timing)}; {text}"))
     return [*facts, *left_out_facts(record.left_out)]
 
 
@@ -89,7 +91,7 @@ def conditions_words(record: Record) -> str:
     return f"{record.conditions}{', throttled' if is_throttled(record.timing.policy) else ''}"
 
 
-def _is_told(record: Record, verdict: BaselineVerdict) -> bool:
+def _is_printed(record: Record, verdict: BaselineVerdict) -> bool:
     """True if a baseline is worth printing. Earlier versions stored the last family as a baseline; only the simplest
     one is.
     """
@@ -107,3 +109,21 @@ def format_timing(timing: Timing) -> str:
     """Text such as `12.3 us (12.1 to 12.6 us, n=30)`: median, 20th and 80th percentile, number of samples."""
     spread = f"{format_time(timing.p20_ns)} to {format_time(timing.p80_ns)}"
     return f"{format_time(timing.median_ns)} ({spread}, n={timing.samples})"
+
+
+_WORDS = {
+    Verdict.SAME: "last checked on {day}: {time}, as stored",
+    Verdict.FASTER: "last checked on {day}: {time}, faster than stored; tune again to renew it",
+    Verdict.SLOWER: "last checked on {day}: {time}, slower than stored; tune again to renew it",
+    Verdict.WRONG: "last checked on {day}: its result was wrong; tune again",
+}
+
+
+def checked_facts(record: Record) -> list[tuple[str, str]]:
+    """The latest check of a record as a line for `record_facts`; empty if it was never checked."""
+    checked = checked_of(record)
+    if checked is None or checked.verdict not in _WORDS:
+        return []
+    time = "unknown" if checked.median_ns is None else format_time(checked.median_ns)
+    driver = "" if checked.driver is None else f" (driver {checked.driver})"
+    return [("checked", _WORDS[checked.verdict].format(time=time, day=f"{checked.at[:10]}{driver}"))]

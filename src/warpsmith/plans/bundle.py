@@ -23,9 +23,9 @@ from warpsmith.plans.bundle_program import (
     sources_of,
     unit_of,
 )
+from warpsmith.plans.loaded import EXEMPT, TUNED_ELSEWHERE
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan, open_runtime
-from warpsmith.plans.verified import EXEMPT, TUNED_ELSEWHERE
 from warpsmith.store.record import Record, was_wrong
 from warpsmith.store.rows import checked_record
 
@@ -93,8 +93,8 @@ class Bundle:
         """The plan of a kernel, if it suits the device."""
         record, target = kernel.record, ref.device()
         if was_wrong(record):
-            told = f"the kernel for {record.problem.key()} was not right when it was last looked at"
-            raise BundleError(f"{told}: tune again, and export the bundle {self.folder} again")
+            wrong = f"the kernel for {record.problem.key()} was not right when it was last looked at"
+            raise BundleError(f"{wrong}: tune again, and export the bundle {self.folder} again")
         exact = record.device.key() == target.key()
         unlike = () if exact else (f"exact: exported for {record.device.key()}, this is {target.key()}",)
         kind = MatchKind.EXACT if exact else MatchKind.DEVICE
@@ -154,12 +154,12 @@ def _entries(files: BundleFiles) -> list[Any]:
     manifest = files.manifest()
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise BundleError(f"{files.manifest_path} is not of a warpsmith bundle")
-    if (told := manifest.get("version")) not in (ONE_TEXT, UNITS):
+    if (version := manifest.get("version")) not in (ONE_TEXT, UNITS):
         known = f"{ONE_TEXT} and {UNITS}"
-        raise BundleError(f"{files.folder} has bundle format {told}; this version reads {known}: upgrade warpsmith")
+        raise BundleError(f"{files.folder} has bundle format {version}; this version reads {known}: upgrade warpsmith")
     if not isinstance(entries := manifest.get("kernels"), list):
         raise files.damaged("it lists no kernels")
-    if told == ONE_TEXT and any("sources" in entry for entry in entries):
+    if version == ONE_TEXT and any("sources" in entry for entry in entries):
         raise files.damaged(f"a program of several units stands in format {ONE_TEXT}")
     return entries
 

@@ -89,8 +89,8 @@ class BundleFiles:
         return BundleError(f"{self.manifest_path} is damaged ({why}); export the bundle again")
 
     def _outside(self, path: str) -> BundleError:
-        told = f"{self.folder / MANIFEST} names {path!r}, which leads out of the bundle's folder"
-        return BundleError(f"{told}: do not use this bundle; get it from whoever exported it")
+        outside = f"{self.folder / MANIFEST} names {path!r}, which leads out of the bundle's folder"
+        return BundleError(f"{outside}: do not use this bundle; get it from whoever exported it")
 
     def _resolved(self, path: str) -> Path:
         """Path of a bundle file after following symbolic links. Raises BundleError if it is outside the folder."""

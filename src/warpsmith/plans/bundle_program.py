@@ -126,18 +126,19 @@ def _check_argument(argument: Argument, buffers: Mapping[str, int], inputs: set[
             _check_map(argument, buffers[buffer])
 
 
-def _check_map(told: TensorMap, nbytes: int) -> None:
+def _check_map(tensor_map: TensorMap, nbytes: int) -> None:
     """Checks that a tensor map describes images inside its buffer, so that a copy reads nothing beyond them."""
-    for extent in (*told.shape, *told.extent, *told.step, told.channels, told.pixels):
+    for extent in (*tensor_map.shape, *tensor_map.extent, *tensor_map.step, tensor_map.channels, tensor_map.pixels):
         _check_whole(extent, 1, _MOST)
-    for pixel in told.first:
+    for pixel in tensor_map.first:
         _check_whole(pixel, -_MOST, _MOST)
-    if len(told.shape) != 4 or any(len(each) != 2 for each in (told.first, told.extent, told.step)):
+    pairs = tensor_map.first, tensor_map.extent, tensor_map.step
+    if len(tensor_map.shape) != 4 or any(len(each) != 2 for each in pairs):
         raise ValueError("a map is of images, rows, columns and channels")
-    if told.dtype.itemsize != 2 or told.channels * told.dtype.itemsize != 128:
+    if tensor_map.dtype.itemsize != 2 or tensor_map.channels * tensor_map.dtype.itemsize != 128:
         raise ValueError("a map is of 64 channels of 16 bits")
-    if math.prod(told.shape) * told.dtype.itemsize > nbytes:
-        raise ValueError(f"a map reaches beyond {told.buffer}")
+    if math.prod(tensor_map.shape) * tensor_map.dtype.itemsize > nbytes:
+        raise ValueError(f"a map reaches beyond {tensor_map.buffer}")
 
 
 def _check_name(name: object) -> None:

@@ -1,18 +1,19 @@
-"""Guesses: answers to a look-up that are not exact, with family, config and reasons."""
+"""Guesses: answers that are not exact. Adapted winners of the nearest problems come first, then families' defaults."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Subject
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.registry import defaults
+from warpsmith.generator.ranking import defaults
+from warpsmith.generator.registry import family_named
 from warpsmith.generator.space import Config
-from warpsmith.plans.candidates import Candidate, Ranked, candidates, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.record import Record
 
@@ -77,8 +78,8 @@ def _unmeasured(gate: Gate, nearest: list[Ranked], reasons: list[str], family: F
             continue
         source = best.record.problem.key(), best.record.device.name
         whose = "the winner" if family is None else f"the fastest {family.name}"
-        told = f"default: the config is that of {whose} of {source[0]} on {source[1]}, or most like it"
-        yield Guess(MatchKind.DEFAULT, best.family, best.config, None, (*reasons, told))
+        reason = f"default: the config is that of {whose} of {source[0]} on {source[1]}, or most like it"
+        yield Guess(MatchKind.DEFAULT, best.family, best.config, None, (*reasons, reason))
     refused: list[str] = []
     answered = False
     for own, config in defaults(gate, refused, None if family is None else (family,)):
@@ -100,14 +101,97 @@ def _passed_over(nearest: list[Ranked], best: Candidate | None) -> str:
 
 def _guessed(problem: Problem, kind: MatchKind, best: Candidate, reasons: list[str]) -> Guess:
     """The answer from a candidate, with reasons that say where it comes from."""
-    told = []
+    own = []
     if kind is MatchKind.DEVICE and best.record.problem != problem:
-        told.append(f"{kind}: this is the winner of {best.record.problem.key()} on {best.record.device.name}")
+        own.append(f"{kind}: this is the winner of {best.record.problem.key()} on {best.record.device.name}")
     if best.is_changed:
-        told.append(f"{kind}: the stored config does not fit here; changed: {_changes(best)}")
-    return Guess(kind, best.family, best.config, best.record, (*reasons, *told))
+        own.append(f"{kind}: the stored config does not fit here; changed: {_changes(best)}")
+    return Guess(kind, best.family, best.config, best.record, (*reasons, *own))
 
 
 def _changes(candidate: Candidate) -> str:
     was, now = candidate.record.trial.config.values(), candidate.config.values()
     return ", ".join(f"{name} {was.get(name, '-')} to {value}" for name, value in now.items() if was.get(name) != value)
+
+
+CHANGED = 1.0
+"""Octaves of size (`Problem.distance`) added to the distance of a winner whose config is not legal here and is replaced
+by the most similar legal one.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A stored winner, with the config adapted to the request."""
+
+    record: Record
+    family: Family
+    config: Config
+    """Config that is legal for the request."""
+    octaves: float
+    """Distance from the request in octaves: problem, device, and a change of the config together."""
+
+    @property
+    def is_likelier_than_default(self) -> bool:
+        """True if it is near enough to be a better choice than its family's own default."""
+        return self.octaves <= self.family.default_reach
+
+    @property
+    def is_changed(self) -> bool:
+        """True if the stored config is not legal for the request and was changed."""
+        return self.config != self.record.trial.config
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranked:
+    """A stored winner and its distance, before its config is adapted."""
+
+    octaves: float
+    record: Record
+
+    def __lt__(self, other: Ranked) -> bool:
+        return self._order < other._order
+
+    @property
+    def may_say_more_than_default(self) -> bool:
+        """True if `Candidate.is_likelier_than_default` may be true; adapting a config takes milliseconds."""
+        family = family_named(self.record.trial.family)
+        return family is not None and self.octaves <= family.default_reach
+
+    @property
+    def _order(self) -> tuple[float, str, str]:
+        return self.octaves, self.record.problem.key(), self.record.device.key()
+
+
+def ranked(problem: Problem, device: Device, records: Iterable[Record]) -> list[Ranked]:
+    """The winners near enough to the request, nearest first; equally near ones are ordered by key."""
+    here = Subject(problem, device)
+    far = ((here.distance(Subject(record.problem, record.device)), record) for record in records)
+    return sorted(Ranked(octaves, record) for octaves, record in far if octaves is not None)
+
+
+def candidates(gate: Gate, nearest: Iterable[Ranked]) -> Iterator[Candidate]:
+    """Yields winners with a config legal for the request, likeliest first; each is adapted only when it is needed."""
+    changed: list[tuple[Ranked, Candidate]] = []
+    for each in nearest:
+        while changed and changed[0][0] < each:
+            yield heapq.heappop(changed)[1]
+        if (candidate := _carried(gate, each)) is None:
+            continue
+        if candidate.is_changed:
+            later = dataclasses.replace(candidate, octaves=each.octaves + CHANGED)
+            heapq.heappush(changed, (Ranked(later.octaves, each.record), later))
+        else:
+            yield candidate
+    while changed:
+        yield heapq.heappop(changed)[1]
+
+
+def _carried(gate: Gate, near: Ranked) -> Candidate | None:
+    record, problem = near.record, gate.problem
+    if (family := family_named(record.trial.family)) is None:
+        return None
+    config = gate.carried(family, record.trial.config, Subject(record.problem, record.device))
+    if config is None or family.is_long(problem, config):
+        return None  # the first call of a plan would wait long for the compiler
+    return Candidate(record, family, config, near.octaves)

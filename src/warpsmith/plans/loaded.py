@@ -1,8 +1,14 @@
-"""A program loaded on its device, as a plan calls it, with what is known of its results."""
+"""A program loaded on its device, as a plan calls it, with what is known of its results.
+
+Inputs may be prepacked: steps that depend on bound inputs alone run once, the others in each call.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+import itertools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -13,11 +19,11 @@ from warpsmith.devices.launches import launches_of
 from warpsmith.devices.module import Allocation, Launches
 from warpsmith.devices.process import ForkLock
 from warpsmith.devices.runtime import Runtime
-from warpsmith.devices.signature import Signature
+from warpsmith.devices.signature import Signature, weights_bytes
 from warpsmith.devices.workspaces import Workspaces
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.prepacking import SplitProgram, split_program
+from warpsmith.generator.problem import Problem, member
 from warpsmith.plans.match import Match
-from warpsmith.plans.verified import PENDING, UNASKED, Verification
 
 LaunchesOf = Callable[[Signature], Launches]
 """Makes a program's launches for the arguments of its calls."""
@@ -110,7 +116,7 @@ class VerifiedProgram:
     def __init__(self, loaded: LoadedProgram) -> None:
         self.loaded = loaded
         """The program that calls run. A check puts another one in its place if results are wrong."""
-        self.verified = UNASKED
+        self.verified = NOT_REQUESTED
         """Whether results were compared with float64 sums on this device, and the largest error found."""
         self.pending: PendingCheck | None = None
         """Check of the next call that is not under graph capture."""
@@ -161,3 +167,113 @@ class PendingCheck(Protocol):
     def settle(self, program: VerifiedProgram, call: ReadCall) -> Outcome:
         """Checks the result of a call, and waits for it. Raises WrongResult if no program is right."""
         ...
+
+
+ENVIRONMENT_VARIABLE = "WARPSMITH_VERIFY"
+
+
+class Verify(enum.StrEnum):
+    """Choice of the programs that are checked before they are relied on."""
+
+    FIRST = "first"
+    """Programs that were not tuned for this problem on this device, once per program."""
+    NEVER = "never"
+    ALWAYS = "always"
+    """Also stored winners."""
+
+    @classmethod
+    def of(cls, word: str | None) -> Verify:
+        """Value of the argument, else of the environment, else FIRST. Raises BadArgument for an unknown word."""
+        given = word or os.environ.get(ENVIRONMENT_VARIABLE) or cls.FIRST
+        return member(cls, given, "verify" if word else ENVIRONMENT_VARIABLE)
+
+
+class Verified(enum.StrEnum):
+    """What was done to verify a plan's results."""
+
+    STORED = "stored"
+    """Nothing: the program is a stored winner, which a search has verified."""
+    CHECKED = "checked"
+    """Some results were compared with float64 sums, by this process or by an earlier one, and are right."""
+    PENDING = "pending"
+    """Nothing yet: the next call that is not under graph capture is checked, because random data did not fit or would
+    have taken long.
+    """
+    NOT = "not"
+    """Nothing: no check was requested, or the check itself failed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verification:
+    """Outcome of verifying a plan's results."""
+
+    by: Verified
+    samples: int = 0
+    """Number of results that were compared."""
+    largest_error: float | None = None
+    """Largest error divided by the scale that the problem's accuracy names (`Problem.error_unit`); None if none were
+    compared.
+    """
+    reason: str = ""
+    """Reason why no check took place, for NOT."""
+
+
+NOT_REQUESTED = Verification(Verified.NOT, reason="nobody asked for it")
+EXEMPT = Verification(Verified.STORED)
+TUNED_ELSEWHERE = Verification(Verified.NOT, reason="the bundle's kernel was tuned on another device")
+PENDING = Verification(Verified.PENDING)
+
+
+def prepacked(whole: LoadedProgram, inputs: Mapping[str, Any]) -> LoadedProgram | None:
+    """The part of a program that runs in each call, once the steps that depend on bound inputs alone have run.
+
+    As many inputs are prepacked as possible; the other ones remain inputs of the part.
+
+    Args:
+        whole: the program.
+        inputs: arrays by the names of the problem's inputs.
+
+    Returns: None if no step depends on some of these inputs alone.
+
+    Raises:
+        BadArgument: an array does not fit.
+        OutOfMemory: the results of these steps do not fit.
+    """
+    for count in range(len(inputs), 0, -1):
+        for names in itertools.combinations(inputs, count):
+            if (parts := split_program(whole.match.program, names)) is not None:
+                return _loaded_rest(whole, {name: inputs[name] for name in names}, parts)
+    return None
+
+
+def _loaded_rest(whole: LoadedProgram, inputs: Mapping[str, Any], parts: SplitProgram) -> LoadedProgram:
+    """Runs the first part, and loads the rest."""
+    runtime, problem = whole.runtime, whole.problem
+    memory = Workspaces(runtime, parts.workspaces)
+    kept = memory.allocate_kept().addresses
+    _run_first(whole, inputs, parts, kept)
+    executable = Executable.load(runtime, parts.rest, whole.binaries)
+    by_value = parts.rest.by_value
+    operands = {each.name: each for each in problem.inputs}
+    fixed = {name: weights_bytes(inputs[name], operands[name]) if name in by_value else b"" for name in inputs}
+
+    def launches(signature: Signature) -> Launches:
+        return launches_of(executable, runtime, dataclasses.replace(signature.arguments, kept=kept))
+
+    return LoadedProgram.of_part(problem, whole.match, whole.binaries, runtime, executable, fixed, launches, memory)
+
+
+def _run_first(whole: LoadedProgram, inputs: Mapping[str, Any], parts: SplitProgram, kept: Mapping[str, int]) -> None:
+    """Runs the steps of the bound inputs and waits for them, because calls may come on any stream."""
+    runtime = whole.runtime
+    signature = Signature.of_inputs(whole.problem, parts.first, inputs)
+    executable = Executable.load(runtime, parts.first, whole.binaries)
+    try:
+        arrays = tuple(inputs[name] for name in signature.caller_inputs)
+        call = CheckedCalls(signature, runtime).read(arrays, (), None)
+        launches = launches_of(executable, runtime, dataclasses.replace(signature.arguments, kept=kept))
+        launches.launch(call.addresses, call.values, call.stream)
+        call.queued()
+        runtime.synchronize()
+    finally:
+        executable.close()

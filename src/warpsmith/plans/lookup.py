@@ -14,9 +14,8 @@ from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.registry import family_named, named_family
 from warpsmith.generator.space import Config
-from warpsmith.plans.candidates import candidates, ranked
 from warpsmith.plans.family_choice import better_guess, of_family
-from warpsmith.plans.guesses import Guess, guesses
+from warpsmith.plans.guesses import Guess, candidates, guesses, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.poisoned import WRONG_HERE
 from warpsmith.store.record import Record, was_wrong
@@ -56,13 +55,13 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     if match.kind is MatchKind.EXACT and match.program.fingerprint not in wrong:
         return match
     refused = {each: failure.message for each, failure in stores.poisoned(device).items()} | wrong
-    told: list[str] = []
+    refusals: list[str] = []
     with contextlib.suppress(StopIteration, BadArgument):
         while refused and (why := refused.get(match.program.fingerprint)) is not None:
-            told.append(f"{match.kind}: {match.program.family} is poisoned on this device: {why}")
+            refusals.append(f"{match.kind}: {match.program.family} is poisoned on this device: {why}")
             match = next(answers)
-        return dataclasses.replace(match, reasons=(*match.reasons, *told)) if told else match
-    raise WrongResult(f"no program is left that gives right results for {problem.key()}: {'; '.join(told)}")
+        return dataclasses.replace(match, reasons=(*match.reasons, *refusals)) if refusals else match
+    raise WrongResult(f"no program is left that gives right results for {problem.key()}: {'; '.join(refusals)}")
 
 
 def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:

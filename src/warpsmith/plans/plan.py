@@ -15,10 +15,8 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.loaded import LoadedProgram, VerifiedProgram
+from warpsmith.plans.loaded import LoadedProgram, Verification, VerifiedProgram, prepacked
 from warpsmith.plans.match import Match
-from warpsmith.plans.prepacking import prepacked
-from warpsmith.plans.verified import Verification
 
 
 def open_runtime(device: DeviceRef) -> Runtime:

@@ -26,7 +26,7 @@ class WrongHere:
     def of(self, device: Device) -> dict[str, str]:
         """Reasons by fingerprint, in the order in which they were found."""
         here = device.key()
-        return {program: told for (key, program), told in self._messages.copy().items() if key == here}
+        return {program: message for (key, program), message in self._messages.copy().items() if key == here}
 
     def add(self, device: Device, fingerprint: str, message: str) -> None:
         self._messages[device.key(), fingerprint] = message
@@ -48,9 +48,9 @@ def refuse(program: Program, problem: Problem, device: Device, message: str, sto
         message: number of wrong results, and the worst one.
         store: store as the user named it; if it cannot be written, only this process remembers the program.
     """
-    told = f"{program.family} {program.config.key()} gave wrong results for {problem.key()}: {message}"
-    WRONG_HERE.add(device, program.fingerprint, told)
-    warnings.warn(f"{told}; another program takes its place", WrongProgram, stacklevel=2)
+    failure = f"{program.family} {program.config.key()} gave wrong results for {problem.key()}: {message}"
+    WRONG_HERE.add(device, program.fingerprint, failure)
+    warnings.warn(f"{failure}; another program takes its place", WrongProgram, stacklevel=2)
     # No store can be written without the extra `tune`.
     with contextlib.suppress(ImportError, StoreError, OSError):
         from warpsmith.store.poison import Started
@@ -58,4 +58,4 @@ def refuse(program: Program, problem: Problem, device: Device, message: str, sto
 
         started = Started(program.family, program.config, program.fingerprint)
         with Store.open(write_location(store), write=True) as opened:
-            opened.poison.add(device, started, Failure(FailureKind.WRONG, told))
+            opened.poison.add(device, started, Failure(FailureKind.WRONG, failure))

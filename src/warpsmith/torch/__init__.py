@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from warpsmith.torch.answers import forget
+from warpsmith.torch.arguments import Fallback, LeftToTorch
 from warpsmith.torch.convolution import conv2d, conv_transpose2d
 from warpsmith.torch.fft import fft, fft2, ifft, ifft2, irfft, irfft2, rfft, rfft2
 from warpsmith.torch.filters import filter2d
-from warpsmith.torch.forgetting import forget
 from warpsmith.torch.modules import Conv2d, ConvTranspose2d
-from warpsmith.torch.patching import patch, unpatch
-from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
-from warpsmith.torch.words import Fallback, LeftToTorch
+from warpsmith.torch.patching import LeftLayer, PassReport, PatchReport, ReplacedLayer, patch, unpatch
 
 __all__ = [
     "Conv2d",

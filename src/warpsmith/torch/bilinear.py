@@ -9,14 +9,15 @@ tools can trace.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from warpsmith.torch import flops
 from warpsmith.torch.tensors import is_intercepted
 
 LIBRARY: Any = torch.library.Library("warpsmith", "DEF")  # type: ignore[no-untyped-call]
@@ -251,9 +252,9 @@ class Operators:
         self.forward, self.input_gradient, self.weight_gradient = (
             getattr(namespace, each).default for each in self._names
         )
-        formulas: Any = flops.of_result, flops.of_input_gradient, flops.of_weight_gradient
+        formulas: Any = _result_flops, _input_gradient_flops, _weight_gradient_flops
         for each, formula in zip(self._names, formulas, strict=True):
-            flops.FORMULAS[getattr(namespace, each)] = formula
+            _FLOP_FORMULAS[getattr(namespace, each)] = formula
         self._implement()
         self._differentiate()
 
@@ -330,3 +331,38 @@ class Operators:
         rules = (backward, keep), (backward_of_input, keep_both), (backward_of_weight, keep_both)
         for name, (rule, setup) in zip(self._names, rules, strict=True):
             torch.library.register_autograd(f"warpsmith::{name}", rule, setup_context=setup, lib=LIBRARY)
+
+
+_FLOP_FORMULAS: dict[Any, Callable[..., int]] = {}
+"""FLOP counts by operator, for PyTorch's `FlopCounterMode`. Each takes the operator's arguments and its result as
+`out_val`.
+"""
+
+
+def register_flop_formulas() -> None:
+    """Registers the formulas with each `FlopCounterMode` that is active around this call.
+
+    They are not put into the global registry: its module imports Triton, which takes 0.3 s, and this package must not
+    load it.
+    """
+    if torch.compiler.is_compiling():
+        return
+    for mode in _get_current_dispatch_mode_stack():
+        registry = getattr(getattr(mode, "counter", mode), "flop_registry", None)
+        if registry is not None:
+            registry.update(_FLOP_FORMULAS)
+
+
+def _result_flops(_: Any, w: Any, *__: Any, out_val: Any, **___: Any) -> int:
+    """FLOPs of y: one multiplication and one addition for each weight and each element of y."""
+    return 2 * int(out_val.numel() * math.prod(w.shape[1:]))
+
+
+def _input_gradient_flops(dy: Any, w: Any, *_: Any, **__: Any) -> int:
+    """FLOPs of the gradient of x."""
+    return 2 * int(dy.numel() * math.prod(w.shape[1:]))
+
+
+def _weight_gradient_flops(_: Any, dy: Any, size: Any, *__: Any, **___: Any) -> int:
+    """FLOPs of the gradient of w, whose shape is `size`."""
+    return 2 * int(dy.numel() * math.prod(size[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,16 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import PaddingMode, Pass
+from warpsmith.generator.conv2d import ImageLayout, PaddingMode, Pass
 from warpsmith.generator.problem import member
-from warpsmith.torch import bilinear, rectified
-from warpsmith.torch.flops import tell_flop_counters
-from warpsmith.torch.found_layers import found_layer, words_of
-from warpsmith.torch.geometry import Geometry
-from warpsmith.torch.layer_spec import KERNEL_DTYPES, LayerSpec, cast
-from warpsmith.torch.operators import CONV2D
-from warpsmith.torch.tensors import goes_direct, is_for_torch, is_traced
-from warpsmith.torch.words import CHOICE
+from warpsmith.torch import bilinear
+from warpsmith.torch.arguments import CHOICE
+from warpsmith.torch.bilinear import Operators, gradients_of, is_recorded, register_flop_formulas
+from warpsmith.torch.layer_spec import KERNEL_DTYPES, MEMORY_FORMATS, Geometry, LayerSpec, cast
+from warpsmith.torch.layers import ConvLayer, found_by_operator, found_layer, words_of
+from warpsmith.torch.tensors import goes_direct, is_for_torch, is_forward_mode, is_traced
 
 _FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
@@ -133,17 +132,17 @@ def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu
         return _conv2d(x[None], w, b, words, relu)[0]
     layer = found_layer(x, w, b, words)
     if layer is None:
-        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+        return _with_relu(_conv2d_of_torch(x, w, b, words), relu)
     if layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
-        result = _ended(_computed_by_torch(x, w, b, words), relu)
-        if not layer.is_told:
+        result = _with_relu(_computed_by_torch(x, w, b, words), relu)
+        if not layer.has_warned:
             layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
         return result
     operands = cast(layer.dtype, x, w, b)
-    return rectified.forward(*operands, layer) if relu else bilinear.forward(*operands, layer)
+    return _rectified(*operands, layer) if relu else bilinear.forward(*operands, layer)
 
 
-def _ended(y: Tensor, relu: bool) -> Tensor:
+def _with_relu(y: Tensor, relu: bool) -> Tensor:
     return functional.relu(y) if relu else y
 
 
@@ -155,15 +154,15 @@ def _elsewhere(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], r
         options = {"padding_mode": words[4], "relu": relu}
         return _recorded(conv2d, (x, w, b), words[:4], words[5:], options)  # type: ignore[no-any-return]
     if is_for_torch(x, w, b):
-        return _ended(_conv2d_of_torch(x, w, b, words), relu)
+        return _with_relu(_conv2d_of_torch(x, w, b, words), relu)
     is_single = x.dim() == 3 and w.dim() == 4
     batch = x[None] if is_single else x
     spec = LayerSpec.of(batch, w, b, words)
     if spec is None or spec.dtype not in KERNEL_DTYPES:
-        return _ended(_conv2d_of_torch(x, w, b, words), relu)
-    tell_flop_counters()
+        return _with_relu(_conv2d_of_torch(x, w, b, words), relu)
+    register_flop_formulas()
     result: Tensor = CONV2D.forward(*cast(spec.dtype, batch, w, b), *spec.words, *words_of(words))
-    return _ended(result[0] if is_single else result, relu)
+    return _with_relu(result[0] if is_single else result, relu)
 
 
 def _recorded(
@@ -180,7 +179,7 @@ def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, wor
         return _transposed_of_torch(x, w, b, output_padding, words)
     if layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
         result = _transposed_by_torch(x, w, b, output_padding, words)
-        if not layer.is_told:
+        if not layer.has_warned:
             layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
     x, w, b = cast(layer.dtype, x, w, b)
@@ -202,7 +201,7 @@ def _transposed_elsewhere(
     spec = LayerSpec.of(batch, w, b, words, (output_padding,))
     if spec is None or spec.dtype not in KERNEL_DTYPES:
         return _transposed_of_torch(x, w, b, output_padding, words)
-    tell_flop_counters()
+    register_flop_formulas()
     batch, w, b = cast(spec.dtype, batch, w, b)
     result: Tensor = CONV2D.input_gradient(batch, w, spec.size, *spec.words, *words_of(words))
     result = result[0] if is_single else result
@@ -250,3 +249,51 @@ def _computed_by_torch(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any,
         functional.conv2d(x, w, b, stride, padding, dilation, groups)  # raises PyTorch's error
         raise BadArgument(f"padding_mode={mode!r} takes integers as stride, padding, dilation and groups")
     return functional.conv2d(geometry.padded(x), w, b, stride, 0, dilation, groups)
+
+
+_WORDS = (
+    "SymInt[2] stride, SymInt[4] pads, SymInt[2] dilation, SymInt groups, str padding_mode, str layout, "
+    "str precision, str fallback, str? store, str accuracy='normwise', str nonfinite='any'"
+)
+
+
+def _result_shape(size: Sequence[Any], weight: Sequence[Any], *words: Any) -> tuple[Any, ...]:
+    stride, pads, dilation, groups, mode, *_ = words
+    geometry = Geometry.of_words(stride, pads, dilation, groups, mode)
+    return size[0], weight[0], *geometry.output_size(size[2:], weight[2:])
+
+
+def _memory_format(*words: Any) -> torch.memory_format:
+    return MEMORY_FORMATS[ImageLayout(words[5])]
+
+
+CONV2D = Operators("conv2d", _WORDS, found_by_operator, _result_shape, memory_format=_memory_format)
+"""`warpsmith::conv2d` and its two gradients."""
+
+
+def _rectified(x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
+    """Computes y where it is positive or NaN, else 0, and records gradients if they may be needed.
+
+    Forward takes one launch. Backward, PyTorch masks dy, which both of the convolution's own gradients read.
+    """
+    if is_forward_mode():
+        return torch.nn.functional.relu(bilinear.forward(x, w, b, layer))
+    if is_recorded(x, w, b):
+        return _Rectified.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
+    return layer.forward(x, w, b, relu=True)
+
+
+class _Rectified(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: ConvLayer) -> Tensor:
+        for_x, for_w, *_ = ctx.needs_input_grad
+        y = layer.forward(x, w, b, relu=True)
+        ctx.save_for_backward(x if for_w else None, w if for_x else None, y)
+        ctx.layer = layer
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (dy,), (x, w, y) = gradients, ctx.saved_tensors
+        masked = torch.ops.aten.threshold_backward(dy, y, 0)
+        return *gradients_of(masked, x, w, ctx.layer, ctx.needs_input_grad), None

@@ -1,10 +1,9 @@
-"""Image filters with gradients, by tuned plans."""
+"""Image filters with gradients, by tuned plans and by PyTorch's own operations."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +14,11 @@ from torch import Tensor
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import member
-from warpsmith.torch import bilinear, integers
-from warpsmith.torch.answers import Answer, HeldAnswer
-from warpsmith.torch.bordered import Bordered
-from warpsmith.torch.flops import tell_flop_counters
+from warpsmith.torch import arguments, bilinear
+from warpsmith.torch.answers import Answer, CachedAnswer, new_cache
+from warpsmith.torch.arguments import Fallback, LeftToTorch, Source
+from warpsmith.torch.bilinear import register_flop_formulas
 from warpsmith.torch.tensors import call, goes_direct, is_for_torch, usable_image
-from warpsmith.torch.words import Fallback, LeftToTorch, Source
 
 _ADJOINT = (Border.VALID, Border.CONSTANT, Border.WRAP)
 """Borders for which the gradient of the image is a filter too. For the others, one pixel's gradient adds values from
@@ -42,10 +40,10 @@ class FilterLayer:
     def __init__(self, problem: Filter2d, source: Source) -> None:
         self._problem, self._source = problem, source
         self._by_torch = Bordered(problem)
-        self._answer = HeldAnswer(problem, source)
+        self._answer = CachedAnswer(problem, source)
         adjoint = _adjoint(problem)
-        self._adjoint = None if adjoint is None else HeldAnswer(adjoint, source)
-        self._told = False
+        self._adjoint = None if adjoint is None else CachedAnswer(adjoint, source)
+        self._has_warned = False
 
     @functools.cached_property
     def linear(self) -> FilterLayer:
@@ -86,8 +84,8 @@ class FilterLayer:
         return self._by_torch.weight_gradient(x, dy)
 
     def _warn(self, answer: Answer) -> None:
-        if not self._told:
-            self._told = True
+        if not self._has_warned:
+            self._has_warned = True
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
             warnings.warn(text, LeftToTorch, stacklevel=3)
@@ -147,24 +145,26 @@ def filter2d(
 def _elsewhere(x: Tensor, bank: Tensor, words: tuple[Any, ...], choice: tuple[Any, ...]) -> Tensor:
     if is_for_torch(x, bank):
         return Bordered(_problem(x.shape, bank.shape, *words)).forward(x, bank)
-    tell_flop_counters()
+    register_flop_formulas()
     return FILTER2D.forward(x, bank, None, *words, *choice)  # type: ignore[no-any-return]
 
 
 def _check(image: Tensor, weights: Tensor) -> None:
     for name, x in (("image", image), ("weights", weights)):
         if x.dtype is not torch.float32:
-            told = str(x.dtype).removeprefix("torch.")
-            raise BadArgument(f"{name}: this operator takes float32, got {told}; a plan takes float16 and uint8 images")
+            dtype = str(x.dtype).removeprefix("torch.")
+            raise BadArgument(
+                f"{name}: this operator takes float32, got {dtype}; a plan takes float16 and uint8 images"
+            )
     if image.dim() < 2 or weights.dim() not in (2, 3):
-        told = f"{tuple(image.shape)} and {tuple(weights.shape)}"
-        raise BadArgument(f"filter2d takes an image (..., rows, columns) and weights (R, S) or (F, R, S); got {told}")
+        shapes = f"{tuple(image.shape)} and {tuple(weights.shape)}"
+        raise BadArgument(f"filter2d takes an image (..., rows, columns) and weights (R, S) or (F, R, S); got {shapes}")
     if 0 in image.shape:
         raise BadArgument(f"image: has no elements, its shape is {tuple(image.shape)}")
 
 
 def _anchor(anchor: Any) -> list[int]:
-    numbers = integers.whole_numbers(anchor)
+    numbers = arguments.integers(anchor)
     if numbers is None or len(numbers) != 2:
         raise BadArgument(f"anchor: takes the row and the column of a tap, two integers; got {anchor!r}")
     return list(numbers)
@@ -193,9 +193,9 @@ def _adjoint(problem: Filter2d) -> Filter2d | None:
     if problem.filters > 1 or problem.border not in _ADJOINT:
         return None
     if problem.border is Border.VALID:
-        (r, s), is_turned = problem.filter, problem.convolve
-        anchor = (r - 1, s - 1) if is_turned else (0, 0)
-        return dataclasses.replace(problem, border=Border.CONSTANT, convolve=not is_turned, anchor=anchor)
+        (r, s), convolves = problem.filter, problem.convolve
+        anchor = (r - 1, s - 1) if convolves else (0, 0)
+        return dataclasses.replace(problem, border=Border.CONSTANT, convolve=not convolves, anchor=anchor)
     return dataclasses.replace(problem, cval=0.0, convolve=not problem.convolve)
 
 
@@ -208,15 +208,7 @@ def _filtered(answer: Answer, x: Tensor, w: Tensor) -> Tensor:
     return call(plan, usable_image(x).view(image.shape), given.reshape(weights.shape))
 
 
-_LAYERS: dict[Any, FilterLayer] = {}
-
-
-def forget_filters() -> None:
-    """Drops all cached filters."""
-    _LAYERS.clear()
-
-
-os.register_at_fork(after_in_child=forget_filters)
+_LAYERS: dict[Any, FilterLayer] = new_cache()
 
 
 def _layer(size: Sequence[int], weights: Sequence[int], x: Tensor, *words: Any) -> FilterLayer:
@@ -251,3 +243,121 @@ FILTER2D = bilinear.Operators(
     _linear,
 )
 """`warpsmith::filter2d` and its two gradients."""
+
+
+_CONVOLUTION = (1, 1), (0, 0), (1, 1), False, (0, 0), 1
+"""Stride, padding, dilation, transposed, output padding and groups of `aten.convolution`."""
+
+
+class Bordered:
+    """The three computations of a filter, for images (P, H, W), weights (F, R, S) and results (P, F, rows, columns).
+
+    It is a `bilinear.Bilinear` whose operations record derivatives themselves.
+
+    Args:
+        problem: the filter.
+    """
+
+    memory_format = torch.contiguous_format
+    records_itself = True
+
+    def __init__(self, problem: Filter2d) -> None:
+        self._problem = problem
+        rows, columns = problem.image
+        if problem.border in (Border.VALID, Border.CONSTANT):
+            self._sources = None
+            return
+        self._sources = tuple(
+            _sources(problem.border, size, before, taps)
+            for size, before, taps in zip((rows, columns), problem.before, problem.filter, strict=True)
+        )
+
+    @property
+    def linear(self) -> Bordered:
+        """The same filter with zeros outside the image, if the border is another constant."""
+        return Bordered(dataclasses.replace(self._problem, cval=0.0)) if self._problem.cval else self
+
+    @property
+    def by_torch(self) -> Bordered:
+        return self
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:  # noqa: ARG002 - filters have no bias
+        """Computes the filtered images."""
+        w = w.to(x.device)
+        padded, layer_weights = self._padded(x)[:, None], self._layer_weights(w)
+        return torch.ops.aten.convolution(padded, layer_weights, None, *_CONVOLUTION)  # type: ignore[no-any-return]
+
+    def input_gradient(self, dy: Tensor, w: Tensor) -> Tensor:
+        """Computes the gradient of the image."""
+        w = w.to(dy.device)
+        x = dy.new_empty(1).expand(dy.shape[0], 1, *self._padded_size)
+        back = torch.ops.aten.convolution_backward
+        dx: Tensor = back(dy, x, self._layer_weights(w), None, *_CONVOLUTION, (True, False, False))[0][:, 0]
+        (above, left), (rows, columns) = self._problem.before, self._problem.image
+        if self._problem.border is Border.VALID:
+            return dx.contiguous()
+        if self._sources is None:
+            return dx[:, above : above + rows, left : left + columns].contiguous()
+        for axis, own in enumerate(self._sources, 1):
+            shape = list(dx.shape)
+            shape[axis] = self._problem.image[axis - 1]
+            dx = dx.new_zeros(shape).index_add_(axis, torch.tensor(own, device=dx.device), dx)
+        return dx
+
+    def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
+        """Computes the gradient of the weights."""
+        w = dy.new_empty(1).expand(dy.shape[1], 1, *self._problem.filter)
+        back = torch.ops.aten.convolution_backward
+        dw: Tensor = back(dy, self._padded(x)[:, None], w, None, *_CONVOLUTION, (False, True, False))[1]
+        return self._layer_weights(dw[:, 0])[:, 0].contiguous()
+
+    @property
+    def _padded_size(self) -> tuple[int, int]:
+        if self._problem.border is Border.VALID:
+            return self._problem.image
+        rows, columns = (n + taps - 1 for n, taps in zip(self._problem.image, self._problem.filter, strict=True))
+        return rows, columns
+
+    def _padded(self, x: Tensor) -> Tensor:
+        if self._problem.border is Border.VALID:
+            return x
+        if self._sources is None:
+            (above, left), (r, s) = self._problem.before, self._problem.filter
+            pads = (left, s - 1 - left, above, r - 1 - above)
+            return torch.nn.functional.pad(x, pads, value=self._problem.cval)
+        for axis, own in enumerate(self._sources, 1):
+            x = x.index_select(axis, torch.tensor(own, device=x.device))
+        return x
+
+    def _layer_weights(self, w: Tensor) -> Tensor:
+        """Weights in the layout of a convolution layer, rotated by 180 degrees if the filter convolves. It is its own
+        adjoint.
+        """
+        return (w.flip(-2, -1) if self._problem.convolve else w)[:, None]
+
+
+def _sources(border: Border, size: int, before: int, taps: int) -> tuple[int, ...]:
+    """Index of the image element at each position of a padded axis.
+
+    Args:
+        border: a border that repeats pixels of the image.
+        size: elements of the axis.
+        before: positions of padding in front of the image.
+        taps: taps of the filter; the padding has taps - 1 positions in total.
+    """
+    return tuple(_source(border, size, place) for place in range(-before, size + taps - 1 - before))
+
+
+def _source(border: Border, size: int, place: int) -> int:
+    match border:
+        case Border.WRAP:
+            return place % size
+        case Border.REFLECT:
+            folded = place % (2 * size)
+            return min(folded, 2 * size - 1 - folded)
+        case Border.MIRROR:
+            period = max(2 * (size - 1), 1)
+            folded = place % period
+            return min(folded, period - folded) if size > 1 else 0
+        case _:
+            return min(max(place, 0), size - 1)

@@ -1,11 +1,15 @@
-"""Specification of a convolution call: shapes, element type, layout and geometry, and the `Conv2d` problem they make.
+"""Specification of a convolution call: shapes, element type, layout and geometry, the `Conv2d` problem they make, and
+PyTorch's three computations.
 
-Layouts follow PyTorch's own rule: if x or w is in `channels_last`, so are all results.
+Layouts follow PyTorch's own rule: if x or w is in `channels_last`, so are all results. PyTorch pads both sides of an
+axis equally, with zeros. If the sides differ, or the padding repeats pixels, this module pads the images first and
+folds a gradient of the image back with the adjoint of the padding.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,8 +19,164 @@ from torch._prims_common import suggest_memory_format
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Precision
 from warpsmith.generator.conv2d.layer.checks import DTYPES, PRECISIONS
-from warpsmith.generator.problem import Accuracy, NonFinite
-from warpsmith.torch.geometry import Geometry
+from warpsmith.generator.conv2d.layer.shapes import pads_of
+from warpsmith.generator.padding import PaddingMode, Pads
+from warpsmith.generator.problem import Accuracy, NonFinite, member
+from warpsmith.torch.arguments import integer, pair
+
+Pair = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a filter moves over an image.
+
+    Args:
+        stride: input rows and columns from one output to the next.
+        pads: rows above and below, columns left and right.
+        dilation: input rows and columns from one tap to the next.
+        groups: number of channel groups.
+        mode: how padding pixels are made.
+    """
+
+    stride: Pair
+    pads: tuple[Pads, Pads]
+    dilation: Pair
+    groups: int
+    mode: PaddingMode
+
+    @classmethod
+    def of(
+        cls, stride: Any, padding: Any, dilation: Any, groups: Any, mode: str, taps: Sequence[int]
+    ) -> Geometry | None:
+        """Reads the arguments of `torch.nn.functional.conv2d`; None for numbers that PyTorch refuses.
+
+        Raises BadArgument for an unknown padding mode.
+        """
+        paddings = member(PaddingMode, mode, "padding_mode")
+        steps, reach, count = pair(stride), pair(dilation), integer(groups)
+        given = padding if isinstance(padding, str) else pair(padding)
+        if steps is None or reach is None or count is None or given is None or min(count, *steps, *reach) < 1:
+            return None
+        try:
+            pads = pads_of(given, steps, reach, taps)
+        except BadArgument:
+            return None
+        return cls(steps, pads, reach, count, paddings)
+
+    @property
+    def words(self) -> tuple[list[int], list[int], list[int], int, str]:
+        """Arguments of an operator: stride, rows above and below, columns left and right, dilation, groups, mode."""
+        (above, below), (left, right) = self.pads
+        return list(self.stride), [above, below, left, right], list(self.dilation), self.groups, str(self.mode)
+
+    @classmethod
+    def of_words(
+        cls, stride: Sequence[int], pads: Sequence[int], dilation: Sequence[int], groups: int, mode: str
+    ) -> Geometry:
+        """Makes a geometry from the arguments of an operator; the inverse of `words`."""
+        (rows, columns), (above, below, left, right), (down, across) = stride, pads, dilation
+        return cls((rows, columns), ((above, below), (left, right)), (down, across), groups, PaddingMode(mode))
+
+    @property
+    def is_native(self) -> bool:
+        """True if PyTorch's convolution can do this padding itself."""
+        is_zeros = self.mode is PaddingMode.ZEROS or not any(map(sum, self.pads))
+        return is_zeros and all(before == after for before, after in self.pads)
+
+    def output_size(self, size: Sequence[Any], taps: Sequence[Any]) -> tuple[Any, Any]:
+        """Rows and columns of the result. Sizes may be symbols."""
+        rows, columns = (
+            (n + sum(pads) - dilation * (count - 1) - 1) // stride + 1
+            for n, count, pads, stride, dilation in zip(size, taps, self.pads, self.stride, self.dilation, strict=True)
+        )
+        return rows, columns
+
+    def input_size(self, size: Sequence[Any], weight: Sequence[Any], output_padding: Any) -> tuple[Any, ...] | None:
+        """Shape of a transposed convolution's result, which is the image of the corresponding convolution.
+
+        Args:
+            size: shape of the transposed convolution's input.
+            weight: shape of w.
+            output_padding: rows and columns added to the result, as in PyTorch.
+
+        Returns: None if no convolution of such an image has results of that size.
+        """
+        more = pair(output_padding)
+        if more is None:
+            return None
+        rows, columns = (
+            (n - 1) * stride - sum(pads) + dilation * (count - 1) + 1 + extra
+            for n, count, pads, stride, dilation, extra in zip(
+                size[2:], weight[2:], self.pads, self.stride, self.dilation, more, strict=True
+            )
+        )
+        found = size[0], weight[1] * self.groups, rows, columns
+        fits = min(rows, columns, *more) >= 0 and self.output_size(found[2:], weight[2:]) == tuple(size[2:])
+        return found if fits and 0 not in found else None
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        """Computes y by PyTorch."""
+        return torch.ops.aten.convolution(self.padded(x), w, b, *self._numbers)  # type: ignore[no-any-return]
+
+    def input_gradient(self, dy: Tensor, w: Tensor, size: Sequence[int]) -> Tensor:
+        """Computes the gradient of x, whose shape is `size`, by PyTorch."""
+        shape = size if self.is_native else self.padded_shape(size)
+        x = dy.new_empty(1).expand(tuple(shape))
+        back = torch.ops.aten.convolution_backward
+        dx: Tensor = back(dy, x, w, None, *self._numbers, (True, False, False))[0]
+        return dx if self.is_native else self._folded(dx, size)
+
+    def weight_gradient(self, x: Tensor, dy: Tensor, size: Sequence[int]) -> Tensor:
+        """Computes the gradient of w, whose shape is `size`, by PyTorch."""
+        w = dy.new_empty(1).expand(tuple(size))
+        back = torch.ops.aten.convolution_backward
+        dw: Tensor = back(dy, self.padded(x), w, None, *self._numbers, (False, True, False))[1]
+        return dw
+
+    def padded(self, x: Tensor) -> Tensor:
+        """x with the padding that PyTorch's convolution cannot do itself."""
+        if self.is_native:
+            return x
+        (above, below), (left, right) = self.pads
+        mode = "constant" if self.mode is PaddingMode.ZEROS else str(self.mode)
+        return torch.nn.functional.pad(x, (left, right, above, below), mode)
+
+    def padded_shape(self, size: Sequence[int]) -> tuple[int, ...]:
+        """Shape of x with its padding."""
+        return *size[:2], *(n + sum(pads) for n, pads in zip(size[2:], self.pads, strict=True))
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        """Arguments of `aten.convolution` after the operands."""
+        padding = tuple(before for before, _ in self.pads) if self.is_native else (0, 0)
+        return self.stride, padding, self.dilation, False, (0, 0), self.groups
+
+    def _folded(self, dx: Tensor, size: Sequence[int]) -> Tensor:
+        """Gradient of the image, from the gradient of the padded image."""
+        (above, below), (left, right) = self.pads
+        pads, x = [left, right, above, below], dx.new_empty(1).expand(tuple(size))
+        match self.mode:
+            case PaddingMode.ZEROS:
+                return dx[:, :, above : above + size[2], left : left + size[3]].contiguous()
+            case PaddingMode.REFLECT:
+                return torch.ops.aten.reflection_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
+            case PaddingMode.REPLICATE:
+                return torch.ops.aten.replication_pad2d_backward(dx, x, pads)  # type: ignore[no-any-return]
+            case PaddingMode.CIRCULAR:
+                return _unrolled(_unrolled(dx, 2, above, size[2]), 3, left, size[3]).contiguous()
+
+
+def _unrolled(dx: Tensor, axis: int, before: int, size: int) -> Tensor:
+    """Adjoint of circular padding along one axis: adds the gradients of both paddings to the pixels that they repeat.
+    Each padding must be shorter than the axis.
+    """
+    inner = dx.narrow(axis, before, size).clone()
+    after = dx.shape[axis] - before - size
+    inner.narrow(axis, size - before, before).add_(dx.narrow(axis, 0, before))
+    inner.narrow(axis, 0, after).add_(dx.narrow(axis, before + size, after))
+    return inner
+
 
 KERNEL_DTYPES = {getattr(torch, str(each)): each for each in DTYPES}
 """Element types that have convolution kernels, by PyTorch dtype."""

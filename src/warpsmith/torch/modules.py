@@ -14,8 +14,8 @@ from torch.nn import functional
 from warpsmith.generator.conv2d import Precision
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
 from warpsmith.generator.problem import Accuracy, NonFinite, member
+from warpsmith.torch.arguments import Fallback
 from warpsmith.torch.convolution import conv2d, conv_transpose2d
-from warpsmith.torch.words import Fallback
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Replaces a model's convolution layers by warpsmith's, in place, and restores them."""
+"""Replaces a model's convolution layers by warpsmith's, in place, reports which, and restores them."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,13 +12,105 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from warpsmith.generator.conv2d import Pass
-from warpsmith.torch.found_layers import found_layer
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
+from warpsmith.generator.problem import DType
+from warpsmith.plans.match import MatchKind
+from warpsmith.torch.answers import Answer, tune_command
+from warpsmith.torch.arguments import device_name
 from warpsmith.torch.layer_spec import KERNEL_DTYPES
-from warpsmith.torch.layers import ConvLayer
+from warpsmith.torch.layers import ConvLayer, found_layer
 from warpsmith.torch.modules import OURS, Choice, output_padding
-from warpsmith.torch.report import LeftLayer, PassReport, PatchReport, ReplacedLayer
-from warpsmith.torch.words import device_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassReport:
+    """How one pass of a layer is computed, for images of one shape."""
+
+    problem: Conv2d
+    kind: MatchKind | None
+    """How well the best stored winner fits; None if no kernel family solves the problem."""
+    family: str | None
+    """The kernel family that computes the pass; None if PyTorch does."""
+
+    @classmethod
+    def of(cls, answer: Answer) -> PassReport:
+        """Makes the report from an answer."""
+        assert isinstance(answer.problem, Conv2d)
+        kind = None if answer.match is None else answer.match.kind
+        return cls(answer.problem, kind, None if answer.plan is None else answer.plan.match.program.family)
+
+    @property
+    def pass_(self) -> Pass:
+        return self.problem.pass_
+
+    def __str__(self) -> str:
+        return f"{self.pass_} {self.family} ({self.kind})" if self.family else f"{self.pass_} PyTorch"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplacedLayer:
+    """A layer for which warpsmith computes at least one pass."""
+
+    name: str
+    """Name in `named_modules`."""
+    passes: tuple[PassReport, ...]
+    """Three passes for each image shape that the layer saw. Empty if no shape is known yet."""
+
+    def __str__(self) -> str:
+        passes = ", ".join(map(str, self.passes)) or "looked up at its first input"
+        return f"{self.name}: {passes}{self._data}"
+
+    @property
+    def _data(self) -> str:
+        """Element type and layout, if they are not float32 and NCHW."""
+        seen = dict.fromkeys((each.problem.dtype, each.problem.layout) for each in self.passes)
+        words = [_described(*each) for each in seen if each != (DType.FLOAT32, ImageLayout.NCHW)]
+        return f"; {' and '.join(words)}" if words else ""
+
+
+def _described(dtype: DType, layout: ImageLayout) -> str:
+    return f"{dtype}, channels_last" if layout is ImageLayout.NHWC else str(dtype)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeftLayer:
+    """A convolution that stays with PyTorch."""
+
+    name: str
+    """Name in `named_modules`."""
+    reason: str
+    """The reason, in one line."""
+    passes: tuple[PassReport, ...] = ()
+    """The passes to tune, if nothing is stored for the layer."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: left to PyTorch, {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PatchReport:
+    """The convolution layers of a model: those that were replaced and those that were left."""
+
+    replaced: tuple[ReplacedLayer, ...]
+    left: tuple[LeftLayer, ...]
+    device: str
+    """Device of the model's layers: `host`, or `cuda:I`."""
+
+    @property
+    def missing(self) -> tuple[Conv2d, ...]:
+        """Problems that PyTorch computes because nothing is stored for them. Pass them to `warpsmith.tune`."""
+        passes = [each for layer in self.replaced for each in layer.passes]
+        passes += [each for layer in self.left for each in layer.passes]
+        return tuple(dict.fromkeys(each.problem for each in passes if not each.family))
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Commands that tune the missing problems."""
+        return tuple(tune_command(problem, self.device) for problem in self.missing)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (*self.replaced, *self.left))) or "no convolution layers"
+
 
 _Seen = tuple[ConvLayer, bool] | str
 """A layer and whether its forward pass has a bias, or the reason why there is no layer."""

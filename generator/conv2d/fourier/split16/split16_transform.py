@@ -1,6 +1,6 @@
 """Forward transforms that store spectra as split fp16 numbers: one launch finds the largest number, one transforms.
 
-For a large image only a sample is read, as `halves.maximum` describes, and the transforms are launched twice. The
+For a large image only a sample is read, as `split16_maximum` describes, and the transforms are launched twice. The
 second launch exits at once if no frequency was too large for the first one's scale.
 """
 
@@ -9,11 +9,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from math import prod
+from math import ceil, prod
 from typing import ClassVar
 
-from warpsmith.generator.conv2d.fourier.split16.split16_powers import ImagePowers
-from warpsmith.generator.conv2d.products.split16.split16_maximum import THREADS, Maximum, samples
+from warpsmith.generator.conv2d.products.split16.split16_maximum import (
+    MAX_BLOCKS,
+    NUMBERS_A_BLOCK,
+    THREADS,
+    Maximum,
+    samples,
+)
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.block.block_family import (
     MOST_TOGETHER,
@@ -32,6 +37,7 @@ from warpsmith.generator.fft.block.block_places import Split16Order, Split16Spec
 from warpsmith.generator.fft.block.block_text import FftBlockText
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.text import Loads, Packing, text_key
+from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -49,15 +55,80 @@ SHORT_TOGETHER = 16
 MOST_POINTS = MOST_TOGETHER // TOGETHER
 
 
-class HalvedTransform(FftBlock):
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImagePowers:
+    """The two launches that find the powers of two by which the images of a batch are scaled one by one.
+
+    All numbers of an image are read. If an image's largest number lay outside of a sample, only the results of that
+    image would be spoilt, and those of no other.
+    """
+
+    family: str
+    operand: Operand
+    images: int
+    rows: int
+    """Rows of the product, for all images together."""
+    growth: int
+    largest: str
+    """Name of the unit, and of the workspace of the largest numbers."""
+    power: str
+    """Name of the workspace of the powers."""
+
+    @classmethod
+    def of(cls, family: str, problem: Fft, spectra: Split16Spectra, names: tuple[str, str]) -> ImagePowers:
+        assert problem.together is not None
+        (signal,) = problem.inputs
+        return cls(
+            family, signal, problem.batch // problem.together, problem.batch // spectra.together, spectra.growth, *names
+        )
+
+    @property
+    def image_rows(self) -> int:
+        """Rows of the product per image."""
+        return self.rows // self.images
+
+    @property
+    def numbers(self) -> int:
+        return self.operand.size // self.images
+
+    @property
+    def shares(self) -> int:
+        """Blocks per image."""
+        return max(1, min(ceil(self.numbers / NUMBERS_A_BLOCK), MAX_BLOCKS // self.images))
+
+    @property
+    def entry(self) -> str:
+        return f"{self.family}_largest"
+
+    @property
+    def powers_entry(self) -> str:
+        return f"{self.family}_powers"
+
+    def unit(self, problem: Fft) -> Unit:
+        """Generated source of both kernels."""
+        return Unit(
+            self.largest, render("conv2d/halves_powers.cu.jinja", key=text_key(problem), g=self, threads=THREADS)
+        )
+
+    def launches(self) -> tuple[Launch, ...]:
+        largest, power = Pointer(self.largest), Pointer(self.power)
+        first = Launch.of_blocks(self.entry, self.images * self.shares, THREADS, (Pointer(self.operand.name), largest))
+        second = Launch.of_blocks(self.powers_entry, ceil(self.rows / THREADS), THREADS, (largest, power))
+        return dataclasses.replace(first, unit=self.largest), dataclasses.replace(second, unit=self.largest)
+
+    def workspaces(self) -> tuple[Workspace, ...]:
+        return Workspace(self.largest, 4 * self.images * self.shares), Workspace(self.power, 4 * self.rows)
+
+
+class Split16Transform(FftBlock):
     """`fft_block` with a split fp16 spectrum. It is a stage of a layer and solves no problem of its own."""
 
     order: ClassVar[Split16Order]
 
     def why_not(self, problem: Fft, device: Device) -> str | None:
         if prod(problem.size) > MOST_POINTS:
-            told = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
-            return f"{told} at the most; these have {prod(problem.size)}"
+            limit = f"stores halves of {2 * TOGETHER} planes side by side, and so transforms of {MOST_POINTS} points"
+            return f"{limit} at the most; these have {prod(problem.size)}"
         if not problem.may_pair:
             return "stores halves of two planes side by side, and an image has an odd number of them"
         return super().why_not(problem, device)
@@ -78,8 +149,8 @@ class HalvedTransform(FftBlock):
             return self._program_of_images(problem, config)
         maximum = Maximum(self.name, signal, samples(signal))
         found = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=maximum, threads=THREADS)
-        halves = Split16Spectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
-        text = FftBlockText.of(problem, config, halves)
+        spectra = Split16Spectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        text = FftBlockText.of(problem, config, spectra)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
         largest = dataclasses.replace(
             maximum.launch(), unit=LARGEST, arguments=(Pointer(signal.name), Pointer(LARGEST))
@@ -94,9 +165,9 @@ class HalvedTransform(FftBlock):
 
     def _program_of_images(self, problem: Fft, config: Config) -> Program:
         """The program that scales each image by its own power of two."""
-        halves = Split16Spectra.of(problem, self.order, 0, is_sampled=False)
-        text = FftBlockText.of(problem, config, halves)
-        powers = ImagePowers.of(self.name, problem, halves, (LARGEST, POWER))
+        spectra = Split16Spectra.of(problem, self.order, 0, is_sampled=False)
+        text = FftBlockText.of(problem, config, spectra)
+        powers = ImagePowers.of(self.name, problem, spectra, (LARGEST, POWER))
         signal, spectrum = problem.operands
         arguments = (Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name))
         return Program(
@@ -116,14 +187,14 @@ class HalvedTransform(FftBlock):
         return found
 
 
-class TransformInTurns(HalvedTransform):
+class TransformInTurns(Split16Transform):
     """High and low parts alternate, for products that sum over contiguous terms."""
 
     name = "fft_block_halves_in_turns"
     order = Split16Order.TURNS
 
 
-class TransformApart(HalvedTransform):
+class TransformApart(Split16Transform):
     """All high parts come before the low parts, for products that sum from row to row."""
 
     name = "fft_block_halves_apart"
@@ -140,8 +211,8 @@ def _launches(text: FftBlockText) -> tuple[Launch, ...]:
     numbers = Pointer(LARGEST)
     if not text.split16.is_sampled:
         return (block_launch(text, (first, numbers, *others)),)
-    asked = (numbers, Pointer(LARGEST, 4 * (text.split16.largest + 1)))
-    return tuple(block_launch(text, (first, numbers, each, *others)) for each in asked)
+    checks = (numbers, Pointer(LARGEST, 4 * (text.split16.largest + 1)))
+    return tuple(block_launch(text, (first, numbers, each, *others)) for each in checks)
 
 
 def _guesses(problem: Fft) -> Iterator[Guess]:

@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 
 from warpsmith.generator.architectures import ASYNC_COPIES
-from warpsmith.generator.conv2d.fourier.circular.circular_family import LIKELY_TAPS, Conv2dCircular
+from warpsmith.generator.conv2d.fourier.circular_family import LIKELY_TAPS, Conv2dCircular
 from warpsmith.generator.conv2d.layer.axes import axes_of
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds

@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from warpsmith.cli.operations.cgemm.words import cgemm
-from warpsmith.cli.operations.conv2d.words import conv2d
-from warpsmith.cli.operations.fft.words import fft
-from warpsmith.cli.operations.filter2d.words import filter2d
+from warpsmith.cli.operations.cgemm import cgemm
+from warpsmith.cli.operations.conv2d import conv2d
+from warpsmith.cli.operations.fft import fft
+from warpsmith.cli.operations.filter2d import filter2d
 from warpsmith.cli.options import join
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d

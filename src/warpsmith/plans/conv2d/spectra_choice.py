@@ -22,7 +22,8 @@ from warpsmith.generator.conv2d.layer.work import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline, Stage
-from warpsmith.generator.registry import OPERATIONS, answering, family_named
+from warpsmith.generator.ranking import likeliest_pipeline
+from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.plans.conv2d.training_step import Choice, ChosenBy, too_little
 from warpsmith.plans.lookup import exact, find
 from warpsmith.plans.match import Match, MatchKind
@@ -195,11 +196,5 @@ def _answer(
     eligible = [family for family in able if family.may_answer]
     if not eligible:
         return None
-    likeliest = min(eligible, key=lambda family: _unlikely_stages(family, problem, device))
+    likeliest = likeliest_pipeline(eligible, problem, device)
     return find(problem, device, stores, likeliest.name), likeliest
-
-
-def _unlikely_stages(family: Pipeline, problem: Conv2d, device: Device) -> int:
-    """Number of stages whose family is not the one that answers for the stage by itself."""
-    stages = family.stages(problem)
-    return sum(stage.family.name != answering(stage.problem, device)[0].name for stage in stages)

@@ -13,18 +13,16 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import passes_of
 from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.problem import AUTO
-from warpsmith.plans.conv2d.separate_step import SeparateStep
-from warpsmith.plans.conv2d.shared_step import SharedStep
+from warpsmith.plans.conv2d.shared_step import SharedStep, verify_step
 from warpsmith.plans.conv2d.spectra_choice import SharedKernels, choose, shared_kernels
-from warpsmith.plans.conv2d.step_check import verify_step
 from warpsmith.plans.conv2d.training_step import Choice as Choice
 from warpsmith.plans.conv2d.training_step import ChosenBy as ChosenBy
-from warpsmith.plans.conv2d.training_step import TooLittleWorkspace
+from warpsmith.plans.conv2d.training_step import SeparateStep, TooLittleWorkspace
 from warpsmith.plans.conv2d.training_step import TrainingStep as TrainingStep
+from warpsmith.plans.loaded import Verify
 from warpsmith.plans.make import plan
 from warpsmith.plans.plan import open_runtime
 from warpsmith.plans.poisoned import WrongProgram
-from warpsmith.plans.verified import Verify
 from warpsmith.store.store_chain import open_for_look_up
 
 

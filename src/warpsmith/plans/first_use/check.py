@@ -1,10 +1,14 @@
-"""Check of a loaded program: about a thousand results against float64 sums, on random data or on those of a call."""
+"""Check of a loaded program: about a thousand results against float64 sums, on random data or on those of a call. Each
+error is divided by the scale that the problem's accuracy names.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import isfinite, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.compiler import Compiler
@@ -12,15 +16,13 @@ from warpsmith.devices.elements import numpy_dtype, scaled_error
 from warpsmith.devices.launches import launches_of
 from warpsmith.devices.runtime import ALIGNMENT, Runtime, Work
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.first_use.reference import Reference
+from warpsmith.generator.first_use.reference import Entry, Planes, Reference, Scale
 from warpsmith.generator.first_use.registry import reference_of
-from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.generator.problem import PEAK, DType, Problem, Role
 from warpsmith.generator.steps import Lifetime
 from warpsmith.plans.first_use.data import SCRATCH_BYTES, Data, data_of, memory_needed, random_data, values_of
-from warpsmith.plans.first_use.finding import Finding
-from warpsmith.plans.first_use.kernels import ReferenceKernels, Sums, kernels_for, threads_of
-from warpsmith.plans.first_use.samples import samples_of
-from warpsmith.plans.first_use.scales import scales_of
+from warpsmith.plans.first_use.kernels import ReferenceKernels, Samples, Sums, kernels_for, samples_of, threads_of
+from warpsmith.plans.first_use.verdicts import Finding
 from warpsmith.plans.loaded import LoadedProgram
 
 MOST_SAMPLES = 1024
@@ -159,3 +161,74 @@ def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int],
     if dtype is DType.FLOAT32:
         return words.view(np.float32), dtype
     return words.astype(np.uint8 if dtype is DType.UINT8 else np.uint16).view(numpy_dtype(dtype)), dtype
+
+
+_FINE, _COARSE = 8, 2
+"""Frequencies per tap at which a filter's gain is sampled, for small and for large filters."""
+_SMALL = 1024
+"""Largest number of taps of a small filter."""
+
+
+def scales_of(
+    problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples, sums: Sums
+) -> NDArray[np.float64]:
+    """Scale that divides each sample's error."""
+    match kernels.reference.scale:
+        case Scale.TERMS:
+            return sums.magnitude
+        case Scale.WINDOW:
+            return sums.magnitude * sums.largest
+        case Scale.PLANE:
+            return np.maximum(sums.magnitude, _gains(kernels, work, data, samples))
+        case Scale.NORM:
+            return np.maximum(sums.magnitude, PEAK * _rms(problem, kernels, work, data, samples, sums))
+        case Scale.RMS:
+            return PEAK * _rms(problem, kernels, work, data, samples, sums)
+
+
+def _rms(
+    problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples, sums: Sums
+) -> NDArray[np.float64]:
+    """Root mean square of the real numbers of each sample's group, read from memory.
+
+    A wrong result can raise it at most to its own size, so that it stays wrong. If the mean square is not finite, it is
+    taken from the samples' expected values.
+    """
+    output, groups = problem.output, kernels.reference.groups
+    numbers = output.components.size // groups
+    nbytes = output.nbytes // groups
+    found = np.empty(len(samples.group))
+    parts = 1 if output == output.components else 2
+    own = sqrt(float(np.square(sums.expected).sum()) / (parts * len(sums.expected)))
+    for group in np.unique(samples.group):
+        target = data.result + int(group) * nbytes
+        moments = kernels.moments(work, Entry.RESULT_MOMENTS, target, 1, numbers, nbytes)
+        found[samples.group == group] = sqrt(moments.mean_square) if isfinite(moments.mean_square) else own
+    return found
+
+
+def _gains(kernels: ReferenceKernels, work: Work, data: Data, samples: Samples) -> NDArray[np.float64]:
+    """Largest gain of each sample's filter times the largest |pixel| of its plane, including the border's constant."""
+    (image, weights, _), planes = kernels.reference.inputs, kernels.reference.planes
+    assert planes is not None  # the scale is PLANE
+    pixels = np.empty(len(samples.index))
+    for plane in np.unique(samples.group):
+        target = data.inputs[image] + int(plane) * planes.rows * planes.row_bytes
+        moments = kernels.moments(work, Entry.INPUT_MOMENTS, target, planes.rows, planes.row_elements, planes.row_bytes)
+        pixels[samples.group == plane] = max(moments.largest, planes.outside)
+    filters = samples.index // planes.results % planes.filters
+    fineness = _FINE if planes.filter[0] * planes.filter[1] <= _SMALL else _COARSE
+    grid = tuple(fineness * size for size in planes.filter)
+    shaped = _taps(weights, planes, work, data)
+    gains = {int(each): float(np.abs(np.fft.rfft2(shaped[each], grid)).max()) for each in np.unique(filters)}
+    return np.array([gains[int(each)] for each in filters]) * pixels
+
+
+def _taps(weights: str, planes: Planes, work: Work, data: Data) -> NDArray[np.float64]:
+    """The filters, of shape (filters, rows, columns)."""
+    shape = planes.filters, *planes.filter
+    if weights in data.known:
+        return np.asarray(data.known[weights], np.float64).reshape(shape)
+    taps = np.empty(shape, np.float32)
+    work.download(taps, data.inputs[weights])
+    return taps.astype(np.float64)

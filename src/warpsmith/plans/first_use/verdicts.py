@@ -1,4 +1,4 @@
-"""Results of earlier checks, cached in this process and on disk."""
+"""Findings of checks, cached in this process and on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.private_folder import PrivateFolder
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
-from warpsmith.plans.first_use.finding import Finding
 
 _FORMAT = 1
 """Format version, raised whenever the meaning of the files, or of the check, changes."""
@@ -79,3 +78,18 @@ def _prune() -> None:
 
 
 VERDICTS = Verdicts()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Comparison of some results with their expected values."""
+
+    samples: int
+    wrong: int
+    largest_error: float
+    message: str
+    """Message about the worst wrong result; empty if none is wrong."""
+
+    @property
+    def is_right(self) -> bool:
+        return self.wrong == 0

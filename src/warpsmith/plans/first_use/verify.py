@@ -8,11 +8,9 @@ from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.process import ForkLock
 from warpsmith.generator.program import Program
-from warpsmith.plans.first_use.finding import Finding
-from warpsmith.plans.first_use.verdicts import VERDICTS, verdict_name
-from warpsmith.plans.loaded import Outcome, VerifiedProgram
+from warpsmith.plans.first_use.verdicts import VERDICTS, Finding, verdict_name
+from warpsmith.plans.loaded import EXEMPT, NOT_REQUESTED, Outcome, Verification, Verified, VerifiedProgram, Verify
 from warpsmith.plans.match import MatchKind
-from warpsmith.plans.verified import EXEMPT, UNASKED, Verification, Verified, Verify
 
 Other = Callable[[VerifiedProgram, Finding], VerifiedProgram]
 """Function that returns a replacement for a program whose results are wrong."""
@@ -34,14 +32,14 @@ def verify(program: VerifiedProgram, which: Verify, compiler: Callable[[], Compi
     """
     loaded = program.loaded
     if which is Verify.NEVER:
-        program.verified = UNASKED
+        program.verified = NOT_REQUESTED
     elif which is Verify.FIRST and loaded.match.kind is MatchKind.EXACT:
         program.verified = EXEMPT
     else:
         name = verdict_name(loaded.problem, loaded.runtime.device, loaded.match.program.fingerprint, loaded.binaries)
         finding = VERDICTS.get(name) or _checked(program, name, compiler, other)
         if finding is not None:
-            program.verified = _told(finding)
+            program.verified = _verification(finding)
             return None if finding.is_right else finding
     return None
 
@@ -73,7 +71,7 @@ def seed_of(program: Program) -> int:
     return int(program.fingerprint[:15], 16)
 
 
-def _told(finding: Finding) -> Verification:
+def _verification(finding: Finding) -> Verification:
     return Verification(Verified.CHECKED, finding.samples, finding.largest_error)
 
 
@@ -107,5 +105,5 @@ class FirstCall:
                 return Outcome(program.verified, self)
             return Outcome(Verification(Verified.NOT, reason="the data of the first calls were not all finite"))
         VERDICTS.put(self._name, finding)
-        verified = _told(finding)
+        verified = _verification(finding)
         return Outcome(verified) if finding.is_right else Outcome(verified, other=self._other(program, finding))

@@ -9,23 +9,19 @@ transform's errors are relative to the largest number of its plane.
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFftWarpgroup
-from warpsmith.generator.conv2d.fourier.parts import ProductRate, step_ns, transform_ns
-from warpsmith.generator.conv2d.fourier.split16.split16_product import POWERS, HalvesProduct, expected_ns
+from warpsmith.generator.conv2d.fourier.parts import FourierParts, ProductRate, step_ns, transform_ns
+from warpsmith.generator.conv2d.fourier.product_stage import ProductStage
+from warpsmith.generator.conv2d.fourier.split16.split16_product import POWERS, Split16Product, expected_ns
 from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     POWER,
-    HalvedTransform,
+    Split16Transform,
     TransformApart,
     TransformInTurns,
 )
-from warpsmith.generator.conv2d.fourier.tiled import Conv2dFftTiled
-from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
-from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.block_family import SHORT
 from warpsmith.generator.fft.block.block_tile import may_mirror
 from warpsmith.generator.fft.problem import Fft
@@ -43,40 +39,34 @@ SHORT_SHARE = 2900 / REFERENCE.memory_bytes_per_ns
 0.96 to 1.04 of what is expected (H200, 2026-11-26); by the share of other transforms they took 0.80 to 0.95."""
 
 
-class Conv2dFftHalves(Conv2dFftWarpgroup):
-    """`conv2d` by transforms of whole planes to split fp16 spectra, and wgmma products on them."""
+class Split16Stage(ProductStage):
+    """wgmma products of spectra that the transforms store as split fp16 numbers."""
 
-    name = "conv2d_fft_halves"
-    product: ClassVar[Family] = HalvesProduct()
-    product_rate = ProductRate(200_000, instruction_of(TensorType.F16, WARPGROUP))
-    """Operations per nanosecond. L5 and AlexNet are bound by memory."""
-
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        """The time of its steps, with what halves take beside complex numbers.
+    def expected_ns(self, parts: FourierParts, device: Device) -> float:
+        """Nanoseconds of all steps, with what split fp16 spectra take beside complex numbers.
 
         Large planes are estimated with the rates of the other transform families, which are slower than measured, so
         that the faster family becomes the default. On short planes those families do not win.
         """
-        parts, rates = self._parts(problem), device.rates
+        product, rates = self.problem(parts), device.rates
         first, second = parts.forward
         if first.points > SHORT:
-            each_ns = super().expected_ns(problem, device)
-            added = [_looked_ns(each, rates) + _slower(each) * transform_ns(each, rates) for each in (first, second)]
+            each_ns = super().expected_ns(parts, device)
+            added = [_maximum_ns(each, rates) + _slower(each) * transform_ns(each, rates) for each in (first, second)]
         else:
             bytes_per_ns = SHORT_SHARE * rates.memory_bytes_per_ns
-            config = self.product.default(self._product(parts), device)
-            product_ns = expected_ns(parts.product, config, device)
+            product_ns = expected_ns(parts.product, self.family.default(product, device), device)
             each_ns = parts.count * (product_ns + parts.fold_ns(rates) + parts.inverse.bytes / bytes_per_ns)
-            added = [_looked_ns(each, rates) + each.bytes / bytes_per_ns for each in (first, second)]
-        if self._product(parts).accuracy is Accuracy.ROWWISE:  # all numbers are looked through, image by image
+            added = [_maximum_ns(each, rates) + each.bytes / bytes_per_ns for each in (first, second)]
+        if product.accuracy is Accuracy.ROWWISE:  # the maximum of each image takes all of its numbers
             (signal,) = first.inputs
-            added[0] += step_ns(signal.nbytes, rates) + rates.launch_ns - _looked_ns(first, rates)
+            added[0] += step_ns(signal.nbytes, rates) + rates.launch_ns - _maximum_ns(first, rates)
         return each_ns + parts.count * added[0] + (parts.count if parts.is_sum else 1) * added[1]
 
-    def stages(self, problem: Conv2d) -> tuple[Stage, ...]:
-        first, second, product, result = super().stages(problem)
+    def stages(self, parts: FourierParts) -> tuple[Stage, ...]:
+        first, second, product, result = super().stages(parts)
         assert isinstance(product.problem, Cgemm)
-        first = self._with_images_apart(first, product.problem)
+        first = _with_images_apart(first, product.problem)
         a, b = _transform_of(product.problem.a.transposes), _transform_of(not product.problem.b.transposes)
         powers = (f"{first.name}_{POWER}", f"{second.name}_{POWER}")
         memory = {**product.memory, **dict(zip(POWERS, powers, strict=True))}
@@ -87,31 +77,32 @@ class Conv2dFftHalves(Conv2dFftWarpgroup):
             result,
         )
 
-    def _with_images_apart(self, first: Stage, product: Cgemm) -> Stage:
-        """The stage of the operand that is split with the batch, scaled image by image if there are several images."""
-        assert isinstance(first.problem, Fft)
-        if product.accuracy is not Accuracy.ROWWISE:
-            return first
-        tiles = 1 if first.problem.tiling is None else first.problem.tiling.tiles
-        images = product.m // tiles
-        return dataclasses.replace(
-            first, problem=dataclasses.replace(first.problem, together=first.problem.batch // images)
-        )
+
+SPLIT16 = Split16Stage(
+    Split16Product(),
+    ProductRate(200_000, instruction_of(TensorType.F16, WARPGROUP)),  # L5 and AlexNet are bound by memory
+    Accuracy.NORMWISE,
+    is_selective=True,
+)
 
 
-class Conv2dFftTiledHalves(Conv2dFftHalves, Conv2dFftTiled):
-    """`conv2d_fft_halves` with tiles of the likeliest size."""
+def _with_images_apart(first: Stage, product: Cgemm) -> Stage:
+    """The stage of the operand that is split with the batch, scaled image by image if there are several images."""
+    assert isinstance(first.problem, Fft)
+    if product.accuracy is not Accuracy.ROWWISE:
+        return first
+    tiles = 1 if first.problem.tiling is None else first.problem.tiling.tiles
+    together = first.problem.batch // (product.m // tiles)
+    return dataclasses.replace(first, problem=dataclasses.replace(first.problem, together=together))
 
-    name = "conv2d_fft_tiled_halves"
 
-
-def _transform_of(is_turned: bool) -> HalvedTransform:
+def _transform_of(is_transposed: bool) -> Split16Transform:
     """The transform for a transposed operand, whose products sum over rows, or for one whose terms are contiguous."""
-    return APART if is_turned else IN_TURNS
+    return APART if is_transposed else IN_TURNS
 
 
-def _looked_ns(transform: Fft, rates: Rates) -> float:
-    """Time of what finds the largest number."""
+def _maximum_ns(transform: Fft, rates: Rates) -> float:
+    """Nanoseconds of the launch that finds the largest number."""
     (signal,) = transform.inputs
     return SAMPLE_NS if samples(signal) else step_ns(signal.nbytes, rates)
 

@@ -25,7 +25,7 @@ from warpsmith.cli.benching import (
     measure,
     peer_column,
 )
-from warpsmith.cli.operations.fft.words import InverseOption, KindOption, LayoutOption, ValidOption, fft
+from warpsmith.cli.operations.fft import InverseOption, KindOption, LayoutOption, ValidOption, fft
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind

@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,6 @@ from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.plans.code_state import code_state
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.store.changes import State
 from warpsmith.store.record import Record
@@ -71,7 +72,7 @@ def answers_folder() -> Path:
     return cache_folder().with_name("answers")
 
 
-def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
+def cached_answer(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
     """Result of an earlier process with its machine code; None if there is no valid one."""
     try:
         content = PrivateFolder(answers_folder()).read(circumstances.name)
@@ -90,7 +91,7 @@ def recalled(circumstances: Circumstances) -> tuple[Match, Binaries] | None:
         return None
 
 
-def keep(circumstances: Circumstances, match: Match, files: Mapping[str, str]) -> None:
+def cache_answer(circumstances: Circumstances, match: Match, files: Mapping[str, str]) -> None:
     """Caches a result whose machine code, compiled by this process's NVRTC, is in these files of the binary cache, by
     unit.
 
@@ -139,3 +140,38 @@ def _checksum(name: str, text: bytes) -> str:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+_PACKAGES = ("warpsmith", "warpsmith.generator", "warpsmith.templates")
+"""Packages whose files a look-up result depends on."""
+_KINDS = (".py", ".jinja")
+
+
+def code_state() -> str | None:
+    """Hash of the sizes and times of the code's files; it takes 1 ms for 300 files.
+
+    It includes the time of each file's last status change, which no program can set back. None if the code does not lie
+    in files.
+    """
+    state = hashlib.sha256()
+    try:
+        for package in _PACKAGES:
+            spec = importlib.util.find_spec(package)
+            for folder in (spec and spec.submodule_search_locations) or ():
+                for line in _files_in(folder):
+                    state.update(line.encode())
+    except (OSError, ImportError):
+        return None
+    return state.hexdigest()
+
+
+def _files_in(folder: str) -> Iterator[str]:
+    """Yields a line for each file, ordered by name."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.endswith(_KINDS):
+            status = entry.stat()
+            yield f"{entry.path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}\n"
+        elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+            yield from _files_in(entry.path)

@@ -21,7 +21,7 @@ from warpsmith.cli.benching import (
     measure,
     peer_column,
 )
-from warpsmith.cli.operations.conv2d.words import (
+from warpsmith.cli.operations.conv2d import (
     AccuracyOption,
     BiasOption,
     DilationOption,
@@ -104,13 +104,13 @@ def bench_conv2d(
 def _workload(problem: Conv2d) -> str:
     shapes = (",".join(map(str, shape)) for shape in (problem.input, problem.weight))
     mode = "" if problem.padding_mode is PaddingMode.ZEROS else f", padding {problem.padding_mode}"
-    told = "input {}, weight {}, stride {}x{}, groups {}{}, {}"
+    text = "input {}, weight {}, stride {}x{}, groups {}{}, {}"
     words = [str(problem.dtype)]
     words += [f"precision {problem.precision}"] * (problem.precision is not Precision.IEEE)
     words += [str(problem.layout)] * (problem.layout is not ImageLayout.NCHW)
     words += [f"accuracy {problem.accuracy}"] * (problem.accuracy is not Accuracy.NORMWISE)
     words += [f"nonfinite {problem.nonfinite}"] * (problem.nonfinite is not NonFinite.ANY)
-    return told.format(*shapes, *problem.stride, problem.groups, mode, ", ".join(words))
+    return text.format(*shapes, *problem.stride, problem.groups, mode, ", ".join(words))
 
 
 def _show(results: Results) -> None:

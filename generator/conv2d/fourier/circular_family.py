@@ -11,18 +11,23 @@ both images' correlations. So pairs are added up as spectra, in the order of the
 A transform's error is relative to its whole tile. In fprop and dgrad each plane of a pair is scaled by its own power of
 two, so that neither plane affects the other. A plane that is not finite is replaced by zeros in the transform, and all
 its results are NaN.
+
+All three passes are correlations: result row p is the sum over t of factor[t] * source[p + t - before]. The factor is
+the filter in fprop, the reversed filter in dgrad, and dy in wgrad, whose results are the taps. Row u of a tile holds
+row u - before of the source, or zeros if there is no such row, and the correlation wraps around at the tile's end. Rows
+that wrap around do no harm where they meet zeros, so a tile may be shorter by the number of zero rows ahead of the
+source.
 """
 
 from __future__ import annotations
 
-from math import prod
+import dataclasses
+from math import ceil, prod
 
-from warpsmith.generator.conv2d.fourier.circular.circular_geometry import Geometry, sides_of, sums_of
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import SOURCE, Conv2dText
-from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
@@ -41,7 +46,7 @@ from warpsmith.generator.tiles.space import (
     unrolled,
 )
 from warpsmith.generator.tiles.text import Passes, TileText
-from warpsmith.generator.tiles.tile import TileAxis
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, TileAxis
 
 MIN_TAPS = 49
 """Fewest taps of a filter; with fewer, a sum over taps costs less than a transform."""
@@ -56,6 +61,93 @@ SIZES = 8
 WAVE_BLOCKS = 4
 """Blocks of wgrad per SM to aim at."""
 SUM_THREADS = 256
+SPECTRUM_COLUMNS = 8
+"""Columns of a filter's spectrum per block. There are many filters, and each block reads the taps of its filter."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CorrelationAxis:
+    """Rows, or columns, of the correlation. Comments say rows for both."""
+
+    sources: int
+    factors: int
+    results: int
+    before: int
+    """Zero rows ahead of the source. If negative, as many source rows are left out."""
+
+    @property
+    def least(self) -> int:
+        """Fewest rows of a tile."""
+        last = self.results + self.factors - 1
+        return max(self.before + self.sources, self.results, self.factors, last - max(self.before, 0), ceil(last / 2))
+
+
+def correlation_axes(problem: Conv2d) -> tuple[CorrelationAxis, CorrelationAxis]:
+    """Rows and columns of a layer of stride and dilation 1."""
+    rows, columns = (_correlation_axis(problem, axis) for axis in (0, 1))
+    return rows, columns
+
+
+def _correlation_axis(problem: Conv2d, axis: int) -> CorrelationAxis:
+    size, out, taps = problem.input[2 + axis], problem.output_size[axis], problem.weight[2 + axis]
+    before = problem.padding[axis][0]
+    return problem.pass_.select(
+        CorrelationAxis(size, taps, out, before),
+        CorrelationAxis(out, taps, size, taps - 1 - before),
+        CorrelationAxis(size, out, taps, before),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CircularGeometry:
+    """One config. Sizes count elements, pairs of images and threads."""
+
+    passes: Passes
+    rows: CorrelationAxis
+    columns: CorrelationAxis
+    images: int
+    channels: int
+    ahead: bool
+    """Whether the spectrum of a filter is loaded before the transform that it multiplies."""
+    splits: int
+    """Blocks that share a channel of wgrad."""
+    scales: bool
+    """Whether the two images of a tile are scaled separately, so that neither affects the other's results."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> CircularGeometry:
+        rows, columns = correlation_axes(problem)
+        is_weight = problem.pass_.sums_images
+        return cls(
+            passes=Passes.of(config, columns.results, SPECTRUM_COLUMNS),
+            rows=rows,
+            columns=columns,
+            images=problem.input[0],
+            channels=problem.input[1],
+            ahead=not is_weight and config.integer("ahead") == 1,
+            splits=config.integer("splits") if is_weight else 1,
+            scales=not is_weight and problem.input[0] > 1,
+        )
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of images; the last image may be alone."""
+        return ceil(self.images / 2)
+
+    @property
+    def spectrum_bytes(self) -> int:
+        """Bytes of the spectra of all filters."""
+        return COMPLEX_BYTES * self.channels * self.passes.spectrum_elements
+
+    @property
+    def rounds(self) -> int:
+        """Groups of rows that a warp transforms one after the other."""
+        return ceil(self.passes.shape.groups / self.passes.warps)
+
+
+def sums_of(passes: Passes) -> int:
+    """Complex sums per thread of wgrad."""
+    return ceil(passes.shape.groups / passes.warps) * passes.turns * passes.x.second
 
 
 class Conv2dCircular(Family[Conv2d]):
@@ -92,19 +184,14 @@ class Conv2dCircular(Family[Conv2d]):
 
     def space(self, problem: Conv2d, device: Device) -> Space:
         parameters = tile_parameters(*(_sizes(problem, axis) for axis in (0, 1)))
-        if problem.pass_ is not Pass.WGRAD:
+        if not problem.pass_.sums_images:
             ahead = Parameter("ahead", (0, 1), "1 reads a filter's spectrum before the transform that it multiplies")
             return Space((*parameters, ahead), tile_constraints(device))
         return Space(
             (*parameters, Parameter("splits", (1, 2, 4, 8), "blocks that share the images of a channel")),
             (
                 *tile_constraints(device, tiles=2),
-                Constraint(
-                    f"a thread adds up at most {MOST_SUMS} complex numbers",
-                    lambda y_radices, x_radices, gaps, group, warps: (
-                        _sums(y_radices, x_radices, gaps, group, warps) <= MOST_SUMS
-                    ),
-                ),
+                Constraint(f"a thread adds up at most {MOST_SUMS} complex numbers", _has_few_sums),
                 Constraint(
                     f"there are {-(-problem.input[0] // 2)} pairs of images to share",
                     lambda splits: splits <= -(-problem.input[0] // 2),
@@ -118,23 +205,22 @@ class Conv2dCircular(Family[Conv2d]):
         return next((config for config in choices if space.contains(config)), None) or next(space.configs())
 
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        conv2d, default = problem, self.default(problem, device)
-        space = self.space(problem, device)
+        space, default = self.space(problem, device), self.default(problem, device)
         found: list[Config] = []
-        for axes in _likely_axes(conv2d, device)[:4]:
-            found += [each for each in _configs(conv2d, *axes, device) if space.contains(each)][:3]
+        for axes in _likely_axes(problem, device)[:4]:
+            found += [each for each in _configs(problem, *axes, device) if space.contains(each)][:3]
         return tuple(dict.fromkeys(each for each in found if each != default))
 
     def unrolled(self, problem: Conv2d, config: Config) -> int:
         once = unrolled(TileAxis.of(config.text("y_radices")), TileAxis.of(config.text("x_radices")))
-        if problem.pass_ is not Pass.WGRAD:
+        if not problem.pass_.sums_images:
             return once
         passes = Passes.of(config, 1)
         return once + 2 * sums_of(passes) // passes.x.second * 10 * passes.x.second
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = Geometry.of(problem, config)
-        if problem.pass_ is Pass.WGRAD:
+        geometry = CircularGeometry.of(problem, config)
+        if problem.pass_.sums_images:
             return self._weight_program(problem, config, geometry)
         passes = geometry.passes
         source = render("conv2d/circular_image.cu.jinja", **_values(problem, geometry, config))
@@ -160,7 +246,7 @@ class Conv2dCircular(Family[Conv2d]):
         workspace = Workspace("spectra", geometry.spectrum_bytes, holds=("w",))
         return Program.of_source(self.name, config, source, (spectrum, planes), (workspace,))
 
-    def _weight_program(self, problem: Conv2d, config: Config, geometry: Geometry) -> Program:
+    def _weight_program(self, problem: Conv2d, config: Config, geometry: CircularGeometry) -> Program:
         source = render("conv2d/circular_weight.cu.jinja", **_values(problem, geometry, config))
         target: Argument = Pointer("dw") if geometry.splits == 1 else Pointer("sums")
         planes = Launch(
@@ -183,23 +269,24 @@ class Conv2dCircular(Family[Conv2d]):
         return Program.of_source(self.name, config, source, (planes, total), (workspace,))
 
 
-def _values(problem: Conv2d, geometry: Geometry, config: Config) -> dict[str, object]:
+def _values(problem: Conv2d, geometry: CircularGeometry, config: Config) -> dict[str, object]:
     """Variables that both templates get."""
     return {"p": Conv2dText.of(problem), "g": TileText(geometry.passes), "at": geometry, "config": config.key()}
 
 
-def _sums(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> int:
+def _has_few_sums(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
     values: dict[str, Value] = {"y_radices": y_radices, "x_radices": x_radices, "gaps": gaps, "group": group}
-    return sums_of(Passes.of(Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table"}), 1))
+    config = Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table"})
+    return sums_of(Passes.of(config, 1)) <= MOST_SUMS
 
 
 def _sizes(problem: Conv2d, axis: int) -> tuple[int, ...]:
-    return products(max(16, sides_of(problem)[axis].least))[:SIZES]
+    return products(max(16, correlation_axes(problem)[axis].least))[:SIZES]
 
 
 def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[TileAxis, TileAxis], ...]:
     """Rows and columns of the tiles that fit, sorted by number of instructions."""
-    tiles = 2 if problem.pass_ is Pass.WGRAD else 1
+    tiles = 2 if problem.pass_.sums_images else 1
     found = [
         axes
         for rows in _sizes(problem, 0)
@@ -211,7 +298,7 @@ def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[TileAxis, TileA
 
 def _configs(problem: Conv2d, y: TileAxis, x: TileAxis, device: Device) -> list[Config]:
     """Configs for tiles of these sizes, the likeliest to be fast first; not all are legal."""
-    is_weight = problem.pass_ is Pass.WGRAD
+    is_weight = problem.pass_.sums_images
     splits = 1
     blocks = min(WAVE_BLOCKS, resident(2 * y.points * x.points, device))
     while is_weight and problem.input[1] * splits < blocks * device.multiprocessors and 4 * splits <= problem.input[0]:

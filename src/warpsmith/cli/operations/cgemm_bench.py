@@ -21,7 +21,7 @@ from warpsmith.cli.benching import (
     measure,
     peer_column,
 )
-from warpsmith.cli.operations.cgemm.words import (
+from warpsmith.cli.operations.cgemm import (
     AccuracyOption,
     AOption,
     BOption,

@@ -1,1 +1,0 @@
-"""`conv2d_circular`: depthwise layers by Fourier transforms of whole planes in shared memory."""

@@ -1,1 +1,0 @@
-"""Convolution layers on the command line: their options, and their comparison with other libraries."""

@@ -1,1 +1,0 @@
-"""Fourier transforms on the command line: their options, and their comparison with other libraries."""

@@ -1,1 +1,0 @@
-"""Image filters on the command line: their options, and their comparison with other libraries."""
