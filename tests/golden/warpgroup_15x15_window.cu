@@ -181,7 +181,9 @@ __device__ __forceinline__ SmemDescriptorB smem_descriptor_b(const float* first)
 }
 
 // Descriptor of the matrix `elements` after `matrix`.
-__device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements / 4; }
+__device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) {
+    return matrix + elements / 4;
+}
 
 // sums = a * b, or sums += a * b if kAdd: 64x8 by 8x120 TF32 with float32 accumulators, in the register layout of
 // wgmma.m64n120k8. The hardware reads the upper 19 bits of a float. Asynchronous: no access to sums between
