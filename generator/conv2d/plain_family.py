@@ -15,11 +15,10 @@ from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.generator.work import Work
 
 MAX_TAPS_WRITTEN = 256
 """Most taps that are unrolled in the source, each with its bounds checks; this many take nvcc 2 s."""

@@ -26,7 +26,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.space import Config
 from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial

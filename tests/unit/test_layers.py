@@ -165,9 +165,7 @@ def where(path: Path, line: int) -> str:
 
 def test_all_modules_are_seen_and_belong_to_a_part() -> None:
     assert {module.part for module in modules()} == set(MAY_IMPORT)
-    assert {"warpsmith", "warpsmith.generator.filter2d.window.window_family", "warpsmith.cli.app"} <= set(
-        modules_by_name()
-    )
+    assert {"warpsmith", "warpsmith.generator.filter2d.window_family", "warpsmith.cli.app"} <= set(modules_by_name())
 
 
 def test_the_order_of_the_parts_has_no_cycle() -> None:

@@ -21,16 +21,15 @@ from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
 from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.cufft_family import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.steps import aligned
 

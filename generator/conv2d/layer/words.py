@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TypeVar
 
-from warpsmith.generator.bounds import FLOAT32_BOUND
+from warpsmith.generator.problem import FLOAT32_BOUND
 
 T = TypeVar("T")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.padding import PaddingMode
-from warpsmith.generator.rates import REFERENCE
 
 _DIRECT_SHARE = 7500 / REFERENCE.multiply_adds_per_ns
 """Share of the float32 multiply-adds that sums over taps reach (measured, H200: `conv2d_direct` did 9500 per ns on

@@ -25,11 +25,10 @@ from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.sums.direct_image_space import image_default, image_space
 from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry, weight_default, weight_space
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
-from warpsmith.generator.work import Work
 
 MAX_TAPS = 128
 """Most taps in a filter row, which is always unrolled."""

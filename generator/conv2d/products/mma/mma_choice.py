@@ -30,8 +30,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     other_ns,
     split_ns,
 )
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import Rates
+from warpsmith.generator.device import Device, Rates
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
 

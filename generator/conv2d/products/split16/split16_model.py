@@ -8,8 +8,7 @@ import functools
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import REFERENCE, Rates
+from warpsmith.generator.device import REFERENCE, Device, Rates
 
 CLOCK_SHARE = 1.65 / REFERENCE.cycles_per_ns
 """Share of the boost clock that is left under the load of tensor cores (measured, H200: 1650 MHz)."""

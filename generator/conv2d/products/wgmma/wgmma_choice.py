@@ -25,8 +25,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_space import (
     weight_space,
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import GROUP_CHANNELS, WeightGeometry
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import Rates
+from warpsmith.generator.device import Device, Rates
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 

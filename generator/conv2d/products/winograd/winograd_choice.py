@@ -11,8 +11,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import image_choice,
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import ImageGeometry
 from warpsmith.generator.conv2d.products.winograd.winograd_geometry import WinogradGeometry
 from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of, parts_of, winograd_space
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import REFERENCE
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.space import Config, Value
 
 CACHE_BYTES = 26e6

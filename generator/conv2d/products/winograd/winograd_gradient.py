@@ -31,9 +31,8 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_space import LEAST_WEIGHT, 
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.products.winograd.minimal import TAPS, Minimal
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PREFIX, Axis, Tiles
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.program import Unit, Workspace
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 

@@ -36,11 +36,10 @@ from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_default import w
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_space import smallest_weight, weight_space
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
-from warpsmith.generator.work import Work
 
 MAX_GROUP = 16
 """Most channels, or filters, per group; with more of them, the GEMM families do the work."""

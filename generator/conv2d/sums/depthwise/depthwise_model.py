@@ -5,8 +5,7 @@ from __future__ import annotations
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import ImageGeometry, Stores
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_space import OTHER_REGISTERS
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import REFERENCE
+from warpsmith.generator.device import REFERENCE, Device
 
 MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that these kernels reach (measured, H200); the best copies reach 0.85."""

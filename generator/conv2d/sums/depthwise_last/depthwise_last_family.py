@@ -29,11 +29,10 @@ from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_defaul
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_geometry import WeightGeometry
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_space import weight_space
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
-from warpsmith.generator.work import Work
 
 MOST_STARTS = 10
 SUM_THREADS = 128

@@ -1,4 +1,4 @@
-"""Tiles of planes: a batch of transforms whose signals are overlapping or adjacent tiles of larger planes.
+"""Signals of a transform: the part that exists and its first point, borders around it, and tiles of larger planes.
 
 Source: Vasilache et al. 2014, "Fast Convolutional Nets With fbfft", section 6 (a large convolution as several small
 ones).
@@ -7,13 +7,137 @@ ones).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from math import ceil, prod
 from typing import Any
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.canonical import count, integer
-from warpsmith.generator.fft.shapes import dimensions
+from warpsmith.generator.canonical import count, integer, sizes
+from warpsmith.generator.padding import PaddingMode, Pads, told_pads
+from warpsmith.generator.problem import member
+
+
+def dimensions(size: tuple[int, ...]) -> str:
+    """Sizes as text: `32x32`."""
+    return "x".join(map(str, size))
+
+
+def valid_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The part of a signal that exists; None for all of it. Raises BadArgument for no part of `size`."""
+    if value is None:
+        return None
+    valid = sizes(value, "valid")
+    if len(valid) != len(size) or any(part > whole for part, whole in zip(valid, size, strict=True)):
+        raise BadArgument(f"valid must be a part of {dimensions(size)}; got {dimensions(valid)}")
+    return None if valid == size else valid
+
+
+def start_of(value: Any, size: tuple[int, ...]) -> tuple[int, ...] | None:
+    """A point of a transform of this size; None for the first one. Raises BadArgument for anything else."""
+    if value is None:
+        return None
+    try:
+        given = value if hasattr(value, "__iter__") else (value,)
+        start = tuple(integer(n) for n in given)
+    except TypeError:
+        raise BadArgument(f"start must be a point of {dimensions(size)}; got {value!r}") from None
+    if len(start) != len(size) or not all(0 <= at < points for at, points in zip(start, size, strict=True)):
+        raise BadArgument(f"start must be a point of {dimensions(size)}; got {dimensions(start)}")
+    return start if any(start) else None
+
+
+def last_axes(shape: Sequence[int], points: tuple[int, ...] | None, axes: Sequence[int] | int | None) -> int:
+    """Number of transformed axes, 1 or 2. Raises BadArgument if `axes` are not the last ones."""
+    if axes is None:
+        axes = range(-len(points or (1,)), 0)
+    wanted = (axes,) if isinstance(axes, int) else tuple(axes)
+    from_end = [axis - len(shape) if axis >= 0 else axis for axis in wanted]
+    if not 1 <= len(wanted) <= min(2, len(shape)) or from_end != list(range(-len(wanted), 0)):
+        raise BadArgument(
+            f"axes must be the last one or two of the array's {len(shape)} dimensions, in order; got "
+            f"{', '.join(map(str, wanted))}: move them there first, as numpy.moveaxis does"
+        )
+    if points is not None and len(points) != len(wanted):
+        raise BadArgument(f"s has {len(points)} numbers for {len(wanted)} axes")
+    return len(wanted)
+
+
+REPEATING = tuple(mode for mode in PaddingMode if mode is not PaddingMode.ZEROS)
+"""Modes that a border may have; zeros need no border."""
+_MAX_PADS = 2**15
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Border:
+    """Elements of a signal that a forward transform reads once more, before and behind it along each axis.
+
+    Args:
+        mode: which elements; `zeros` is refused.
+        pads: numbers of elements before and after the signal along each axis, rows first.
+
+    Raises:
+        BadArgument: pads that are no such numbers or are all 0, or an unknown mode.
+    """
+
+    mode: PaddingMode
+    pads: tuple[Pads, ...]
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "mode", member(PaddingMode, self.mode, "border", REPEATING))
+        try:
+            pads = tuple((before, after) for before, after in self.pads)
+        except (TypeError, ValueError):
+            raise BadArgument(f"pads of a border must be (before, after) for each axis; got {self.pads!r}") from None
+        set_field(self, "pads", tuple((_pad(before), _pad(after)) for before, after in pads))
+        if not any(map(sum, self.pads)):
+            raise BadArgument("a border without elements is none")
+
+    @classmethod
+    def of(cls, value: Any) -> Border | None:
+        """Border from a Border, a spec's mapping or a key (`reflect:2+1x3`); None for None. Raises BadArgument."""
+        if value is None or isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping) and value.keys() == {"mode", "pads"}:
+            return cls(**value)
+        if match := re.fullmatch(r"\s*(\w+):([\d+x]+)\s*", str(value)):
+            sides = [side.split("+") for side in match[2].split("x")]
+            if all(1 <= len(side) <= 2 and all(side) for side in sides):
+                pads = tuple((int(side[0]), int(side[-1])) for side in sides)
+                return cls(member(PaddingMode, match[1], "border", REPEATING), pads)
+        raise BadArgument(f"border must be MODE:PADS, such as reflect:1 or reflect:2+1x3; got {value!r}")
+
+    def __str__(self) -> str:
+        return f"{self.mode}:{'x'.join(map(told_pads, self.pads))}"
+
+    def spec(self) -> dict[str, Any]:
+        """JSON values of the fields."""
+        return {"mode": str(self.mode), "pads": [list(pads) for pads in self.pads]}
+
+    def around(self, signal: tuple[int, ...]) -> tuple[int, ...]:
+        """Size of a signal with its border."""
+        return tuple(there + sum(pads) for there, pads in zip(signal, self.pads, strict=True))
+
+    def check(self, signal: tuple[int, ...], size: tuple[int, ...], *, inverse: bool) -> None:
+        """Raises BadArgument if the border does not fit `signal`, or both together exceed `size` points."""
+        if inverse:
+            raise BadArgument("an inverse transform has no border")
+        if len(self.pads) != len(size):
+            raise BadArgument(f"border {self} is for {len(self.pads)} axes; the transform has {len(size)}")
+        for there, pads, points in zip(signal, self.pads, size, strict=True):
+            most = self.mode.most(there)
+            if most is not None and max(pads) > most:
+                raise BadArgument(
+                    f"border {self.mode} has at most {most} on each side of {there}; got {told_pads(pads)}"
+                )
+            if there + sum(pads) > points:
+                raise BadArgument(f"the signal and its border are {there + sum(pads)} points, of {points}")
+
+
+def _pad(value: Any) -> int:
+    return count(value, "pads of a border", most=_MAX_PADS - 1, least=0)
+
 
 MOST = 2**31 - 1
 """Most tiles of a batch, elements of a plane, and points up to a tile's farthest end: kernels count them in int."""

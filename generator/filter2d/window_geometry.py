@@ -4,21 +4,85 @@ The image is cut into an interior, where threads own fixed tiles, and a frame of
 pitch is no multiple of a vector, each row starts at another alignment, and the pattern repeats after `period` rows.
 Every access is still an aligned vector: a row is read from `lead` elements further left, and a row of outputs is
 computed `skew` elements further right.
+
+Winograd's minimal filtering makes two adjacent outputs of a row at a time, for fewer multiplications. Three taps make
+two outputs by four products instead of six, F(2, 3). Two remaining taps of a row take F(2, 2), three products instead
+of four, and one remaining tap two products. Each product multiplies a sum or difference of pixels by a linear
+combination of taps, which is computed once for all outputs.
+
+Source: Winograd 1980, "Arithmetic complexity of computations"; Lavin and Gray 2016, "Fast algorithms for convolutional
+neural networks", section 4.1.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import math
+from collections.abc import Sequence
 from functools import cache
 from math import ceil, gcd, lcm
 
-from warpsmith.generator.filter2d.interior import outside, reach, rows_inside
-from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.problem import Filter2d, outside, reach, rows_inside
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import MemoryPath, result_pitch, row_pitch
-from warpsmith.generator.filter2d.winograd import products
 from warpsmith.generator.space import Config
+
+TRIPLE = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
+"""F(2, 3): factors of x0-x2, x1+x2, x2-x1 and x3-x1. The first output adds the first three products. The second output
+adds the second and the fourth and subtracts the third."""
+PAIR = ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
+"""F(2, 2): factors of x0-x1, x1 and x2-x1. The first output adds the first two products, the second the last two."""
+SINGLE = ((1.0,), (1.0,))
+"""A single tap: factor of x0 for the first output, of x1 for the second."""
+BY_TAPS = {3: TRIPLE, 2: PAIR, 1: SINGLE}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WinogradGroup:
+    """Adjacent taps of a row that are filtered together."""
+
+    taps: int
+    first_tap: int
+    first_product: int
+
+    @property
+    def products(self) -> int:
+        """Multiplications for two outputs."""
+        return len(BY_TAPS[self.taps])
+
+
+@cache
+def groups(taps: int) -> tuple[WinogradGroup, ...]:
+    """Groups of a row of `taps` taps: threes, and the rest."""
+    made: list[WinogradGroup] = []
+    for first in range(0, taps, 3):
+        product = made[-1].first_product + made[-1].products if made else 0
+        made.append(WinogradGroup(min(3, taps - first), first, product))
+    return tuple(made)
+
+
+def products(taps: int) -> int:
+    """Multiplications for two adjacent outputs of a row of `taps`."""
+    last = groups(taps)[-1]
+    return last.first_product + last.products
+
+
+@cache
+def factors_matrix(taps: int, rotated: bool = False) -> tuple[tuple[float, ...], ...]:
+    """Matrix that makes the factors of the products from a row of `taps`; `rotated` reverses the row."""
+    rows: list[tuple[float, ...]] = []
+    for group in groups(taps):
+        for factors in BY_TAPS[group.taps]:
+            row = [0.0] * taps
+            row[group.first_tap : group.first_tap + group.taps] = factors
+            rows.append(tuple(reversed(row)) if rotated else tuple(row))
+    return tuple(rows)
+
+
+def factors(row: Sequence[float]) -> list[float]:
+    """Factors of the products for a known row of taps."""
+    return [math.fsum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(len(row))]
 
 
 class Method(enum.StrEnum):
@@ -125,7 +189,7 @@ def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class WindowGeometry:
     """Geometry of one config on one problem. Columns count elements; a pixel has `channels` of them."""
 
     path: MemoryPath
@@ -167,7 +231,7 @@ class Geometry:
     """True if the rows of a turn are added tap by tap."""
 
     @classmethod
-    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+    def of(cls, problem: Filter2d, config: Config) -> WindowGeometry:
         columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
         load_vector, store_vector = config.integer("load_vector"), config.integer("store_vector")
         block_columns, block_strips = config.integer("block_columns"), config.integer("block_strips")

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from warpsmith.generator.fft.axes import Pass, Place
+from warpsmith.generator.fft.axes import Pass, Place, root
 from warpsmith.generator.fft.block.block_choice import (
     Access,
-    Choice,
+    BlockChoice,
     columns_pool,
     mirrored_columns,
     seconds_of,
@@ -19,12 +19,45 @@ from warpsmith.generator.fft.block.block_choice import (
     signal_pool,
     spectrum_pool,
 )
-from warpsmith.generator.fft.block.block_tile import Address, PassWork, Pool, Tile
-from warpsmith.generator.fft.block.factors import table_name
-from warpsmith.generator.fft.block.mirrored import Sets, set_address
+from warpsmith.generator.fft.block.block_tile import Address, BlockTile, PassWork, Pool, Sets, set_address
 from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.fft.text import Power, powers_of
-from warpsmith.generator.fft.words import Packing
+from warpsmith.generator.fft.text import Packing, Power, Table, Twiddles, powers_of
+
+
+def tables_of(problem: Fft, choice: BlockChoice, tile: BlockTile) -> tuple[Table, ...]:
+    """Tables that the kernel reads from memory."""
+    if choice.twiddles is Twiddles.COMPUTED:
+        return ()
+    tables: dict[str, Table] = {}
+    for work in tile.passes:
+        step = work.step
+        if step.is_last:
+            continue
+        powers = [power.exponent for power in powers_of(step.radix, 1, choice.twiddles, 0) if power.row >= 0]
+        values = [step.twiddle(p, later) for p in powers for later in range(step.later)]
+        factors = [value if problem.inverse else value.conjugate() for value in values]
+        sign = "" if problem.inverse else "-"
+        told = ", ".join(map(str, powers))
+        meaning = (
+            f"exp({sign}2 pi i j later / {step.radix * step.later}) for j = {told}, later = 0 to {step.later - 1}."
+        )
+        name = table_name(step.radix, step.later)
+        tables[name] = Table.of(name, factors, meaning)
+    if choice.shares == 2:
+        roots = [root(y if problem.inverse else -y, problem.size[0]) for y in range(tile.shape.y)]
+        tables["share"] = Table.of("kDifTwiddles", roots, "Values of dif_twiddle(y).")
+    if choice.packing is Packing.HALF:
+        points = problem.size[-1]
+        columns = tile.shape.x if choice.spectrum is Access.SEQUENTIAL else tile.shape.x // 2
+        roots = [root(x, points) for x in range(columns + 1)]
+        factors = [each * 1j if problem.inverse else (each * 1j).conjugate() for each in roots]
+        tables["half"] = Table.of("kPackingTwiddles", factors, "Values of packing_twiddle(x).")
+    return tuple(tables.values())
+
+
+def table_name(radix: int, later: int) -> str:
+    """Name of the table of twiddles between a digit and the later ones; its numbers are the same for any axis."""
+    return f"kTwiddles{radix}x{later}"
 
 
 class Mirror(enum.StrEnum):
@@ -42,7 +75,7 @@ Terms = tuple[tuple[str, Place], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
+class BlockStage:
     """Work of a tile's threads between two barriers."""
 
     kind: str
@@ -63,7 +96,7 @@ class Stage:
     mirrored_address: str = ""
     mirror: str = ""
     """Value of `Mirror`, in a stage that works on mirrored frequencies."""
-    within: tuple[Stage, ...] = ()
+    within: tuple[BlockStage, ...] = ()
     """Stages between its reads and its writes."""
     is_followed: bool = False
     """True if a stage that does not depend on this one follows: no barrier comes between them."""
@@ -83,14 +116,14 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stages:
+class BlockStages:
     """Makes the stages of a config, in order."""
 
     problem: Fft
-    choice: Choice
-    tile: Tile
+    choice: BlockChoice
+    tile: BlockTile
 
-    def all(self) -> tuple[Stage, ...]:
+    def all(self) -> tuple[BlockStage, ...]:
         first, last = ("spectrum", "signal") if self.problem.inverse else ("signal", "spectrum")
         stages = list(self._before(first)) if self._is_staged(first) else []
         works = self.tile.passes
@@ -103,7 +136,7 @@ class Stages:
             stages.append(self._after(last))
         return tuple(stages)
 
-    def _before(self, side: str) -> Iterator[Stage]:
+    def _before(self, side: str) -> Iterator[BlockStage]:
         """Stages from memory into the tile."""
         if side == "signal" or not self.problem.is_real:
             yield self._copy(side, is_first=True)
@@ -118,7 +151,7 @@ class Stages:
         else:
             yield from self._merges()
 
-    def _merges(self) -> Iterator[Stage]:
+    def _merges(self) -> Iterator[BlockStage]:
         """Merges of a half spectrum: columns that mirror another one, then columns that mirror themselves.
 
         No thread has to tell them apart, and all its loads can be in flight together.
@@ -144,7 +177,7 @@ class Stages:
             yield dataclasses.replace(rest, is_followed=True)
             yield alone
 
-    def _after(self, side: str) -> Stage:
+    def _after(self, side: str) -> BlockStage:
         """Stage from the tile to memory."""
         if side == "signal" or not self.problem.is_real:
             return self._copy(side, is_first=False)
@@ -177,13 +210,13 @@ class Stages:
             "variables": pool.lines("i"),
         }
 
-    def _copy(self, side: str, *, is_first: bool) -> Stage:
+    def _copy(self, side: str, *, is_first: bool) -> BlockStage:
         shape, terms = self.tile.shape, self.tile.before if is_first else self.tile.after
         pool = signal_pool(shape) if side == "signal" else spectrum_pool(self.problem, shape)
         summary = (
             f"Copies the {side} from global memory to the tile." if is_first else f"Copies the tile to the {side}."
         )
-        return Stage(
+        return BlockStage(
             **self._stage("copy", summary, pool),
             address=Address(terms).text(pool),
             reads=side if is_first else "tile",
@@ -191,7 +224,7 @@ class Stages:
             index=", ".join(_known(name, pool) for name in self._names),
         )
 
-    def _mirrored(self, kind: str, summary: str, pool: Pool, mirror: Mirror) -> Stage:
+    def _mirrored(self, kind: str, summary: str, pool: Pool, mirror: Mirror) -> BlockStage:
         """Stage that works on a frequency and its mirror image."""
         terms = self.tile.before if kind == "merge" else self.tile.after
         shape = self.tile.shape
@@ -201,7 +234,7 @@ class Stages:
         if mirror is not Mirror.SOME:
             lines = (_column(dict(pool.variables).get("column", 1), mirror, shape.x),)
         missing = [name for name in self._names if name not in dict(pool.variables) and (name != "x" or not lines)]
-        stage = Stage(
+        stage = BlockStage(
             **self._stage(kind, summary, pool),
             address=Address(terms).text(known),
             reads="spectrum" if kind == "merge" else "tile",
@@ -222,7 +255,7 @@ class Stages:
             yield f"const int mirrored_y = y == 0 ? 0 : {self.tile.shape.y} - y;"
         yield f"const int mirrored_x = {column} == 0 ? 0 : {self.tile.shape.x} - x;"
 
-    def _sequence(self) -> Stage:
+    def _sequence(self) -> BlockStage:
         """Stage that writes half spectra of real signals; each element needs a frequency and its mirror image."""
         shape, packing = self.tile.shape, self.choice.packing
         pool = sequential_pool(self.problem, shape, seconds_of(self.problem, packing))
@@ -240,14 +273,14 @@ class Stages:
             "Splits the spectrum and writes the half spectra of the real signals in the order of memory.",
             pool,
         )
-        return Stage(
+        return BlockStage(
             **stage | {"variables": (*constants, *stage["variables"], *lines, *self._mirror_lines(column))},
             address=Address(here).text(known),
             mirrored_address=Address(there).text(known),
             writes="spectrum",
         )
 
-    def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
+    def _pass(self, place: int, work: PassWork, reads: str, writes: str) -> BlockStage:
         step, pool = work.step, work.pool
         names = self._names
 
@@ -259,7 +292,7 @@ class Stages:
             mine = element(own, weight)
             return ", ".join(mine if name == work.axis else _known(name, pool) for name in names)
 
-        return Stage(
+        return BlockStage(
             **self._stage("pass", f"Pass {place + 1}: {step.radix} points along {work.axis}.", pool),
             **self._elements(step),
             address=work.address.text(pool),
@@ -271,7 +304,7 @@ class Stages:
             is_needed=f"{element('earlier', step.earlier)} < {work.written}" if work.written else "",
         )
 
-    def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> Stage:
+    def _mirrored_pass(self, place: int, work: PassWork, reads: str, writes: str) -> BlockStage:
         """Pass from or to the spectra of two real signals, over two sets of frequencies that mirror each other."""
         sets = Sets.of_pass(self.tile.shape, work)
         known = Pool.of(
@@ -283,7 +316,7 @@ class Stages:
         stage = self._stage("merge_pass" if reads == "spectrum" else "split_pass", summary, sets.pool)
         missing = [name for name in ("t", "part") if name not in dict(sets.pool.variables)]
         constants = tuple(f"constexpr int {name} = 0;" for name in missing)
-        return Stage(
+        return BlockStage(
             **stage | {"variables": (*constants, *stage["variables"], *sets.lines())},
             **self._elements(work.step),
             address=set_address(work, "first_y", "first_digit").text(known),

@@ -30,8 +30,21 @@ from warpsmith.generator.filter2d.text import (
     too_many_weights,
     words,
 )
-from warpsmith.generator.filter2d.window.rules import constraints
-from warpsmith.generator.filter2d.window.walks import (
+from warpsmith.generator.filter2d.window_geometry import (
+    LoadHint,
+    Method,
+    Order,
+    StoreHint,
+    Tail,
+    WindowGeometry,
+    WinogradGroup,
+    factors,
+    factors_matrix,
+    groups,
+    products,
+)
+from warpsmith.generator.filter2d.window_rules import constraints
+from warpsmith.generator.filter2d.window_walks import (
     carried_walk,
     likely_method,
     likely_walks,
@@ -39,12 +52,9 @@ from warpsmith.generator.filter2d.window.walks import (
     unrolled,
     walks,
 )
-from warpsmith.generator.filter2d.window.window_geometry import Geometry, LoadHint, Method, Order, StoreHint, Tail
-from warpsmith.generator.filter2d.winograd import Group, factors, factors_matrix, groups, products
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program, Transformed
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
@@ -103,7 +113,7 @@ class Filter2dWindow(Family[Filter2d]):
         return Config.of(config.values() | {"rows": same})
 
     def program(self, problem: Filter2d, config: Config) -> Program:
-        geometry, weights = Geometry.of(problem, config), Weights.of(config)
+        geometry, weights = WindowGeometry.of(problem, config), Weights.of(config)
         texture = image_texture(problem) if geometry.path is MemoryPath.TEXTURE else None
         method = config.text("method")
         terms = separable_terms(problem) if method == Method.SEPARABLE else ()
@@ -215,7 +225,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
 class Pairs:
     """Values for the template of Winograd's method, which filters two outputs at a time."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[WinogradGroup, ...]
     products: int
     """Products per row of taps and two outputs."""
     factors: tuple[tuple[tuple[str, ...], ...], ...]

@@ -8,7 +8,7 @@ from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGIST
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, result_pitch, row_pitch
-from warpsmith.generator.filter2d.window.window_geometry import (
+from warpsmith.generator.filter2d.window_geometry import (
     LoadHint,
     Method,
     Order,

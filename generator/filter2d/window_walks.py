@@ -12,7 +12,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import MemoryPath, Weights
-from warpsmith.generator.filter2d.window.window_geometry import Method, Order, Tail, multiply_adds
+from warpsmith.generator.filter2d.window_geometry import Method, Order, Tail, multiply_adds
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.space import Config
 
@@ -125,7 +125,7 @@ def likely_method(problem: Filter2d) -> Method:
     return Method.WINOGRAD if worthwhile and Method.WINOGRAD in methods(problem) else Method.DIRECT
 
 
-class Walk(NamedTuple):
+class WindowWalk(NamedTuple):
     """Walk of a thread down a strip, `columns` outputs wide."""
 
     order: Order
@@ -143,7 +143,7 @@ class Walk(NamedTuple):
         return self.rows >= LONG_WALK
 
 
-def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk]:
+def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[WindowWalk]:
     """Walks, likeliest first. The last of them, one row at a time and one output wide, is legal if any walk is.
 
     Their order was measured on an H200 with 9216x9216 float32 (docs/lab/tuning-notes.md). Elements of 1 or 2 bytes, and
@@ -164,25 +164,25 @@ def likely_walks(problem: Filter2d, method: Method, device: Device) -> list[Walk
     return [likely, *ways] if likely.rows <= fills else [*ways, likely]
 
 
-def _narrow(problem: Filter2d) -> list[Walk]:
+def _narrow(problem: Filter2d) -> list[WindowWalk]:
     """The narrow walk, for an image too small for long ones; none if fewer than four rows fit NARROW_TAPS."""
     most = min(NARROW_ROWS, NARROW_TAPS // (problem.filter[0] * problem.filter[1]))
     rows = max((each for each in WALKS if each <= most), default=0)
     # uint8 is walked one wide from 12x12 on: 13x13 on 777x1555 takes 18 us, two wide 30 (H200).
     columns = 1 if problem.dtype is DType.UINT8 and rows < NARROW_ROWS else NARROW_COLUMNS
-    return [Walk(Order.ROWS, rows, rows, 3, columns, least_blocks=2)] if rows >= 4 else []
+    return [WindowWalk(Order.ROWS, rows, rows, 3, columns, least_blocks=2)] if rows >= 4 else []
 
 
-def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[Walk]:
+def _ways(problem: Filter2d, walks: tuple[tuple[int, int, int], ...]) -> list[WindowWalk]:
     return [
-        Walk(Order.ROWS, rows, unroll, prefetch, columns)
+        WindowWalk(Order.ROWS, rows, unroll, prefetch, columns)
         for columns in (_widest(problem), 4, 2, 1)
         for rows, unroll, prefetch in walks
         if unroll == 1 or problem.filter[0] <= TURNS_OF_TWO
     ]
 
 
-def _effort(problem: Filter2d, walk: Walk, device: Device) -> float:
+def _effort(problem: Filter2d, walk: WindowWalk, device: Device) -> float:
     """Multiply-adds per multiply-add that a result needs, divided by the share of the device that the warps keep busy.
 
     Each row above the first window costs half the work of a row below. A narrow thread reads as many halo pixels as a
@@ -199,28 +199,28 @@ def _widest(problem: Filter2d) -> int:
     return 4 if problem.dtype is DType.FLOAT32 else 8
 
 
-def _likely_walk(problem: Filter2d, method: Method, device: Device) -> Walk:
+def _likely_walk(problem: Filter2d, method: Method, device: Device) -> WindowWalk:
     rows, columns = problem.filter
     is_literal, wide = problem.weights is not None, _widest(problem)
     if rows <= 3:
-        return Walk(Order.ROWS, 4, 4, 1, wide)
+        return WindowWalk(Order.ROWS, 4, 4, 1, wide)
     if rows <= 5:
-        return Walk(Order.ROWS if is_literal else Order.TAPS, 4, 4, 0, wide)
+        return WindowWalk(Order.ROWS if is_literal else Order.TAPS, 4, 4, 0, wide)
     if rows <= MEMORY_BOUND:
-        return Walk(Order.ROWS, 12, 12, 1, wide)
+        return WindowWalk(Order.ROWS, 12, 12, 1, wide)
     match method:
         case Method.SEPARABLE:
-            return Walk(Order.ROWS, 128, 8, 7, 2, MemoryPath.ASYNC)
+            return WindowWalk(Order.ROWS, 128, 8, 7, 2, MemoryPath.ASYNC)
         case Method.WINOGRAD if is_literal:
-            return Walk(Order.ROWS, _wave(problem, device, 2, 48, 2), 2, 1, 2)
+            return WindowWalk(Order.ROWS, _wave(problem, device, 2, 48, 2), 2, 1, 2)
         case Method.WINOGRAD:
-            return Walk(Order.TAPS, _wave(problem, device, 4, 8, 3), 3, 0)
+            return WindowWalk(Order.TAPS, _wave(problem, device, 4, 8, 3), 3, 0)
     if is_literal:
-        return Walk(Order.ROWS, _wave(problem, device, 4, 16, 2), 2, 1)
+        return WindowWalk(Order.ROWS, _wave(problem, device, 4, 16, 2), 2, 1)
     # A turn has two rows if they fit the instruction cache.
     if 16 * rows * columns <= INSTRUCTIONS:
-        return Walk(Order.TAPS, _wave(problem, device, 8, 12 if rows <= 9 else 8, 2), 2, 2, 8)
-    return Walk(Order.ROWS, _wave(problem, device, 8, 8, 1), 1, 1, 8)
+        return WindowWalk(Order.TAPS, _wave(problem, device, 8, 12 if rows <= 9 else 8, 2), 2, 2, 8)
+    return WindowWalk(Order.ROWS, _wave(problem, device, 8, 8, 1), 1, 1, 8)
 
 
 def _wave(problem: Filter2d, device: Device, columns: int, warps: int, unroll: int) -> int:
