@@ -22,11 +22,8 @@ from conv2d_bench.sampled import Unjudged
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
-from warpsmith.generator.conv2d.products.ozaki import ozaki_slices
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
-from warpsmith.generator.conv2d.products.split16 import split16_arithmetic, split16_model
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.products.winograd import winograd_geometry
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
@@ -58,9 +55,7 @@ def configs(problem: ws.Conv2d, device: Device, stored: dict[str, Record]) -> It
 
 def together(family: Family, problem: ws.Conv2d, config: Config) -> Program:
     """The program that scales all images by one power of two."""
-    with contextlib.ExitStack() as stack:
-        for module in (split16_arithmetic, split16_model, ozaki_slices, winograd_geometry):
-            stack.enter_context(mock.patch.object(module, "scaled_images", return_value=1))
+    with mock.patch.object(ws.Conv2d, "scales", new_callable=mock.PropertyMock, return_value=1):
         return family.program(problem, config)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pairs import covering
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
-from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 
 
 def layer(pass_: Pass, epilogue: int = 0, **fields: Any) -> Conv2d:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
 from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, Measurement
@@ -50,7 +49,7 @@ class BesideTheSample(Conv2dJudge):
     def inputs(self, problem: Conv2d, generator: np.random.Generator) -> Operands:
         found = dict(super().inputs(problem, generator))
         for operand in problem.inputs:
-            maximum = Maximum.of("", operand, scaled_images(problem))
+            maximum = Maximum.of("", operand, problem.scales)
             if maximum.is_sampled:
                 numbers = found[operand.name].reshape(-1)
                 is_read = _is_read(maximum)

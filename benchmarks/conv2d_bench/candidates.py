@@ -13,7 +13,7 @@ from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.plane_transforms import TILES
-from warpsmith.generator.conv2d.layer.work import direct_ns
+from warpsmith.generator.conv2d.layer.sided_family import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.program import Program

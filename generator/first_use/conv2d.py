@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.first_use.reference import Outside, Reference, Scale, packed, reference_program
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Operand
@@ -16,14 +13,13 @@ _OUTSIDE = {
     PaddingMode.REPLICATE: Outside.NEAREST,
     PaddingMode.CIRCULAR: Outside.WRAP,
 }
-_NUMBERS = {Pass.FPROP: 0, Pass.DGRAD: 1, Pass.WGRAD: 2}
 
 
 def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
     """Reference whose sums are one result of a pass: all taps, channels or pixels that it adds."""
     by_role = {operand.name.removeprefix("d"): operand for operand in problem.operands}
     integers = {
-        "pass_number": _NUMBERS[problem.pass_],
+        "pass_number": problem.pass_.number,
         "mode": _OUTSIDE[problem.padding_mode],
         "has_bias": int(problem.bias),
         "n_size": problem.input[0],
@@ -46,7 +42,7 @@ def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
         program=reference_program("conv2d", threads, integers, {}, problem.dtype, problem.dtype),
         values=packed(integers, {}),
         inputs=(names[0], names[1], names[-1]),
-        terms=_terms(problem),
+        terms=problem.terms,
         term_cost=1,
         scale=Scale.NORM if problem.accuracy is Accuracy.NORMWISE else Scale.TERMS,
         is_rectified=problem.relu,
@@ -55,13 +51,3 @@ def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
 
 def _strides(name: str, axes: str, operand: Operand) -> dict[str, int]:
     return {f"{name}_{axis}": stride for axis, stride in zip(axes, operand.element_strides, strict=True)}
-
-
-def _terms(problem: Conv2d) -> int:
-    """Most terms of one sum, if each pixel stands at one place of the padded image."""
-    taps = prod(problem.weight[2:])
-    return {
-        Pass.FPROP: problem.group_channels * taps,
-        Pass.DGRAD: problem.group_filters * taps,
-        Pass.WGRAD: problem.input[0] * prod(problem.output_size),
-    }[problem.pass_]

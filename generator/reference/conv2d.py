@@ -82,13 +82,9 @@ class Conv2dReferenceText:
         groups, channels, filters = problem.groups, problem.group_channels, problem.group_filters
         taps, positions = math.prod(problem.weight[2:]), problem.input[0] * math.prod(problem.output_size)
         pixels = problem.input[0] * math.prod(problem.input[2:])
-        sizes = {
-            Pass.FPROP: (filters, positions, channels * taps),
-            Pass.DGRAD: (channels, pixels, filters * taps),
-            Pass.WGRAD: (filters, channels * taps, positions),
-        }
-        rows, columns, terms = sizes[problem.pass_]
-        a, b = {Pass.FPROP: ("w", "x"), Pass.DGRAD: ("w", "dy"), Pass.WGRAD: ("dy", "x")}[problem.pass_]
+        terms = problem.terms
+        rows, columns = problem.pass_.select((filters, positions), (channels, pixels), (filters, channels * taps))
+        a, b = problem.pass_.select(("w", "x"), ("w", "dy"), ("dy", "x"))
         thread_rows, thread_columns = (
             min(most, math.ceil(count / _SIDE)) for most, count in ((_MOST_ROWS, rows), (_MOST_COLUMNS, columns))
         )
@@ -147,7 +143,7 @@ class Conv2dReference(ReferenceKernels[Conv2d]):
         """Equal parts of the result, in C order, each with a root mean square of its own; 0 if none counts."""
         if problem.accuracy is not Accuracy.NORMWISE:
             return 0
-        return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
+        return problem.scales
 
     def program(self, problem: Conv2d) -> Program:
         text, output, segments = Conv2dReferenceText.of(problem), problem.output, self.segments(problem)

@@ -12,7 +12,7 @@ import pytest
 import warpsmith as ws
 from conv2d_layers import spread
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType

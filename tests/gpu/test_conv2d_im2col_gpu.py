@@ -13,7 +13,7 @@ from host.test_conv2d_im2col import FAMILY, KINDS, SHAPES
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.select import CompilerChoice
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.products.wgmma.wgmma_window import Sharing
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import Sharing
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures(on_hopper.__name__)]
 

@@ -23,7 +23,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass
-from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect

@@ -26,7 +26,7 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.module import Module
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_space import STAGES
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight import STAGES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value

@@ -18,7 +18,7 @@ from together import Case, chosen, results
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config

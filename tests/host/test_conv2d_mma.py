@@ -17,7 +17,8 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
-from warpsmith.generator.conv2d.products.mma.mma_space import LEAST_IMAGE, LEAST_WEIGHT
+from warpsmith.generator.conv2d.products.mma.mma_image import LEAST_IMAGE
+from warpsmith.generator.conv2d.products.mma.mma_weight import LEAST_WEIGHT
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement

@@ -16,8 +16,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
-from warpsmith.generator.conv2d.products.ozaki.ozaki_space import LEAST
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import LEAST, Conv2dSlices
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement

@@ -17,9 +17,8 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
-from warpsmith.generator.conv2d.products.winograd.winograd_geometry import WinogradGeometry
-from warpsmith.generator.conv2d.products.winograd.winograd_gradient import LEAST
-from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of
+from warpsmith.generator.conv2d.products.winograd.winograd_image import WinogradImageGeometry, least_of
+from warpsmith.generator.conv2d.products.winograd.winograd_weight import LEAST
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
@@ -109,7 +108,7 @@ def test_takes_a_batch_in_parts(host: Runtime, quickest: HostCompiler, pass_: Pa
 
 def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quickest: HostCompiler) -> None:
     whole = Conv2d(input=(4, 20, 12, 12), weight=(20, 20, 3, 3), padding=1)
-    nbytes = WinogradGeometry.of(whole, config_of(whole, parts=2)).workspace_bytes
+    nbytes = WinogradImageGeometry.of(whole, config_of(whole, parts=2)).workspace_bytes
     problem = dataclasses.replace(whole, workspace=nbytes)
     config = WINOGRAD.default(problem, DEVICE)
     assert config.integer("parts") > 1

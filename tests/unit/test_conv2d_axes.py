@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 
 
 def layers(pass_: Pass) -> list[Conv2d]:
@@ -102,3 +105,46 @@ def test_a_phase_may_have_no_tap() -> None:
 def test_the_gradient_of_weights_has_no_such_axes() -> None:
     with pytest.raises(ValueError, match="pass wgrad"):
         axes_of(Conv2d((1, 1, 9, 9), (1, 1, 1, 1), pass_=Pass.WGRAD))
+
+
+def on_lattice(source: NDArray[np.float64], lattice: Lattice) -> NDArray[np.float64]:
+    """The planes of one channel of images with any number of axes, by the rule that each line states."""
+    found = np.zeros((lattice.planes, lattice.positions + lattice.reach))
+    for image, *pixel in np.ndindex(source.shape):
+        plane, position, is_read = 0, image, True
+        for index, line in zip(pixel, lattice.lines, strict=True):
+            place, remainder = index // line.multiple + line.before, index % line.multiple
+            if remainder not in line.planes or not 0 <= place < line.pitch:
+                is_read = False
+                break
+            plane = plane * len(line.planes) + line.planes.index(remainder)
+            position = position * line.pitch + place
+        if is_read:
+            found[plane, position] = source[(image, *pixel)]
+    return found
+
+
+@pytest.mark.parametrize("chosen", [(0,), (1, 0), (0, 1, 0)], ids=["one line", "two lines", "three lines"])
+@pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
+def test_a_tap_is_a_shift_on_a_lattice_of_any_number_of_lines(pass_: Pass, chosen: tuple[int, ...]) -> None:
+    problem = Conv2d((2, 1, 6, 5), (1, 1, 3, 2), stride=2, padding=((1, 1), (0, 1)), pass_=pass_)
+    axes = [axes_of(problem)[each] for each in chosen]
+    taps = tuple(problem.weight[2 + each] for each in chosen)
+    lattice = Lattice(2, tuple(map(LatticeLine.of, axes)), taps)
+    generator = np.random.default_rng(3)
+    source = generator.standard_normal((2, *(axis.sources for axis in axes)))
+    weights = generator.standard_normal(taps)
+    expected = np.zeros((2, *(axis.results for axis in axes)))
+    for products in itertools.product(*(summed(axis) for axis in axes)):
+        result, tap, read = zip(*products, strict=True)
+        expected[(slice(None), *result)] += weights[tap] * source[(slice(None), *read)]
+    found, planes = np.full_like(expected, np.nan), on_lattice(source, lattice)
+    phases = [range(len(line.phases)) for line in lattice.lines]
+    for first, taps_of_phase in zip(itertools.product(*phases), lattice.phases, strict=True):
+        sums = np.zeros(lattice.positions)
+        for tap in taps_of_phase:
+            sums += weights.flat[tap.weight] * planes[tap.plane, tap.shift :][: lattice.positions]
+        images = sums.reshape(2, *(line.pitch for line in lattice.lines))
+        target = found[(slice(None), *(slice(at, None, len(each)) for at, each in zip(first, phases, strict=True)))]
+        target[...] = images[tuple(map(slice, target.shape))]
+    np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -16,8 +16,8 @@ from builders import count_of_words
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
+from warpsmith.generator.conv2d.layer.axes import multiply_adds
 from warpsmith.generator.conv2d.layer.fold import PADDED, folds
-from warpsmith.generator.conv2d.layer.work import multiply_adds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import ImageGeometry, Stores
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import Lanes, Tile, wavefronts

@@ -15,10 +15,10 @@ from builders import count_of_words
 from machine_code import frames_of
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.layer.work import multiply_adds
-from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import PARTS, Conv2dDepthwiseLast
-from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image_geometry import ImageGeometry
-from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.layer.axes import multiply_adds
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image import DepthwiseLastImageGeometry
+from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight import PARTS, DepthwiseLastWeightGeometry
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
@@ -152,7 +152,7 @@ class TestGeometry:
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is not Pass.WGRAD], ids=str)
     def test_every_result_is_computed_once(self, problem: Conv2d) -> None:
         for config in sample(problem):
-            g = ImageGeometry.of(problem, config)
+            g = DepthwiseLastImageGeometry.of(problem, config)
             for strips, own, axis in ((g.down, g.rows, g.row_axis), (g.across, g.columns, g.column_axis)):
                 steps = np.arange(strips * own)
                 found = (steps[:, None] * len(axis.phases) + np.arange(len(axis.phases))).ravel()
@@ -163,7 +163,7 @@ class TestGeometry:
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is Pass.WGRAD], ids=str)
     def test_every_position_is_added_once_to_every_weight(self, problem: Conv2d) -> None:
         for config in sample(problem):
-            g = WeightGeometry.of(problem, config)
+            g = DepthwiseLastWeightGeometry.of(problem, config)
             for strips, own, all_of in ((g.down, g.rows, g.output_rows), (g.across, g.columns, g.output_columns)):
                 found = np.zeros(all_of, int)
                 for strip in range(strips):

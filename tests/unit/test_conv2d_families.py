@@ -18,9 +18,10 @@ from conv2d_layers import small
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
-from warpsmith.generator.conv2d.sums.direct_family import MAX_PHASES, MAX_TAPS, Conv2dDirect
-from warpsmith.generator.conv2d.sums.direct_image_geometry import ImageGeometry, Spacing
-from warpsmith.generator.conv2d.sums.direct_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
+from warpsmith.generator.conv2d.sums.direct_image import MAX_PHASES, MAX_TAPS
+from warpsmith.generator.conv2d.sums.direct_image_geometry import DirectImageGeometry, Spacing
+from warpsmith.generator.conv2d.sums.direct_weight import DirectWeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.presets import H200, HOST
@@ -193,7 +194,7 @@ class TestImages:
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is not Pass.WGRAD], ids=name_of)
     def test_every_result_is_stored_once(self, problem: Conv2d) -> None:
         for config in sample(DIRECT, problem):
-            geometry = ImageGeometry.of(problem, config)
+            geometry = DirectImageGeometry.of(problem, config)
             rows = places(geometry.row_axis, geometry.rows, geometry.block_rows, geometry.row_blocks, apart=False)
             columns = places(
                 geometry.column_axis,
@@ -213,7 +214,7 @@ class TestImages:
     @pytest.mark.parametrize("problem", [each for each in PROBLEMS if each.pass_ is not Pass.WGRAD], ids=name_of)
     def test_shared_memory_is_what_is_declared(self, problem: Conv2d) -> None:
         for program in programs(DIRECT, problem):
-            geometry = ImageGeometry.of(problem, program.config)
+            geometry = DirectImageGeometry.of(problem, program.config)
             names = {name: int(value) for name, value in re.findall(r"constexpr int (k\w+) = (\d+);", program.source)}
             names["kBlockFilters"] = geometry.block_filters * geometry.filters
             declared = re.findall(r"__shared__.* float \w+\[([^\]]*)\]", program.source)
@@ -236,7 +237,7 @@ class TestWeights:
     def test_blocks_and_runs_cover_everything_once(self, problem: Conv2d) -> None:
         rows, columns = problem.output_size
         for config in sample(DIRECT, problem):
-            geometry = WeightGeometry.of(problem, config)
+            geometry = DirectWeightGeometry.of(problem, config)
             assert geometry.runs * geometry.columns == problem.input[0] * rows * columns
             assert columns % geometry.columns == 0
             assert geometry.threads % 32 == 0

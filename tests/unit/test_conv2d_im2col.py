@@ -10,7 +10,8 @@ import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import Im2colGeometry, Im2colWeights
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
+from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry
 from warpsmith.generator.family import Subject
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
@@ -76,7 +77,7 @@ def test_answers_layers_of_many_channels(pass_: Pass, precision: str) -> None:
 
 def test_a_window_is_what_all_taps_read() -> None:
     problem = Conv2d((2, 64, 11, 9), (64, 64, 3, 5), stride=(2, 3), padding=(1, 2), **LAST)
-    geometry = Im2colGeometry.of(problem, FAMILY.default(problem, H200))
+    geometry = Im2colImageGeometry.of(problem, FAMILY.default(problem, H200))
     told, _ = geometry.tensor_maps
     assert (told.shape, told.first, told.step) == ((2, 11, 9, 64), (-1, -2), (2, 3))
     assert told.extent == (geometry.lattice.rows.pitch, geometry.lattice.columns.pitch)
@@ -91,14 +92,14 @@ def test_weights_are_images_of_filters() -> None:
     for pass_, pixels in ((Pass.FPROP, "columns"), (Pass.DGRAD, "channels")):
         problem = Conv2d(**shape, pass_=pass_)
         config = FAMILY.default(problem, H200)
-        _, weights = Im2colGeometry.of(problem, config).tensor_maps
+        _, weights = Im2colImageGeometry.of(problem, config).tensor_maps
         assert (weights.shape, weights.extent, weights.corners) == ((384, 3, 2, 200), (1, 1), ((0, 0), (-2, -1)))
         assert weights.pixels == config.integer(pixels)
 
 
 def test_a_gradient_of_weights_reads_results_where_they_are() -> None:
     problem = Conv2d(**DEEP, pass_=Pass.WGRAD)
-    geometry = Im2colWeights.of(problem, FAMILY.default(problem, H200))
+    geometry = Im2colWeightGeometry.of(problem, FAMILY.default(problem, H200))
     x, dy = geometry.tensor_maps
     assert (x.first, dy.first) == ((-1, -1), (0, 0))
     assert x.extent == dy.extent

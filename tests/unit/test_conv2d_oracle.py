@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from conv2d_layers import small_fields
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.evaluate.verify import verify

@@ -10,10 +10,9 @@ import pytest
 
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.products.mma.mma_warps import Warps
-from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
-from warpsmith.generator.conv2d.products.ozaki.ozaki_geometry import SlicesGeometry, registers, terms_of
-from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, Slices
+from warpsmith.generator.conv2d.products.mma.mma_tiles import MmaWarps
+from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices, OzakiGeometry, registers
+from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, OzakiArithmetic
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
 from warpsmith.generator.ranking import answering
@@ -43,7 +42,7 @@ class TestRefusals:
         """The largest sum has three products of one level, each of two digits of -128."""
         assert 3 * 128 * 128 * MOST_TERMS < 2**31 <= 3 * 128 * 128 * (MOST_TERMS + 1)
         most = Conv2d((1, MOST_TERMS, 4, 4), (8, MOST_TERMS, 1, 1))
-        assert terms_of(most) == MOST_TERMS
+        assert most.terms == MOST_TERMS
         assert FAMILY.why_not(most, H200) is None
         more = Conv2d((1, MOST_TERMS + 1, 4, 4), (8, MOST_TERMS + 1, 1, 1))
         assert f"up to {MOST_TERMS} terms" in (FAMILY.why_not(more, H200) or "")
@@ -86,7 +85,7 @@ class TestDigits:
         rounding, eight, six = lost(4), lost(3), lost(2)
         assert eight < 1.01 * rounding < 5e-7
         assert 2 < six / rounding < 4
-        assert Slices.of(LAYER).products == 8
+        assert OzakiArithmetic.of(LAYER).products == 8
 
 
 class TestTiles:
@@ -99,10 +98,10 @@ class TestTiles:
                 for config in (FAMILY.default(problem, device), space.drawn(rng)):
                     assert config is not None
                     assert space.contains(config)
-                    geometry = SlicesGeometry.of(problem, config)
+                    geometry = OzakiGeometry.of(problem, config)
                     assert geometry.filters.blocks * geometry.chunks * 16 >= geometry.filters.summed
                     assert geometry.shared_bytes <= device.shared_per_block_bytes
 
     def test_sums_of_four_levels_take_the_registers(self) -> None:
         """ptxas takes 220 to 232 registers (sm_80, sm_89 and sm_90)."""
-        assert registers(Warps(2, 4, 32, 32)) == 210
+        assert registers(MmaWarps(2, 4, 32, 32)) == 210

@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding, folded
-from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Line
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MOST_SHARES, SAMPLE, Maximum
-from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import image_ns, weight_ns
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import GROUP_POSITIONS, ImageGeometry
-from warpsmith.generator.conv2d.products.wgmma.wgmma_space import least_image
-from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
+    GROUP_POSITIONS,
+    WgmmaImageGeometry,
+    image_ns,
+    least_image,
+)
+from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeightGeometry, weight_ns
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.ranking import answering
@@ -53,7 +56,7 @@ LAYERS: tuple[dict[str, Any], ...] = (
 )
 
 
-def on_line(image: NDArray[np.float64], line: Line, plane: int) -> dict[int, int]:
+def on_line(image: NDArray[np.float64], line: LatticeLine, plane: int) -> dict[int, int]:
     """Image row at each position of a plane, by the rule that `line` states."""
     rows = range(line.planes[plane], image.shape[0], line.multiple)
     return {place: row for index, row in enumerate(rows) if 0 <= (place := index + line.before) < line.pitch}
@@ -133,7 +136,7 @@ class TestTiles:
         for pass_ in (Pass.FPROP, Pass.DGRAD):
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
-                geometry = ImageGeometry.of(problem, config)
+                geometry = WgmmaImageGeometry.of(problem, config)
                 positions = GROUP_POSITIONS * geometry.warpgroups
                 assert geometry.tiles_down * positions >= geometry.lattice.positions
                 assert (geometry.tiles_down - 1) * positions < geometry.lattice.positions
@@ -145,7 +148,7 @@ class TestTiles:
         for pass_ in (Pass.FPROP, Pass.DGRAD):
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
-                geometry = ImageGeometry.of(problem, config)
+                geometry = WgmmaImageGeometry.of(problem, config)
                 last = (geometry.tiles_down - 1) * GROUP_POSITIONS * geometry.warpgroups
                 for step in geometry.steps:
                     in_plane = step.first % geometry.images.length
@@ -157,7 +160,7 @@ class TestTiles:
     def test_each_weight_has_a_sum_and_each_position_a_split(self, layer: dict[str, Any]) -> None:
         problem = Conv2d(**layer, pass_=Pass.WGRAD)
         for config in drawn(problem, 3):
-            geometry = WeightGeometry.of(problem, config)
+            geometry = WgmmaWeightGeometry.of(problem, config)
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
             assert found == Counter(range(geometry.tap_count))
             assert geometry.weights == math.prod(folded(problem).weight)
@@ -226,8 +229,8 @@ class TestMaximum:
 def time_ns(problem: Conv2d, config: Config) -> float:
     """Nanoseconds that the model expects."""
     if problem.pass_ is Pass.WGRAD:
-        return weight_ns(WeightGeometry.of(problem, config), H200)
-    return image_ns(ImageGeometry.of(problem, config), H200)
+        return weight_ns(WgmmaWeightGeometry.of(problem, config), H200)
+    return image_ns(WgmmaImageGeometry.of(problem, config), H200)
 
 
 class TestChoice:

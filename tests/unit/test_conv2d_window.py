@@ -12,7 +12,8 @@ import pytest
 from unit.test_conv2d_warpgroup import SHAPES
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
-from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import Im2colGeometry, Im2colWeights
+from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
+from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
@@ -42,7 +43,7 @@ def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
     """Each result is the sum of pixels times weights of the layer's definition."""
     problem = with_channels(shape, pass_)
     rng = random.Random(problem.key())
-    geometries = [Im2colGeometry.of(problem, config_of(problem, rng)) for _ in range(4)]
+    geometries = [Im2colImageGeometry.of(problem, config_of(problem, rng)) for _ in range(4)]
     for geometry in geometries:
         lattice, phases = geometry.lattice, geometry.lattice.phases
         across = len(lattice.columns.phases)
@@ -55,7 +56,7 @@ def test_steps_read_what_taps_do(shape: dict[str, Any], pass_: Pass) -> None:
                 assert sorted(read(geometry, steps, row, column)) == sorted(wanted(problem, *result))
 
 
-def read(geometry: Im2colGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
+def read(geometry: Im2colImageGeometry, steps: tuple[Any, ...], row: int, column: int) -> list[tuple[int, int, int]]:
     """Row and column of the source, and the weight, of each step of a result, by the kernel's rule."""
     lattice, found = geometry.lattice, []
     for step in steps:
@@ -95,7 +96,7 @@ def wanted(problem: Conv2d, row: int, column: int) -> list[tuple[int, int, int]]
 def test_every_weight_has_its_tap(shape: dict[str, Any]) -> None:
     problem, rng = with_channels(shape, Pass.WGRAD), random.Random(5)
     for config in (config_of(problem, rng) for _ in range(6)):
-        geometry = Im2colWeights.of(problem, config)
+        geometry = Im2colWeightGeometry.of(problem, config)
         weights = [weight for each in geometry.tap_sets for weight in each.weights if weight >= 0]
         assert sorted(weights) == list(range(problem.weight[2] * problem.weight[3]))
         assert geometry.run >= geometry.terms + max(each.shifts[-1] for each in geometry.tap_sets)
@@ -107,6 +108,6 @@ def test_positions_are_results_where_no_taps_share_pixels() -> None:
     problem = Conv2d(**DEEP, **LAST)
     config = FAMILY.space(problem, H200).like({**FAMILY.default(problem, H200).values(), "sharing": "none"})
     assert config is not None
-    assert Im2colGeometry.of(problem, config).lattice.fill == 1.0
+    assert Im2colImageGeometry.of(problem, config).lattice.fill == 1.0
     shared = dataclasses.replace(problem, dtype=DType.BFLOAT16)
-    assert Im2colGeometry.of(shared, FAMILY.default(shared, H200)).lattice.fill == pytest.approx(13 / 14)
+    assert Im2colImageGeometry.of(shared, FAMILY.default(shared, H200)).lattice.fill == pytest.approx(13 / 14)

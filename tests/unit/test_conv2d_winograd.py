@@ -14,12 +14,16 @@ import pytest
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.minimal import Matrix, Minimal
-from warpsmith.generator.conv2d.products.winograd.winograd_choice import expected_ns
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
-from warpsmith.generator.conv2d.products.winograd.winograd_geometry import WinogradGeometry, product_of
-from warpsmith.generator.conv2d.products.winograd.winograd_gradient import GradientGeometry, gradient_ns
-from warpsmith.generator.conv2d.products.winograd.winograd_space import LEAST_SUMMED, TILES
-from warpsmith.generator.conv2d.products.winograd.winograd_transforms import Axis
+from warpsmith.generator.conv2d.products.winograd.winograd_image import (
+    LEAST_SUMMED,
+    TILES,
+    WinogradImageGeometry,
+    expected_ns,
+    product_of,
+)
+from warpsmith.generator.conv2d.products.winograd.winograd_transforms import WinogradAxis
+from warpsmith.generator.conv2d.products.winograd.winograd_weight import WinogradWeightGeometry, gradient_ns
 from warpsmith.generator.presets import H200
 from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config
@@ -154,7 +158,7 @@ class TestGeometry:
     ) -> None:
         problem = Conv2d(**layer, pass_=pass_)
         for axis in (0, 1):
-            found = Axis.of(problem, axis, tile)
+            found = WinogradAxis.of(problem, axis, tile)
             assert (found.tiles - 1) * tile < found.results <= found.tiles * tile
             assert found.results == problem.output.shape[2 + axis]
             assert found.sources == problem.inputs[0].shape[2 + axis]
@@ -164,7 +168,7 @@ class TestGeometry:
     def test_launches_cover_tiles_channels_and_weights(self, layer: dict[str, Any], pass_: Pass) -> None:
         problem = Conv2d(**layer, pass_=pass_)
         for config in configs(problem, 5):
-            geometry = WinogradGeometry.of(problem, config)
+            geometry = WinogradImageGeometry.of(problem, config)
             pixels, weights, multiply = geometry.pixels, geometry.weights, geometry.multiply
             assert pixels.blocks_across * pixels.block_tiles >= pixels.length >= geometry.tiles
             assert (pixels.blocks_across - 1) * pixels.block_tiles < pixels.length
@@ -195,7 +199,7 @@ class TestGeometry:
     def test_launches_cover_gradients_of_weights(self, layer: dict[str, Any]) -> None:
         problem = Conv2d(**layer, pass_=Pass.WGRAD, workspace=2**40)
         for config in configs(problem, 5):
-            geometry = GradientGeometry.of(problem, config)
+            geometry = WinogradWeightGeometry.of(problem, config)
             x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
             assert (x.nbytes, dy.nbytes) == (multiply.x.nbytes, multiply.dy.nbytes)
             assert (x.read, dy.read, x.step, dy.step) == (4, 2, 2, 2)
@@ -254,7 +258,7 @@ class TestChoice:
         problem = dataclasses.replace(whole, workspace=2**27)
         default = FAMILY.default(problem, H200)
         assert default.integer("parts") > FAMILY.default(whole, H200).integer("parts")
-        assert WinogradGeometry.of(problem, default).workspace_bytes <= 2**27
+        assert WinogradImageGeometry.of(problem, default).workspace_bytes <= 2**27
 
 
 class TestRefusals:

@@ -11,7 +11,7 @@ import pytest
 import warpsmith as ws
 from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import ImageGeometry
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImageGeometry
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, STEP, Filter2dWarpgroupGeometry
@@ -114,7 +114,7 @@ def product() -> Figures:
 def layer() -> Figures:
     problem = Conv2d(input=(32, 64, 56, 56), weight=(64, 64, 3, 3), padding=1)
     config, program = default("conv2d_warpgroup", problem)
-    g = ImageGeometry.of(problem, config)
+    g = WgmmaImageGeometry.of(problem, config)
     launch = program.launches[-1]
     vectors = 16 * g.arithmetic.parts * g.chunks
     return {

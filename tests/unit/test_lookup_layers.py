@@ -9,8 +9,7 @@ import pytest
 
 from builders import timing, winner
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH, NEAR_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, NEAR_REACH, Conv2d
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.presets import H200
 from warpsmith.generator.ranking import answering

@@ -24,9 +24,8 @@ from __future__ import annotations
 import dataclasses
 from math import ceil, prod
 
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data, why_not_usual_end
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data, why_not_usual_end
 from warpsmith.generator.conv2d.layer.text import SOURCE, Conv2dText
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family

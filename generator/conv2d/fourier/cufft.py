@@ -18,8 +18,7 @@ from warpsmith.generator.cgemm.cublas_family import STREAMS, CgemmCublas
 from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_transforms
 from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family

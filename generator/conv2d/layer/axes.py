@@ -13,10 +13,10 @@ Row i of phase f is row i * phases + f of the result. Its tap t is row `first + 
 from __future__ import annotations
 
 import dataclasses
-from math import gcd
+from math import gcd, prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
+from warpsmith.generator.padding import PaddingMode
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,22 +70,20 @@ class Axis:
         return any(taps.low < 0 or last + taps.low >= self.sources for taps in self.phases)
 
 
-def axes_of(problem: Conv2d) -> tuple[Axis, Axis]:
-    """Rows and columns of fprop or dgrad. Raises ValueError for wgrad, which is a sum of another kind."""
-    rows, columns = (_axis(problem, axis) for axis in (0, 1))
-    return rows, columns
+def axes_of(problem: Conv2d) -> tuple[Axis, ...]:
+    """The axes of a plane of fprop or dgrad, rows first. Raises ValueError for wgrad, a sum of another kind."""
+    if problem.pass_.sums_images:
+        raise ValueError(f"pass {problem.pass_} sums over the results, not over taps")
+    return tuple(_axis(problem, axis) for axis in range(len(problem.stride)))
 
 
 def _axis(problem: Conv2d, axis: int) -> Axis:
     size, out = problem.input[2 + axis], problem.output_size[axis]
     taps, stride, dilation = problem.weight[2 + axis], problem.stride[axis], problem.dilation[axis]
     before = problem.padding[axis][0]
-    match problem.pass_:
-        case Pass.FPROP:
-            return Axis(size, out, stride, (Taps(taps, 0, 1, -before, dilation),))
-        case Pass.DGRAD:
-            return Axis(out, size, 1, tuple(_of_phase(f + before, taps, stride, dilation) for f in range(stride)))
-    raise ValueError(f"pass {problem.pass_} sums over the results, not over taps")
+    if problem.pass_.is_transposed:
+        return Axis(out, size, 1, tuple(_of_phase(f + before, taps, stride, dilation) for f in range(stride)))
+    return Axis(size, out, stride, (Taps(taps, 0, 1, -before, dilation),))
 
 
 def _of_phase(row: int, taps: int, stride: int, dilation: int) -> Taps:
@@ -98,3 +96,23 @@ def _of_phase(row: int, taps: int, stride: int, dilation: int) -> Taps:
         return Taps(0, 0, 1, 0, 1)
     last = touching[-1]
     return Taps(len(touching), last, -step, (row - last * dilation) // stride, step * dilation // stride)
+
+
+def multiply_adds(problem: Conv2d) -> int:
+    """Multiply-adds of a pixel and a weight, without those in zero padding; each pass has the same number."""
+    meetings = prod(_meetings(problem, axis) for axis in range(len(problem.stride)))
+    return problem.input[0] * problem.weight[0] * problem.group_channels * meetings
+
+
+def _meetings(problem: Conv2d, axis: int) -> int:
+    """Counts (output, tap) pairs along one axis whose input pixel exists or is repeated padding."""
+    size, taps = problem.input[2 + axis], problem.weight[2 + axis]
+    if problem.padding_mode is not PaddingMode.ZEROS:
+        return problem.output_size[axis] * taps
+    stride, dilation, before = problem.stride[axis], problem.dilation[axis], problem.padding[axis][0]
+    found = 0
+    for tap in range(taps):
+        first = before - tap * dilation  # first output, in steps of the stride
+        least, past = max(0, -(-first // stride)), (first + size - 1) // stride + 1
+        found += max(0, min(past, problem.output_size[axis]) - least)
+    return found

@@ -12,7 +12,6 @@ from math import prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
-from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.program import Launch, Pointer, Workspace
 
@@ -23,7 +22,7 @@ THREADS = 256
 
 def folds(layer: Conv2d) -> bool:
     """Whether a result is computed as a gradient of padded images and folded afterwards."""
-    return layer.pass_ is Pass.DGRAD and layer.padding_mode is not PaddingMode.ZEROS
+    return layer.pass_.is_transposed and layer.padding_mode is not PaddingMode.ZEROS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,21 +8,33 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
-from warpsmith.generator.conv2d.layer.checks import COUNTED, DTYPES, check_layer
-from warpsmith.generator.conv2d.layer.distance import NEAR_REACH, between_convolutions
-from warpsmith.generator.conv2d.layer.operands import operands_of
-from warpsmith.generator.conv2d.layer.shapes import Pair, output_size, pads_of, pair_of, sizes_of
-from warpsmith.generator.conv2d.layer.transposed import shapes_of_transposed
-from warpsmith.generator.conv2d.layer.words import BOUNDS, ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d.layer import shapes
+from warpsmith.generator.conv2d.layer.shapes import Pair
+from warpsmith.generator.conv2d.layer.words import BOUNDS, DTYPES, ImageLayout, Pass, Precision, check_precision
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.padding import PaddingMode, Pads, told_pads
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, dtype_of, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 LEAST_USUAL_WORKSPACE, USUAL_SHARE = 2**30, 1.5
 """Bytes of scratch memory that a plan may take by default: 1 GiB, or 1.5 times the bytes of images, weights and
 results. Kernels that lay out or split both images of a gradient of weights need 1.1 times as many.
 """
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE)
+TAP_OCTAVE = 4.0
+"""Octaves per doubling of a filter's rows or columns: registers and unrolled code grow with them."""
+NEAR_REACH = 3.0
+"""`Problem.near_reach` of layers, in octaves. In 15 pairs that differ by up to 3 octaves of N, C, H, W and K (H200),
+the winner of one took 1.03 times the best of the other, the default 1.06; farther off, other families win.
+"""
+DEFAULT_REACH = 0.5
+"""`Family.default_reach` of layer families, in octaves: two changes among `_SIDES`, but no other size. The default took
+1.01 times the best where a winner from 0.8 octaves away with another padding took 1.15.
+"""
+NONFINITE_CHANGED = 2.0**-10
+"""Octaves for another `nonfinite`: the same config is the same kernel, wherever its family solves both problems."""
+_SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 _SIZES = ("input", "weight", "accuracy", "workspace", "nonfinite")
 """Fields that may differ between two layers if the winner of one is to fit the other (`Conv2d.is_resized`)."""
 
@@ -110,12 +122,12 @@ class Conv2d(Problem):
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
-        set_field(self, "input", sizes_of(self.input, "input", "N,C,H,W"))
-        set_field(self, "weight", sizes_of(self.weight, "weight", "K,C/G,R,S"))
-        set_field(self, "stride", pair_of(self.stride, "stride", 1))
-        set_field(self, "dilation", pair_of(self.dilation, "dilation", 1))
+        set_field(self, "input", shapes.sizes_of(self.input, "input", "N,C,H,W"))
+        set_field(self, "weight", shapes.sizes_of(self.weight, "weight", "K,C/G,R,S"))
+        set_field(self, "stride", shapes.pair_of(self.stride, "stride", 1))
+        set_field(self, "dilation", shapes.pair_of(self.dilation, "dilation", 1))
         set_field(self, "groups", count(self.groups, "groups"))
-        set_field(self, "padding", pads_of(self.padding, self.stride, self.dilation, self.weight[2:]))
+        set_field(self, "padding", shapes.pads_of(self.padding, self.stride, self.dilation, self.weight[2:]))
         set_field(self, "pass_", member(Pass, self.pass_, "pass"))
         set_field(self, "dtype", dtype_of(self.dtype, "dtype", DTYPES))
         set_field(self, "precision", member(Precision, self.precision, "precision"))
@@ -128,9 +140,20 @@ class Conv2d(Problem):
             set_field(self, name, flag(getattr(self, name), name))
         mode = member(PaddingMode, self.padding_mode, "padding_mode")
         set_field(self, "padding_mode", mode if any(map(sum, self.padding)) else PaddingMode.ZEROS)
-        check_layer(self)
+        self._check()
         if self.workspace == self._usual_workspace:
             set_field(self, "workspace", None)
+
+    def _check(self) -> None:
+        """Checks that the fields fit each other; each field by itself is valid already."""
+        check_precision(self.precision, self.dtype)
+        for name in ("bias", "relu"):
+            if getattr(self, name) and self.pass_.sums_images:
+                raise BadArgument(f"pass wgrad has no {name}: only fprop and dgrad have")
+        shapes.check_channels(self.input, self.weight, self.groups)
+        shapes.check_padding(self.padding_mode, self.input[2:], self.padding)
+        shapes.check_window(self.weight[2:], self.dilation, self.padded_size)
+        shapes.check_counts(self.operands)
 
     @classmethod
     def transposed(
@@ -165,7 +188,7 @@ class Conv2d(Problem):
             dilation, groups: as for a layer. The other arguments are those of a layer too.
         Raises BadArgument as a layer and `shapes_of_transposed` do.
         """
-        shape, pads = shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
+        shape, pads = shapes.shapes_of_transposed(input, weight, stride, padding, output_padding, dilation, groups)
         return cls(
             input=shape,
             weight=weight,
@@ -188,7 +211,7 @@ class Conv2d(Problem):
     def output_size(self) -> Pair:
         """Rows P and columns Q of y."""
         rows, columns = (
-            output_size(size, taps, stride, pads, dilation)
+            shapes.output_size(size, taps, stride, pads, dilation)
             for size, taps, stride, pads, dilation in zip(
                 self.input[2:], self.weight[2:], self.stride, self.padding, self.dilation, strict=True
             )
@@ -218,15 +241,54 @@ class Conv2d(Problem):
         """K/G: channels of y in a group."""
         return self.weight[0] // self.groups
 
+    @property
+    def summed_channels(self) -> int:
+        """Channels of a group that fprop or dgrad sums over."""
+        return self.pass_.select(self.group_channels, self.group_filters, 1)
+
+    @property
+    def result_channels(self) -> int:
+        """Channels of a group in the result of fprop or dgrad."""
+        return self.pass_.select(self.group_filters, self.group_channels, 1)
+
+    @property
+    def plane_size(self) -> Pair:
+        """Rows and columns of the result image; for wgrad those of dy, over which it sums."""
+        return self.pass_.select(self.output_size, self.input[2:], self.output_size)
+
+    @property
+    def terms(self) -> int:
+        """Most products of one result's sum (K of the implicit GEMM), if each pixel stands at one place of the padded
+        image.
+        """
+        taps, positions = math.prod(self.weight[2:]), self.input[0] * math.prod(self.output_size)
+        return self.pass_.select(self.group_channels * taps, self.group_filters * taps, positions)
+
+    @property
+    def scales(self) -> int:
+        """Equal parts of the result, each with a scale of its own: its images, or 1 for a sum over images."""
+        return 1 if self.pass_.sums_images else self.input[0]
+
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
-        return operands_of(self)
+        """The inputs in the order in which a plan is called, then the result."""
+        x, w, y = self.input, self.weight, (self.input[0], self.weight[0], *self.output_size)
+        of_pass = self.pass_.select(
+            (("x", x), ("w", w), ("b", w[:1]), ("y", y)),
+            (("dy", y), ("w", w), ("b", x[1:2]), ("dx", x)),
+            (("x", x), ("dy", y), ("dw", w)),
+        )
+        return tuple(self._operand(*each) for each in of_pass if self.bias or each[0] != "b")
+
+    def _operand(self, name: str, shape: tuple[int, ...]) -> Operand:
+        role = Role.OUTPUT if name in ("y", "dx", "dw") else Role.INPUT
+        return Operand(name, role, shape, self.dtype, strides_of(shape, self.dtype, self.layout))
 
     @property
     def is_large(self) -> bool:
         """Whether an operand, or x with its padding, has 2^31 elements or more, which are counted in 64 bits."""
         padded = math.prod((*self.input[:2], *self.padded_size))
-        return max(padded, *(operand.size for operand in self.operands)) >= COUNTED
+        return max(padded, *(operand.size for operand in self.operands)) >= shapes.COUNTED
 
     @property
     def workspace_limit(self) -> int:
@@ -272,7 +334,28 @@ class Conv2d(Problem):
 
     def distance(self, other: Problem) -> float | None:
         """Octaves of N, C, H, W and K between two layers, plus octaves for other differences; None beyond a limit."""
-        return between_convolutions(self, other) if isinstance(other, Conv2d) else None
+        words = ("pass_", "precision", "layout", "dtype")
+        if not isinstance(other, Conv2d) or any(getattr(self, name) != getattr(other, name) for name in words):
+            return None
+        pairs = zip((*self.input, self.weight[0]), (*other.input, other.weight[0]), strict=True)
+        size = sum(octaves(here, there) for here, there in pairs)
+        taps = sum(octaves(here, there) for here, there in zip(self.weight[2:], other.weight[2:], strict=True))
+        rest = (
+            TAP_OCTAVE * taps
+            + NONFINITE_CHANGED * (self.nonfinite is not other.nonfinite)
+            + RULE_CHANGED * sum(getattr(self, name) != getattr(other, name) for name in ("stride", "dilation"))
+            + self._between_groups(other)
+            + SIDE_CHANGED * sum(getattr(self, name) != getattr(other, name) for name in _SIDES)
+        )
+        return size + rest if rest <= FARTHEST else None
+
+    def _between_groups(self, other: Conv2d) -> float:
+        """Octaves between the groups of two layers. The work of a thread depends on the channels and filters per group,
+        not on the number of groups: the channels of all groups together count as sizes.
+        """
+        is_one = self.groups == 1, other.groups == 1
+        own = octaves(self.group_channels, other.group_channels) + octaves(self.group_filters, other.group_filters)
+        return RULE_CHANGED * (is_one[0] != is_one[1]) + (own if False in is_one else 0.0)
 
     def is_resized(self, other: Problem) -> bool:
         """Whether two layers differ only in N, C, H, W, K, accuracy, workspace and nonfinite. A winner under another
@@ -330,3 +413,12 @@ class Conv2d(Problem):
 
 def _by_x(numbers: tuple[int, ...]) -> str:
     return "x".join(map(str, numbers))
+
+
+def strides_of(shape: tuple[int, ...], dtype: DType, layout: ImageLayout) -> tuple[int, ...]:
+    """Byte strides; () for C order, which a bias always has."""
+    if layout is ImageLayout.NCHW or len(shape) != 4:
+        return ()
+    _, channels, rows, columns = shape
+    pixel = channels * dtype.itemsize
+    return rows * columns * pixel, dtype.itemsize, columns * pixel, pixel

@@ -10,8 +10,8 @@ from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Pointer
 
-SOURCE = {Pass.FPROP: "x", Pass.DGRAD: "dy"}
-"""Operand that a pass sums over, beside the weights; wgrad sums over two images."""
+SOURCE = {each: each.select("x", "dy", "x") for each in Pass}
+"""The first images that a pass sums over; wgrad sums over dy, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Conv2dText:
             key=text_key(problem),
             pass_=problem.pass_,
             parameters=_parameters(problem),
-            source=SOURCE.get(problem.pass_, "x"),
+            source=SOURCE[problem.pass_],
             result=problem.output.name,
             images=images,
             groups=problem.groups,

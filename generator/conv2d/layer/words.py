@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import TypeVar
 
-from warpsmith.generator.problem import FLOAT32_BOUND
+from warpsmith.errors import BadArgument
+from warpsmith.generator.problem import FLOAT32_BOUND, DType
 
 T = TypeVar("T")
 
@@ -22,12 +23,18 @@ class Pass(enum.StrEnum):
 
     def select(self, fprop: T, dgrad: T, wgrad: T) -> T:
         """The argument of this pass."""
-        return (fprop, dgrad, wgrad)[self.number]
+        if self is Pass.FPROP:  # by comparison, because torch.compile iterates over no enum
+            return fprop
+        return dgrad if self is Pass.DGRAD else wgrad
 
     @property
     def number(self) -> int:
         """Place of the pass in a training step, from 0."""
-        return tuple(Pass).index(self)
+        return self.select(0, 1, 2)
+
+    @property
+    def is_gradient(self) -> bool:
+        return self is not Pass.FPROP
 
     @property
     def sums_images(self) -> bool:
@@ -79,6 +86,22 @@ BOUNDS = {
 """Largest error of a result over its scale. Two factors of 11 significant bits, rounded to the nearest, change a term
 by at most 2^-10 of itself; two of 8 bits, by at most 2^-7.
 """
+
+DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Element types of layers."""
+PRECISIONS = {
+    DType.FLOAT32: tuple(Precision),
+    DType.FLOAT16: (Precision.IEEE, Precision.F16),
+    DType.BFLOAT16: (Precision.IEEE, Precision.BF16),
+}
+"""Precisions per element type. 16-bit data are rounded to their own type, and would lose digits in the other."""
+
+
+def check_precision(precision: Precision, dtype: DType) -> None:
+    """Raises BadArgument if data of this type do not have this precision."""
+    if precision not in PRECISIONS[dtype]:
+        choices = ", ".join(PRECISIONS[dtype])
+        raise BadArgument(f"precision {precision} is not for {dtype} data; choose one of {choices}")
 
 
 class ImageLayout(enum.StrEnum):

@@ -7,9 +7,10 @@ import enum
 
 from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.space import Config
 
+NAME = "conv2d_direct"
 FLOAT_BYTES = 4
 MAX_WRITTEN = 1024
 """Most multiply-adds that are unrolled in the source."""
@@ -30,12 +31,20 @@ class Path(enum.StrEnum):
 
 def channels_of(problem: Conv2d) -> tuple[int, int]:
     """Channels per group of the source and of the result, for fprop or dgrad."""
-    channels, filters = problem.group_channels, problem.group_filters
-    return (channels, filters) if problem.pass_ is Pass.FPROP else (filters, channels)
+    return problem.summed_channels, problem.result_channels
+
+
+def weight_strides(problem: Conv2d) -> tuple[int, int, int]:
+    """Elements of w from one channel of the source to the next, from one channel of the result, and from one tap."""
+    taps, is_last = problem.weight[2] * problem.weight[3], problem.layout is ImageLayout.NHWC
+    # w is (K, C/G, R, S), stored as (K, R, S, C/G) if channels are last. dgrad sums over its first dimension.
+    inner, outer = 1 if is_last else taps, problem.group_channels * taps
+    per_source, per_result = (outer, inner) if problem.pass_.is_transposed else (inner, outer)
+    return per_source, per_result, problem.group_channels if is_last else 1
 
 
 def shared_bytes(
-    axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
+    axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
 ) -> int:
     """Bytes of shared memory of a block that computes `filters` x `rows` x `columns` results, for a round of
     `channels`.
@@ -72,7 +81,7 @@ class Written:
 
     @classmethod
     def of(
-        cls, axes: tuple[Axis, Axis], filters: int, rows: int, columns: int, channels: int, *, apart: bool
+        cls, axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, apart: bool
     ) -> Written:
         down, across = axes
         sums, taps = filters * rows * columns * channels, sum(each.count for each in across.phases)
@@ -84,7 +93,7 @@ class Written:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ImageGeometry:
+class DirectImageGeometry:
     """One config. Rows and columns count steps of a phase (`axes.Axis`), channels those of the result or source per
     group.
 
@@ -119,13 +128,9 @@ class ImageGeometry:
     weights_per_tap: int
 
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> DirectImageGeometry:
         names = ("filters", "rows", "columns", "channels", "block_filters", "block_rows", "block_columns", "min_blocks")
-        taps = problem.weight[2] * problem.weight[3]
-        # w is (K, C/G, R, S): fprop sums over its second dimension, dgrad over its first.
-        is_last = problem.layout is ImageLayout.NHWC  # w is stored as (K, R, S, C/G) then
-        inner, outer = 1 if is_last else taps, problem.group_channels * taps
-        per_source, per_result = (inner, outer) if problem.pass_ is Pass.FPROP else (outer, inner)
+        per_source, per_result, per_tap = weight_strides(problem)
         source_channels, result_channels = channels_of(problem)
         rows, columns = axes_of(problem)
         return cls(
@@ -141,7 +146,7 @@ class ImageGeometry:
             column_axis=columns,
             weights_per_source=per_source,
             weights_per_result=per_result,
-            weights_per_tap=problem.group_channels if is_last else 1,
+            weights_per_tap=per_tap,
         )
 
     @property

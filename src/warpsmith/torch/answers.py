@@ -15,7 +15,7 @@ from typing import Any
 
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Precision
 from warpsmith.generator.conv2d.layer.shapes import pads_of
 from warpsmith.generator.problem import AUTO, Accuracy, DType, NonFinite, Problem
 from warpsmith.plans.lookup import look_up
@@ -103,7 +103,7 @@ def tune_command(layer: Conv2d, device: str) -> str:
         "--padding-mode": None if layer.padding_mode is PaddingMode.ZEROS else str(layer.padding_mode),
         "--dilation": None if layer.dilation == (1, 1) else _by_commas(layer.dilation),
         "--groups": None if layer.groups == 1 else str(layer.groups),
-        "--pass": None if layer.pass_ is Pass.FPROP else str(layer.pass_),
+        "--pass": str(layer.pass_) if layer.pass_.is_gradient else None,
         "--precision": None if layer.precision is Precision.IEEE else str(layer.precision),
         "--dtype": None if layer.dtype is DType.FLOAT32 else str(layer.dtype),
         "--layout": None if layer.layout is ImageLayout.NCHW else str(layer.layout),

@@ -18,8 +18,8 @@ from torch._prims_common import suggest_memory_format
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES, PRECISIONS
 from warpsmith.generator.conv2d.layer.shapes import pads_of
+from warpsmith.generator.conv2d.layer.words import DTYPES, PRECISIONS
 from warpsmith.generator.padding import PaddingMode, Pads
 from warpsmith.generator.problem import Accuracy, NonFinite, member
 from warpsmith.torch.arguments import integer, pair

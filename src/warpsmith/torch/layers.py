@@ -100,7 +100,7 @@ class ConvLayer:
         except BadArgument as error:
             self.problem = str(error)
             return
-        passes = {(pass_, PLAIN): dataclasses.replace(problem, pass_=pass_) for pass_ in Pass}
+        passes = {(each, PLAIN): dataclasses.replace(problem, pass_=each) for each in Pass}
         for bias, relu in FUSED:
             passes[Pass.FPROP, (bias, relu)] = dataclasses.replace(problem, bias=bias, relu=relu)
         self._answers = {key: CachedAnswer(each, source) for key, each in passes.items()}
@@ -140,7 +140,7 @@ class ConvLayer:
         ends = bias, relu
         found = self._left.get((passes, ends))
         if found is None:
-            answers = [self.answer(pass_, *(ends if pass_ is Pass.FPROP else PLAIN)) for pass_ in passes]
+            answers = [self.answer(each, *(PLAIN if each.is_gradient else ends)) for each in passes]
             found = self._left[passes, ends] = all(each is None or each.plan is None for each in answers)
         return found
 

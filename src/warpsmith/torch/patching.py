@@ -302,7 +302,7 @@ def _reported(seen: list[_Seen]) -> tuple[tuple[PassReport, ...], str | None]:
         layer, bias = each
         if isinstance(layer.problem, str):
             reasons.append(layer.problem)
-        answers = [layer.answer(pass_, bias and pass_ is Pass.FPROP) for pass_ in Pass]
+        answers = [layer.answer(step, bias and not step.is_gradient) for step in Pass]
         passes += [PassReport.of(answer) for answer in answers if answer is not None]
     if any(each.family for each in passes):
         return tuple(passes), None

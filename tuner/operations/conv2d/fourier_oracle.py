@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import Accuracy
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, standing, window
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, quick_length, threads
@@ -45,7 +45,7 @@ def is_by_transforms(problem: Conv2d) -> bool:
 
 def by_transforms(problem: Conv2d, operands: Mapping[str, NDArray[Any]], of: Numbers, room: int) -> Values:
     """Result of a pass, with `of` applied to all inputs, using at most `room` bytes of scratch memory."""
-    work = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
+    work = problem.pass_.select(_fprop, _dgrad, _wgrad)
     return work(problem, operands, of, room)
 
 

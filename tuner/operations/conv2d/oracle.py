@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import PEAK, Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, most_places, standing, window
@@ -34,14 +34,7 @@ _LEAST_WIDTH = 64
 
 def terms(problem: Conv2d) -> int:
     """Largest number of terms of one result that the oracle adds up."""
-    filters, channels, rows, columns = problem.weight
-    match problem.pass_:
-        case Pass.FPROP:
-            return channels * rows * columns
-        case Pass.DGRAD:
-            return filters // problem.groups * rows * columns * most_places(problem)
-        case Pass.WGRAD:
-            return problem.input[0] * math.prod(problem.output_size)
+    return problem.terms * (most_places(problem) if problem.pass_.is_transposed else 1)
 
 
 def smaller(problem: Conv2d) -> Conv2d:
@@ -68,7 +61,7 @@ def reference(problem: Conv2d, operands: Mapping[str, NDArray[Any]]) -> tuple[Va
         problem: a problem of any pass.
         operands: the inputs by name, in the problem's shapes.
     """
-    compute = {Pass.FPROP: _fprop, Pass.DGRAD: _dgrad, Pass.WGRAD: _wgrad}[problem.pass_]
+    compute = problem.pass_.select(_fprop, _dgrad, _wgrad)
     if is_by_transforms(problem):
         compute = by_transforms
     room = room_beside(problem.output.size)
@@ -84,7 +77,7 @@ def _root_mean_squares(problem: Conv2d, results: Values) -> Values:
     """Root mean square of each image's results, (images, 1, 1, 1), or of the whole weight gradient; NaN if they are not
     all finite.
     """
-    rows = results.reshape(1 if problem.pass_ is Pass.WGRAD else len(results), -1)
+    rows = results.reshape(problem.scales, -1)
     squares = np.array([float(np.vdot(row, row)) / row.size for row in rows])
     return np.sqrt(np.where(np.isfinite(squares), squares, np.nan)).reshape(-1, 1, 1, 1)
 
@@ -244,7 +237,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def samples(problem: Conv2d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order of the output's shape."""
-    terms_of = {Pass.FPROP: _fprop_terms, Pass.DGRAD: _dgrad_terms, Pass.WGRAD: _wgrad_terms}[problem.pass_]
+    terms_of = problem.pass_.select(_fprop_terms, _dgrad_terms, _wgrad_terms)
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, problem.output.shape), strict=True)):
         a, b = terms_of(problem, operands, *map(int, place))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
+from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Precision
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.peer import Peer, PeerMaker, torch_stream, torch_with_cudnn
@@ -218,4 +218,4 @@ def _computation(problem: Conv2d, torch: Any, *, channels_last: bool) -> Callabl
         weight = placeholder(given["x"], list(problem.weight))
         return backward(given["dy"], padded(given["x"]), weight, (False, True, False))[1]
 
-    return {Pass.FPROP: fprop, Pass.DGRAD: dgrad, Pass.WGRAD: wgrad}[problem.pass_]
+    return problem.pass_.select(fprop, dgrad, wgrad)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.problem import Accuracy, DType, Operand
 from warpsmith.tuner.operations.conv2d.oracle import terms
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
@@ -70,8 +70,7 @@ def stress_slack(problem: Conv2d) -> float:
 
     If factors are rounded, all of this comes on top of the bound, which covers the rounding itself.
     """
-    is_wgrad = problem.pass_ is Pass.WGRAD
-    chain = terms(problem) / (_LEAST_PARTS if is_wgrad else 1)
+    chain = terms(problem) / (_LEAST_PARTS if problem.pass_.sums_images else 1)
     is_by_planes = problem.accuracy is Accuracy.NORMWISE
     of_sums = max(_TRANSFORM_SLACK if is_by_planes else 1.0, _SLACK * math.sqrt(chain))
     bound = problem.error_bound
@@ -95,7 +94,7 @@ def stress_inputs(problem: Conv2d, generator: np.random.Generator) -> dict[str, 
     makers: dict[str, Callable[[Operand, np.random.Generator], NDArray[np.float32]]]
     makers = {"x": image, "dy": image, "w": _weights, "b": _bias}
     drawn = {operand.name: makers[operand.name](operand, generator) for operand in problem.inputs}
-    if problem.pass_ is not Pass.WGRAD:
+    if not problem.pass_.sums_images:
         _set_apart(problem, drawn[problem.inputs[0].name], generator)
     kind = numpy_dtype(problem.dtype)  # rounded before it is repeated, so that no large array exists twice
     return {each.name: _repeated(drawn[each.name].astype(kind, copy=False), each.shape) for each in problem.inputs}

@@ -20,13 +20,13 @@ from warpsmith.generator.cgemm.tiled_geometry import PAIR, OperandTiles
 from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE, fits_result, registers
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.conv2d.products.wgmma.im2col_geometry import CHANNELS, LINE_BYTES, MOST_CORNER, why_no_map
-from warpsmith.generator.conv2d.products.wgmma.wgmma_image_geometry import (
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, LINE_BYTES, MOST_CORNER, why_no_map
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     BARRIER_BYTES,
     COPYING_REGISTERS,
+    OTHER_REGISTERS,
     REGISTERS,
 )
-from warpsmith.generator.conv2d.products.wgmma.wgmma_space import OTHER_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.block_places import PARTS, RUN

@@ -1,7 +1,7 @@
 """Ozaki scheme: numbers as three int8 slices, and the check that three are enough.
 
 A power of two p brings the largest number of an operand next to 127.5 * 2^16. Then q = round(x * 2^p) has three digits
-in base 256, from -128 to 127: the slices. A product of two numbers is the sum of nine products of slices, of which
+in base 256, from -128 to 127: the int8 slices. A product of two numbers is the sum of nine products of slices, of which
 eight are taken. The product of both lowest slices is about a hundredth of what rounding to q loses. Leaving out the two
 next smallest as well would take six products, but they are three times what rounding loses. Sums of products of slices
 are exact in 32 bits, so any order gives the same result.
@@ -22,20 +22,20 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic, scaled_images
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_maximum import THREADS
 from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE, Filters, Images
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
 from warpsmith.generator.render import render
 
-DIGITS = 3
+SLICES = 3
 LEVELS = 4
 """Powers of 256 by which products of slices are added up, each in an accumulator of its own."""
 MOST_TERMS = (2**31 - 1) // (3 * 2**14)
 """Most terms of a sum: three products per level and term, at most 2^14 each, fit into 32 bits."""
 LARGEST = 127 * 2**16 + 127 * 2**8 + 127
-"""Largest magnitude that three base-256 digits represent."""
+"""Largest magnitude that three int8 slices represent."""
 SIGMAS = 6.0
 BOUND = 1e-6
 WARP, BLOCK_NUMBERS = 32, 2048
@@ -45,7 +45,7 @@ MEASURES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Slices(Arithmetic):
+class OzakiArithmetic(Arithmetic):
     """Three int8 slices per number instead of two fp16 parts."""
 
     chunk: ClassVar[int] = 16
@@ -53,20 +53,20 @@ class Slices(Arithmetic):
     template: ClassVar[str] = "conv2d/slices_scale.cu.jinja"
 
     @classmethod
-    def of(cls, problem: Conv2d) -> Slices:
-        return cls(problem.dtype, parts=DIGITS, scales=True, promotes=False, images=scaled_images(problem))
+    def of(cls, problem: Conv2d) -> OzakiArithmetic:
+        return cls(problem.dtype, parts=SLICES, scales=True, promotes=False, images=problem.scales)
 
     @property
     def products(self) -> int:
-        return DIGITS**2 - 1
+        return SLICES**2 - 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return "int8"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Measure:
+class ChannelMeasure:
     """The launch that measures the summed channels of an operand, group by group; channels of a batch also image by
     image.
     """
@@ -89,7 +89,7 @@ class Measure:
     """Number of images that are measured one by one; 1 if all are measured together."""
 
     @classmethod
-    def of_images(cls, images: Images) -> Measure:
+    def of_images(cls, images: Images) -> ChannelMeasure:
         operand, strides = images.operand, images.strides
         group_stride = images.channels * strides[1]
         sizes = operand.shape[0], strides[0], operand.shape[2] * operand.shape[3], strides[3]
@@ -97,7 +97,7 @@ class Measure:
         return cls(images.family, operand, operand.shape[1], *own)
 
     @classmethod
-    def of_filters(cls, filters: Filters) -> Measure:
+    def of_filters(cls, filters: Filters) -> ChannelMeasure:
         summed, results, _, column = filters.strides
         sizes = filters.results, results, filters.tap_count, column
         blocks = filters.groups * filters.summed
@@ -140,11 +140,11 @@ class Measure:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Range:
+class RangeCheck:
     """The launch that finds the powers of two, and image by image whether the range is too wide."""
 
     family: str
-    measures: tuple[Measure, Measure]
+    measures: tuple[ChannelMeasure, ChannelMeasure]
     groups: int
     taps: int
     """Most taps that a result sums over."""

@@ -1,4 +1,6 @@
-"""The 16-bit element type that the tensor cores multiply for a layer, and where partial sums are accumulated."""
+"""The 16-bit element type that the tensor cores multiply for a layer, where partial sums are accumulated, and
+layers that are solved so.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ import dataclasses
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass, Precision
-from warpsmith.generator.problem import DType
+from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
+from warpsmith.generator.conv2d.layer.words import Precision
+from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class Arithmetic:
         is_exact = problem.precision is Precision.IEEE
         if problem.dtype is not DType.FLOAT32:
             return cls(problem.dtype, parts=1, scales=False, promotes=is_exact)
-        images = scaled_images(problem)
+        images = problem.scales
         return cls(DType.FLOAT16, parts=2 if is_exact else 1, scales=True, promotes=is_exact, images=images)
 
     chunk: ClassVar[int] = 8
@@ -50,7 +55,7 @@ class Arithmetic:
         return 2 * self.parts - 1
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Name of the element type, for comments in generated source."""
         return str(self.element)
 
@@ -59,6 +64,21 @@ class Arithmetic:
         return self.element is DType.BFLOAT16
 
 
-def scaled_images(problem: Conv2d) -> int:
-    """Number of source images that are scaled one by one; 1 for wgrad, which sums over images."""
-    return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
+def why_not_split16(layer: Conv2d) -> str | None:
+    """Why such a family does not solve a layer, in one line; None if it does."""
+    if layer.accuracy is not Accuracy.NORMWISE:
+        return 'splits numbers relative to the largest of an operand: needs accuracy="normwise"'
+    if layer.padding_mode is not PaddingMode.ZEROS:
+        return "has zeros between its images: solves padding_mode zeros only"
+    return why_not_counted(layer)
+
+
+def why_not_within_windows(layer: Conv2d) -> str | None:
+    """Why 16-bit products let a NaN reach results whose sum does not contain it; None if they do not, or may."""
+    if layer.nonfinite is not NonFinite.WINDOW:
+        return None
+    if layer.pass_.sums_images:
+        return "multiplies what lies between images by zero, and a NaN beside it: needs nonfinite any"
+    if Folding.of(layer) is not None:
+        return "has taps of zero where rows or columns are channels, which a NaN meets: needs nonfinite any"
+    return None

@@ -20,7 +20,6 @@ import dataclasses
 import functools
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.padding import Pads
 
 MOST_CHANNELS = 8
@@ -96,7 +95,7 @@ def folded(layer: Conv2d) -> Conv2d:
 
 def _products(layer: Conv2d) -> int:
     """Products for each pixel of y and each of its channels, zeros included."""
-    least = ROWS if layer.pass_ is Pass.WGRAD else DEPTH
+    least = ROWS if layer.pass_.sums_images else DEPTH
     return -(-layer.group_channels // least) * least * layer.weight[2] * layer.weight[3]
 
 
@@ -107,7 +106,7 @@ def _by_steps(layer: Conv2d) -> Folding | None:
     if layer.stride == (1, 1) or any(_is_strided(layer, axis) and layer.dilation[axis] > 1 for axis in (0, 1)):
         return None
     rows, columns = (_steps(layer, axis) if _is_strided(layer, axis) else _kept(layer, axis) for axis in (0, 1))
-    if layer.pass_ is Pass.DGRAD and not all(_is_covered(each) for each in (rows, columns)):
+    if layer.pass_.is_transposed and not all(_is_covered(each) for each in (rows, columns)):
         return None
     return _solved(layer, rows, columns)
 
@@ -119,7 +118,7 @@ def _is_covered(axis: FoldedAxis) -> bool:
 
 def _by_taps(layer: Conv2d) -> Folding | None:
     """*Taps* folding. None for dgrad, which sums over other channels."""
-    if layer.pass_ is Pass.DGRAD:
+    if layer.pass_.is_transposed:
         return None
     (left, _), taps, outputs = layer.padding[1], layer.weight[3], layer.output_size[1]
     columns = FoldedAxis(taps, layer.stride[1], layer.dilation[1], left, layer.input[3], taps, outputs)

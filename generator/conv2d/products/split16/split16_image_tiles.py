@@ -10,7 +10,7 @@ import itertools
 from typing import Any, ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Tap
@@ -76,7 +76,7 @@ class ImageTiles(abc.ABC):
     stays_scaled: bool = dataclasses.field(default=False, kw_only=True)
     """Whether results keep the powers of two of both operands, because a later kernel removes them."""
 
-    is_turned = False
+    is_transposed = False
     """Whether operands lie transposed in shared memory. They do not: K is contiguous."""
     maps: ClassVar[bool] = False
     """Whether TMA tensor maps fetch pixels from the operand's own layout; otherwise pixels lie on one line."""
@@ -102,7 +102,7 @@ class ImageTiles(abc.ABC):
             positions, columns, channels, reach: as in the config; `channels` is the source channels per stage.
             own: the fields of the subclass.
         """
-        folding, is_fprop = _folding(problem, arithmetic), problem.pass_ is Pass.FPROP
+        folding, is_transposed = _folding(problem, arithmetic), problem.pass_.is_transposed
         lattice, chunks = _lattice(problem, arithmetic), channels // arithmetic.chunk
         steps, first_taps, span = _walk(problem, arithmetic, positions, reach)
         length = _line_length(lattice, positions, span)
@@ -117,8 +117,8 @@ class ImageTiles(abc.ABC):
             steps=steps,
             first_taps=first_taps,
             run=positions + span,
-            channels_last=problem.layout is ImageLayout.NHWC and (is_fprop or folding is None),
-            folding=None if is_fprop else folding,
+            channels_last=problem.layout is ImageLayout.NHWC and not (is_transposed and folding),
+            folding=folding if is_transposed else None,
             result_strides=problem.output.element_strides,
             **own,
         )
@@ -184,7 +184,7 @@ class ImageTiles(abc.ABC):
         return self.results % self.columns > 0
 
     @property
-    def halves_bytes(self) -> int:
+    def split16_bytes(self) -> int:
         """Bytes of both 16-bit operands."""
         return self.images.nbytes + self.filters.nbytes
 
@@ -197,8 +197,7 @@ class ImageTiles(abc.ABC):
 
 def summed_and_results(problem: Conv2d) -> tuple[int, int]:
     """Channels of a group that a result of fprop or dgrad sums over, and channels of a group of the result."""
-    both = problem.group_channels, problem.group_filters
-    return both if problem.pass_ is Pass.FPROP else both[::-1]
+    return problem.summed_channels, problem.result_channels
 
 
 def _folding(problem: Conv2d, arithmetic: Arithmetic) -> Folding | None:
@@ -233,7 +232,7 @@ def _walk(
 @functools.lru_cache(maxsize=256)
 def _images(family: str, problem: Conv2d, arithmetic: Arithmetic, chunks: int, length: int) -> Images:
     """The 16-bit source images, with `chunks` channel vectors and `length` positions per plane."""
-    folding = _folding(problem, arithmetic) if problem.pass_ is Pass.FPROP else None
+    folding = None if problem.pass_.is_transposed else _folding(problem, arithmetic)
     lattice = _lattice(problem, arithmetic)
     return Images.of_sources(family, problem, problem.inputs[0], arithmetic, lattice, chunks, length, folding)
 
@@ -257,7 +256,7 @@ def _filters(family: str, problem: Conv2d, arithmetic: Arithmetic, columns: int,
         tiles=-(-results // columns),
         block_chunks=chunks,
         blocks=-(-summed // (chunks * arithmetic.chunk)),
-        is_turned=problem.pass_ is not Pass.FPROP,
+        is_transposed=problem.pass_.is_transposed,
         folding=folding,
     )
 

@@ -8,7 +8,7 @@ them: the padding right of one row is the padding left of the next.
 
 With a stride, the pixels lie in several planes, one for each remainder of their rows and columns modulo the stride.
 Each tap reads one plane. Results whose taps differ (the gradient of a strided layer) form phases, each with its own
-taps (`generator.conv2d.axes`). Results at positions between the images are computed and not stored.
+taps (`layer/axes.py`). Results at positions between the images are computed and not stored.
 
 Source: Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (implicit GEMM). A block there
 gathers its pixels; on the line there is nothing to gather.
@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 
 from warpsmith.generator.conv2d.layer.axes import Axis, Taps, axes_of
@@ -31,7 +32,7 @@ class LineTap:
     """One row, or column, of a filter, as the results of one phase read it."""
 
     plane: int
-    """Index into `Line.planes`."""
+    """Index into `LatticeLine.planes`."""
     shift: int
     """Positions from a result to the pixel that it reads, 0 or more."""
     weight: int
@@ -39,8 +40,8 @@ class LineTap:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
-    """The rows, or the columns, of all images on the line. Comments say rows for both."""
+class LatticeLine:
+    """One axis of all images on the line, such as their rows. Comments say rows for all."""
 
     sources: int
     """Rows of a source image."""
@@ -58,7 +59,7 @@ class Line:
     phases: tuple[tuple[LineTap, ...], ...]
 
     @classmethod
-    def of(cls, axis: Axis) -> Line:
+    def of(cls, axis: Axis) -> LatticeLine:
         # Plane and shift that each tap reads for row 0 of its phase.
         places = [
             [divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases
@@ -110,26 +111,40 @@ class Tap:
 
 @dataclasses.dataclass(frozen=True)
 class Lattice:
-    """The lines of a layer's rows and columns, and the taps of each phase of its results."""
+    """The lines of all axes of a layer, rows before columns, and the taps of each phase of its results.
+
+    A layer of one axis has one line, and a volume has three.
+    """
 
     images: int
-    rows: Line
-    columns: Line
-    filter_columns: int
+    lines: tuple[LatticeLine, ...]
+    filter_sizes: tuple[int, ...]
+    """Taps of a filter along each axis."""
 
     @classmethod
     @functools.lru_cache(maxsize=64)  # shared by all configs that a search or a model looks at
     def of(cls, problem: Conv2d) -> Lattice:
         """The lattice of fprop or dgrad. wgrad gets that of fprop, whose pixels and taps it reads."""
-        if problem.pass_ is Pass.WGRAD:
+        if problem.pass_.sums_images:
             problem = dataclasses.replace(problem, pass_=Pass.FPROP)
-        rows, columns = map(Line.of, axes_of(problem))
-        return cls(problem.input[0], rows, columns, problem.weight[3])
+        return cls(problem.input[0], tuple(map(LatticeLine.of, axes_of(problem))), problem.weight[2:])
+
+    @property
+    def rows(self) -> LatticeLine:
+        return self.lines[0]
+
+    @property
+    def columns(self) -> LatticeLine:
+        return self.lines[-1]
+
+    @property
+    def filter_columns(self) -> int:
+        return self.filter_sizes[-1]
 
     @property
     def image_pitch(self) -> int:
         """Positions from one image to the next."""
-        return self.rows.pitch * self.columns.pitch
+        return math.prod(line.pitch for line in self.lines)
 
     @property
     def positions(self) -> int:
@@ -139,19 +154,19 @@ class Lattice:
     @property
     def planes(self) -> int:
         """Number of pixel planes, which lie one behind the other."""
-        return len(self.rows.planes) * len(self.columns.planes)
+        return math.prod(len(line.planes) for line in self.lines)
 
     @property
     def fill(self) -> float:
         """Share of the positions that are results."""
-        return self.rows.results * self.columns.results / (len(self.phases) * self.image_pitch)
+        return math.prod(line.results for line in self.lines) / (len(self.phases) * self.image_pitch)
 
     @functools.cached_property
     def phases(self) -> tuple[tuple[Tap, ...], ...]:
         """The taps of each phase of the results, sorted by plane and then by shift."""
         return tuple(
-            tuple(sorted(self._taps(down, across), key=lambda tap: (tap.plane, tap.shift)))
-            for down, across in itertools.product(self.rows.phases, self.columns.phases)
+            tuple(sorted(self._taps(phases), key=lambda tap: (tap.plane, tap.shift)))
+            for phases in itertools.product(*(line.phases for line in self.lines))
         )
 
     @functools.cached_property
@@ -159,11 +174,13 @@ class Lattice:
         """Largest shift of any tap."""
         return max((tap.shift for taps in self.phases for tap in taps), default=0)
 
-    def _taps(self, down: tuple[LineTap, ...], across: tuple[LineTap, ...]) -> Iterator[Tap]:
-        for (place, row), column in itertools.product(enumerate(down), across):
-            yield Tap(
-                plane=row.plane * len(self.columns.planes) + column.plane,
-                shift=row.shift * self.columns.pitch + column.shift,
-                weight=row.weight * self.filter_columns + column.weight,
-                row=place,
-            )
+    def _taps(self, phases: tuple[tuple[LineTap, ...], ...]) -> Iterator[Tap]:
+        """The taps of one phase of each line. All taps that differ along the last axis alone form a row."""
+        outer = list(itertools.product(*phases[:-1]))
+        for (row, before), last in itertools.product(enumerate(outer), phases[-1]):
+            plane = shift = weight = 0
+            for tap, line, size in zip((*before, last), self.lines, self.filter_sizes, strict=True):
+                plane = plane * len(line.planes) + tap.plane
+                shift = shift * line.pitch + tap.shift
+                weight = weight * size + tap.weight
+            yield Tap(plane, shift, weight, row)

@@ -1,14 +1,15 @@
-"""Times of layers with split fp16 operands beside the products: figures that their models share."""
+"""Times of layers with split fp16 operands beside the products, and configs with their expected times."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Iterable
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.products.split16.split16_arithmetic import scaled_images
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
+from warpsmith.generator.space import Config, Space
 
 CLOCK_SHARE = 1.65 / REFERENCE.cycles_per_ns
 """Share of the boost clock that is left under the load of tensor cores (measured, H200: 1650 MHz)."""
@@ -58,6 +59,32 @@ def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
 
     It reads an operand once if its maximum is sampled, with one launch more, and twice otherwise.
     """
-    sampled = [samples(operand, scaled_images(problem)) for operand in problem.inputs]
+    sampled = [samples(operand, problem.scales) for operand in problem.inputs]
     read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
     return split_ns(read + parts_bytes, device) + (5 + sum(sampled)) * LAUNCH_NS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TimedConfig:
+    """A config and its expected time."""
+
+    config: Config
+    ns: float
+    """Nanoseconds of one SM for its share of all blocks."""
+
+
+def best_split(space: Space, whole: Config, splits: Iterable[int], time_ns: Callable[[int], float]) -> TimedConfig:
+    """A tile of wgrad with the legal split-K factor that is expected to take least time.
+
+    Args:
+        space: the space of wgrad.
+        whole: the legal config of the tile without split-K.
+        splits: the split-K factors, 1 among them.
+        time_ns: expected time of the tile by split-K factor.
+    """
+    times = {number: time_ns(number) for number in splits}
+    for number in sorted(times, key=times.__getitem__):
+        config = Config.of({**whole.values(), "splits": number})
+        if space.contains(config):
+            return TimedConfig(config, times[number])
+    return TimedConfig(whole, times[1])

@@ -17,7 +17,7 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
-from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, Line
+from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MAX_BLOCKS, THREADS, Maximum
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Unit, Workspace
@@ -31,7 +31,7 @@ RANGE = "range"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Halved(abc.ABC):
+class Split16Operand(abc.ABC):
     """One operand as 16-bit numbers."""
 
     family: str
@@ -114,7 +114,7 @@ class Halved(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Images(Halved):
+class Images(Split16Operand):
     """16-bit images on the line: [part][group and channel vector][plane][position][channel of the vector].
 
     If `terms` is not 0: [group][block of `terms` positions][channel vector][part][position][channel of the vector], so
@@ -127,8 +127,8 @@ class Images(Halved):
     """Channels per group."""
     chunks: int
     """Channel vectors per group, including those filled with zeros."""
-    rows: Line
-    columns: Line
+    rows: LatticeLine
+    columns: LatticeLine
     length: int
     """Positions per plane, including the zeros behind the last image."""
     terms: int = 0
@@ -230,7 +230,7 @@ class Images(Halved):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Filters(Halved):
+class Filters(Split16Operand):
     """16-bit weights: [group][tile of columns][block of channels][tap][part][channel vector][column][channel of the
     vector].
 
@@ -251,7 +251,7 @@ class Filters(Halved):
     """Channel vectors per block of channels."""
     blocks: int
     """Blocks of channels per group."""
-    is_turned: bool
+    is_transposed: bool
     """Whether the weights lie transposed, as [summed][result]; they do for dgrad."""
     folding: Folding | None = None
     """Set where rows and columns of the images become channels."""
@@ -260,12 +260,12 @@ class Filters(Halved):
     def strides(self) -> tuple[int, ...]:
         """Element strides of the weights: along the summed channels, the result channels, the rows and the columns."""
         first, second, row, column = self.operand.element_strides
-        return (first, second, row, column) if self.is_turned else (second, first, row, column)
+        return (first, second, row, column) if self.is_transposed else (second, first, row, column)
 
     @property
     def group_stride(self) -> int:
         """Elements from one group to the next; groups divide the filters."""
-        filters = self.summed if self.is_turned else self.results
+        filters = self.summed if self.is_transposed else self.results
         return filters * self.operand.element_strides[0]
 
     @property

@@ -67,7 +67,7 @@ class WeightTiles(abc.ABC):
     run: int
     """Positions of a channel vector of x per stage."""
 
-    is_turned = True
+    is_transposed = True
     """Whether operands lie transposed in shared memory: channels (M, N) are contiguous, not positions (K)."""
     maps: ClassVar[bool] = False
     """Whether TMA tensor maps fetch pixels from the operands' own layout; otherwise pixels lie on one line."""
@@ -219,7 +219,7 @@ class WeightTiles(abc.ABC):
         return self.x.groups * self.sum_tiles_across * self.sum_tiles_down
 
     @property
-    def halves_bytes(self) -> int:
+    def split16_bytes(self) -> int:
         """Bytes of both 16-bit operands."""
         return self.x.nbytes + self.dy.nbytes
 

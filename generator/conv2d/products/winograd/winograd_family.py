@@ -43,106 +43,40 @@ Source: Lavin and Gray 2016, "Fast Algorithms for Convolutional Neural Networks"
 
 from __future__ import annotations
 
-import dataclasses
-
-from warpsmith.generator.conv2d.layer.distance import DEFAULT_REACH
-from warpsmith.generator.conv2d.layer.limits import why_not_usual_data
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import Conv2dText
-from warpsmith.generator.conv2d.layer.words import Pass, Precision
-from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
-from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
+from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
+from warpsmith.generator.conv2d.layer.words import Precision
 from warpsmith.generator.conv2d.products.winograd.minimal import TAPS
-from warpsmith.generator.conv2d.products.winograd.winograd_choice import expected_ns, winograd_choice, winograd_choices
-from warpsmith.generator.conv2d.products.winograd.winograd_geometry import PRODUCTS, WinogradGeometry
-from warpsmith.generator.conv2d.products.winograd.winograd_gradient import (
-    LEAST,
-    PARTS,
-    SUM_CHANNELS,
-    SUM_FILTERS,
-    GradientGeometry,
-    gradient_choice,
-    gradient_ns,
-    gradient_product,
-    gradient_space,
-    why_not_gradient,
-)
-from warpsmith.generator.conv2d.products.winograd.winograd_space import least_of, winograd_space
-from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PREFIX
+from warpsmith.generator.conv2d.products.winograd.winograd_image import WinogradImages
+from warpsmith.generator.conv2d.products.winograd.winograd_transforms import NAME
+from warpsmith.generator.conv2d.products.winograd.winograd_weight import WinogradWeights
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, NonFinite
-from warpsmith.generator.program import Launch, Pointer, Program, Unit
-from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
-BACK = f"{PREFIX}_results"
-"""Name of the output transform's unit and kernel."""
-SUM = f"{PREFIX}_sum"
-"""Name of the unit and kernel that add up wgrad's partial sums and transform them back."""
-MODEL_SHARE = 0.87
-"""Share of the model's time, fitted on an H100, that an H200 takes: 0.82 to 0.99 in ten passes of L5, OverFeat and
-ResNet, the less the more channels there are."""
 LIKELY_CHANNELS = 128
 """Fewest channels on both sides for which this family is likely to win. With fewer, the bytes of its transforms take
 longer than the products that it saves.
 """
 
 
-class Conv2dWinograd(Family[Conv2d]):
+class Conv2dWinograd(SidedFamily):
     """`conv2d` of 3x3 layers by Winograd minimal filtering."""
 
-    name = "conv2d_winograd"
-    default_reach = DEFAULT_REACH
+    name = NAME
+    image, weight = WinogradImages(), WinogradWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        why_not = (
+        return (
             device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
             or _why_not_layer(problem)
             or why_not_usual_data(problem)
+            or super().why_not(problem, device)
         )
-        if why_not is not None:
-            return why_not
-        if problem.pass_ is Pass.WGRAD and (why_not := why_not_gradient(problem)) is not None:
-            return why_not
-        space = self.space(problem, device)
-        least = (LEAST,) if problem.pass_ is Pass.WGRAD else least_of(problem)
-        if not any(space.contains(Config.of(each)) for each in least):
-            return f"what it transforms of an image does not fit into {problem.workspace_limit} bytes of workspace"
-        return None
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and min(problem.group_channels, problem.group_filters) >= LIKELY_CHANNELS
-
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        expected = gradient_ns if problem.pass_ is Pass.WGRAD else expected_ns
-        return MODEL_SHARE * expected(problem, self.default(problem, device), device)
-
-    def space(self, problem: Conv2d, device: Device) -> Space:
-        return (gradient_space if problem.pass_ is Pass.WGRAD else winograd_space)(problem, device)
-
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return (gradient_choice if problem.pass_ is Pass.WGRAD else winograd_choice)(problem, device)
-
-    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
-        return () if problem.pass_ is Pass.WGRAD else winograd_choices(problem, device)[1:]
-
-    def program(self, problem: Conv2d, config: Config) -> Program:
-        if problem.pass_ is Pass.WGRAD:
-            return _gradient_program(problem, config)
-        geometry = WinogradGeometry.of(problem, config)
-        product, multiply = Conv2dText.of(geometry.product), geometry.multiply
-        main = render("conv2d/warpgroup_image.cu.jinja", p=product, g=multiply, config=config.key())
-        back = render("conv2d/winograd_results.cu.jinja", p=Conv2dText.of(problem), g=geometry)
-        return Program(
-            self.name,
-            config,
-            (*geometry.pixels.units(problem), *geometry.weights.units(problem), Unit(MAIN, main), Unit(BACK, back)),
-            (*geometry.weights.launches(), geometry.pixels.largest.launch(), *_parts(geometry)),
-            geometry.workspaces,
-        )
 
 
 def _why_not_layer(layer: Conv2d) -> str | None:
@@ -157,44 +91,3 @@ def _why_not_layer(layer: Conv2d) -> str | None:
     if layer.padding_mode is not PaddingMode.ZEROS:
         return "solves padding_mode zeros only"
     return None
-
-
-def _parts(geometry: WinogradGeometry) -> tuple[Launch, ...]:
-    """Launches of the image transform, the products and the output transform of each part of the batch."""
-    pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
-    powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
-    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)
-    product = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, (*factors, Pointer(PRODUCTS)))
-    product = dataclasses.replace(product, shared_bytes=multiply.shared_bytes, unit=MAIN)
-    found: list[Launch] = []
-    for part in range(geometry.parts):
-        first = part * geometry.images
-        result = Pointer(layer.output.name, first * layer.output.strides[0])
-        bias = (Pointer("b"),) if layer.bias else ()
-        blocks = geometry.blocks_across * geometry.results
-        scales = (*pixels.powers_from(first), *weights.powers) if geometry.scales_back else ()
-        back = Launch.of_blocks(BACK, blocks, geometry.threads, (Pointer(PRODUCTS), *scales, *bias, result))
-        found += [pixels.launch(first), product, dataclasses.replace(back, unit=BACK)]
-    return tuple(found)
-
-
-def _gradient_program(layer: Conv2d, config: Config) -> Program:
-    geometry = GradientGeometry.of(layer, config)
-    x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
-    product = Conv2dText.of(gradient_product(layer))
-    main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
-    factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
-    products = Launch.of_blocks(Conv2dWarpgroup.name, multiply.blocks, multiply.threads, factors)
-    sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(layer.output.name))
-    add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)
-    return Program(
-        Conv2dWinograd.name,
-        config,
-        (*x.units(layer), *dy.units(layer), Unit(MAIN, main), geometry.sum_unit(SUM)),
-        (
-            *(launch for each in (x, dy) for launch in (each.largest.launch(), each.launch())),
-            dataclasses.replace(products, shared_bytes=multiply.shared_bytes, unit=MAIN),
-            dataclasses.replace(add, unit=SUM),
-        ),
-        geometry.workspaces,
-    )

@@ -13,16 +13,15 @@ import functools
 
 from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import Pass
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import Lanes, Tile, round_up, vector_of
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_windows import low_of, window_of
-from warpsmith.generator.conv2d.sums.direct_image_geometry import channels_of
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import PlaneLanes, PlaneTile, round_up, vector_of
+from warpsmith.generator.conv2d.sums.direct_image_geometry import channels_of, weight_strides
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.space import Config
 
+NAME = "conv2d_depthwise"
 FLOAT_BYTES = 4
 WARP = 32
-NAMES = (
+IMAGE_NAMES = (
     "rows",
     "columns",
     "filters",
@@ -49,7 +48,7 @@ class Stores(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageGeometry:
+class DepthwiseImageGeometry:
     """One config of fprop or dgrad. Rows and columns count steps of a phase (`axes.Axis`), channels those
     of a group.
     """
@@ -82,15 +81,13 @@ class ImageGeometry:
     weights_per_result: int
 
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> ImageGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> DepthwiseImageGeometry:
         values = config.values()
-        taps = problem.weight[2] * problem.weight[3]
-        inner, outer = taps, problem.group_channels * taps
-        is_fprop = problem.pass_ is Pass.FPROP
+        per_source, per_result, _ = weight_strides(problem)
         source_channels, result_channels = channels_of(problem)
         rows, columns = axes_of(problem)
         return cls(
-            **{name: int(values[name]) for name in NAMES},
+            **{name: int(values[name]) for name in IMAGE_NAMES},
             stores=Stores(config.text("stores")),
             images=problem.input[0],
             groups=problem.groups,
@@ -100,9 +97,9 @@ class ImageGeometry:
             filter_columns=problem.weight[3],
             row_axis=rows,
             column_axis=columns,
-            repeats=is_fprop and problem.padding_mode is not PaddingMode.ZEROS,
-            weights_per_source=inner if is_fprop else outer,
-            weights_per_result=outer if is_fprop else inner,
+            repeats=not problem.pass_.is_transposed and problem.padding_mode is not PaddingMode.ZEROS,
+            weights_per_source=per_source,
+            weights_per_result=per_result,
         )
 
     @property
@@ -200,13 +197,13 @@ class ImageGeometry:
         return window_of(self.column_axis, self.columns)
 
     @functools.cached_property
-    def tile(self) -> Tile:
+    def tile(self) -> PlaneTile:
         """Shared-memory layout of a plane of the source."""
         rows = window_of(self.row_axis, self.band_rows)
         across, down = self.column_axis.multiple, self.row_axis.multiple
-        lanes = Lanes.of(self.across, self.down, self.columns * across, self.rows * down)
+        lanes = PlaneLanes.of(self.across, self.down, self.columns * across, self.rows * down)
         step = self.band_columns * across if self.column_bands > 1 else 0
-        return Tile.of(
+        return PlaneTile.of(
             self.column_axis.sources,
             self.low_column,
             rows,
@@ -299,3 +296,15 @@ class ImageGeometry:
         columns = sum(each.count for each in self.column_axis.phases)
         rows = sum(min(self.tap_rows, each.count) for each in self.row_axis.phases)
         return self.filters * self.rows * self.columns * rows * columns
+
+
+def low_of(axis: Axis) -> int:
+    """The source row, or column, at which the first window begins; negative in the padding."""
+    return min((taps.low for taps in axis.phases if taps.count), default=0)
+
+
+def window_of(axis: Axis, steps: int) -> int:
+    """Source rows, or columns, from the first to the last that `steps` steps of all phases read; at least 1."""
+    low = low_of(axis)
+    ends = (taps.low - low + taps.span for taps in axis.phases if taps.count)
+    return max(ends, default=1) + axis.multiple * (steps - 1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import ImageGeometry, Stores
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_space import OTHER_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device
 
 MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
@@ -77,48 +74,3 @@ def memory_ns(nbytes: float, device: Device) -> float:
 def l2_ns(nbytes: float, device: Device) -> float:
     """The time that L2 takes for so many bytes."""
     return nbytes / (L2_SHARE * device.rates.l2_bytes_per_ns)
-
-
-def image_ns(problem: Conv2d, g: ImageGeometry, device: Device) -> float:
-    """Expected nanoseconds of one config of fprop or dgrad."""
-    tile = g.tile
-    row_chunks = sum(-(-each.count // min(g.tap_rows, max(each.count, 1))) for each in g.row_axis.phases)
-    taps = sum(each.count for each in g.row_axis.phases) * sum(each.count for each in g.column_axis.phases)
-    products = g.filters * g.rows * g.columns * taps * g.channels
-    chunk_taps = min(g.tap_rows, g.row_axis.most_taps)
-    rows = g.row_axis.multiple * (g.rows - 1) + chunk_taps
-    column_phases = len(g.column_axis.phases)
-    reads = row_chunks * column_phases * rows * -(-g.window_columns // tile.read) * g.channels
-    weight_rows = sum(each.count for each in g.row_axis.phases) * column_phases * g.filters * g.channels
-    weight_reads = weight_rows * (g.weight_pitch // g.weight_vector)
-    loop = ROUND_INSTRUCTIONS * row_chunks * g.channels if row_chunks > len(g.row_axis.phases) else 0
-    copies = g.units * g.channels * tile.plane_copies / g.threads
-    weight_rows_copied = -(-g.units * g.block_filters * g.filters * g.channels * g.filter_rows // g.threads)
-    weights = weight_rows_copied * g.filter_columns
-    numbers = g.filters * g.rows * g.columns * g.phases / g.channel_rounds
-    stores = numbers / g.store_vector
-    store_turns = stores * max(min(g.columns, SECTOR) if g.stores is Stores.DIRECT else 1, g.store_vector)
-    staged = 3 * numbers if g.stores is Stores.STAGED else 0.0
-    copied = COPY_INSTRUCTIONS * copies + WEIGHT_INSTRUCTIONS * weight_rows_copied + weights
-    issue = products + reads + weight_reads + copied + STORE_INSTRUCTIONS * stores + 3 * staged + loop + 60
-    turns = reads * tile.read + weight_reads * 1.3 + (copies * tile.vector) + weights + store_turns + staged
-    resident = resident_blocks(g.threads, max(g.registers + OTHER_REGISTERS, 32), g.shared_bytes, device)
-    if g.min_blocks > resident:
-        return float("inf")
-    hidden = 0.4 if g.stages > 1 else 1.0
-    # Tile rows that two bands share are read twice, mostly from L2.
-    again = max(g.row_bands * tile.rows / max(g.row_axis.sources, 1), 1.0) ** 0.5
-    nbytes = 4.0 * (problem.inputs[0].size * again * g.filter_blocks**0.5 + problem.output.size)
-    # Neighbouring threads whose stores lie apart fill only a part of each sector of 32 bytes.
-    apart = g.columns * len(g.column_axis.phases) if g.stores is Stores.DIRECT else 1
-    written = 4.0 * problem.output.size * max(min(apart, MOST_APART) / g.store_vector, 1.0)
-    return total_ns(
-        issue * g.steps,
-        turns * g.steps,
-        g.steps * hidden,
-        g.threads // 32,
-        resident,
-        g.blocks,
-        max(memory_ns(nbytes, device), l2_ns(written, device)),
-        device,
-    )

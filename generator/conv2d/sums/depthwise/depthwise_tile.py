@@ -22,7 +22,7 @@ Place = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Lanes:
+class PlaneLanes:
     """Places at which the threads of a block begin to read."""
 
     places: tuple[Place, ...]
@@ -34,7 +34,7 @@ class Lanes:
 
     @classmethod
     @lru_cache(maxsize=4096)
-    def of(cls, across: int, down: int, column_step: int, row_step: int) -> Lanes:
+    def of(cls, across: int, down: int, column_step: int, row_step: int) -> PlaneLanes:
         """Threads that lie `across` and `down` a plane, plane by plane."""
         places = (
             (lane // (across * down), lane // across % down * row_step, lane % across * column_step)
@@ -44,7 +44,7 @@ class Lanes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
+class PlaneTile:
     """Layout of one plane. Columns, rows and pitches count floats."""
 
     rows: int
@@ -72,8 +72,8 @@ class Tile:
     @classmethod
     @lru_cache(maxsize=4096)
     def of(
-        cls, sources: int, left: int, rows: int, window: int, lanes: Lanes, *, step: int = 0, scalar: bool = False
-    ) -> Tile:
+        cls, sources: int, left: int, rows: int, window: int, lanes: PlaneLanes, *, step: int = 0, scalar: bool = False
+    ) -> PlaneTile:
         """The tile of windows that begin at column `left` of an image of `sources` columns.
 
         Args:

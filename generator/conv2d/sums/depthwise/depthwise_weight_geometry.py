@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import FLOAT_BYTES, WARP
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import BANKS, Lanes, Place, Tile, round_up
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import BANKS, Place, PlaneLanes, PlaneTile, round_up
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.space import Config
 
@@ -40,7 +40,7 @@ WEIGHT_NAMES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class WeightGeometry:
+class DepthwiseWeightGeometry:
     """One config of wgrad. Rows and columns are those of y."""
 
     columns: int
@@ -74,7 +74,7 @@ class WeightGeometry:
     """Whether the padding of x repeats pixels of it."""
 
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> DepthwiseWeightGeometry:
         values = config.values()
         output_rows, output_columns = problem.output_size
         return cls(
@@ -189,9 +189,9 @@ class WeightGeometry:
         return self.stride[0] * (self.band_rows - 1) + self.dilation[0] * (taps - 1) + 1
 
     @functools.cached_property
-    def tile(self) -> Tile:
+    def tile(self) -> PlaneTile:
         """Shared-memory layout of a plane of x."""
-        return Tile.of(
+        return PlaneTile.of(
             self.source_columns,
             -self.left,
             self.tile_rows,
@@ -201,11 +201,11 @@ class WeightGeometry:
         )
 
     @functools.cached_property
-    def gradients(self) -> Tile:
+    def gradients(self) -> PlaneTile:
         """Shared-memory layout of a plane of dy, which has no padding."""
-        return Tile.of(self.output_columns, 0, self.band_rows, self.columns, self._lanes((1, 1), 0))
+        return PlaneTile.of(self.output_columns, 0, self.band_rows, self.columns, self._lanes((1, 1), 0))
 
-    def _lanes(self, stride: tuple[int, int], tap_step: int) -> Lanes:
+    def _lanes(self, stride: tuple[int, int], tap_step: int) -> PlaneLanes:
         """Places at which threads begin; `tap_step` is the number of rows from one thread's taps to the next one's."""
         shape = self.across, self.down, self.images, self.block_taps
         return _lanes(shape, self.rows, self.columns, self.output_columns, stride, tap_step)
@@ -245,7 +245,7 @@ class WeightGeometry:
 @lru_cache(maxsize=4096)
 def _lanes(
     shape: tuple[int, int, int, int], rows: int, columns: int, all_columns: int, stride: tuple[int, int], tap_step: int
-) -> Lanes:
+) -> PlaneLanes:
     """Places at which the threads of a block begin to read.
 
     Args:
@@ -264,4 +264,4 @@ def _lanes(
         return member // (across * down), row, min(member % across * columns, last) * stride[1]
 
     step = 1 if all_columns % columns else columns * stride[1]
-    return Lanes(tuple(place(lane) for lane in range(BANKS)), last * stride[1], step)
+    return PlaneLanes(tuple(place(lane) for lane in range(BANKS)), last * stride[1], step)

@@ -11,8 +11,8 @@ import typer
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.conv2d.layer.checks import DTYPES
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
+from warpsmith.generator.conv2d.layer.words import DTYPES
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 InputOption = Annotated[
@@ -154,7 +154,7 @@ def conv2d(
 
 def _check_transposed(pass_: str, padding_mode: str) -> None:
     """Raises BadArgument: a transposed convolution is a pass of its own, and has no padding mode."""
-    if pass_ != Pass.FPROP:  # the default
+    if pass_ != Conv2d.pass_:  # the default
         raise BadArgument("--transposed is a pass of its own: leave --pass out")
     if padding_mode != PaddingMode.ZEROS:
         raise BadArgument("--transposed has no padding mode, as in PyTorch")

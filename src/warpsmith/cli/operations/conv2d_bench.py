@@ -41,7 +41,7 @@ from warpsmith.cli.operations.conv2d import (
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
-from warpsmith.generator.problem import Accuracy, DType, NonFinite
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
@@ -83,17 +83,17 @@ def bench_conv2d(
     problems = [
         conv2d(
             *shape,
-            pass_,
+            each,
             precision,
             layout,
-            bias=bias and pass_ == Pass.FPROP,
-            relu=relu and pass_ == Pass.FPROP,
+            bias=bias and not each.is_gradient,
+            relu=relu and not each.is_gradient,
             padding_mode=padding_mode,
             dtype=dtype,
             accuracy=accuracy,
             nonfinite=nonfinite,
         )
-        for pass_ in passes or [str(each) for each in Pass]
+        for each in [member(Pass, word, "pass") for word in passes or Pass]
     ]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"pass": str(each.pass_)}) for each in problems], ref, store, seed, sustained)

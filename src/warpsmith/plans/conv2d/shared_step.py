@@ -18,6 +18,7 @@ from warpsmith.devices.signature import Signature
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.sharing import DY, SharedPrograms, W, X, kept_name
+from warpsmith.generator.conv2d.layer.words import GRADIENTS
 from warpsmith.generator.problem import DType, Operand, Role
 from warpsmith.generator.program import Program
 from warpsmith.plans.conv2d.training_step import Choice, TooLittleWorkspace, TrainingStep, no_dy, no_fprop, too_little
@@ -62,10 +63,11 @@ class SharedStep(TrainingStep):
         """The device."""
         self.programs = programs
         """The programs of the passes."""
-        whole = {Pass.FPROP: programs.fprop, **programs.given_dy}
-        self.binaries = {pass_: compiler.compile_program(program) for pass_, program in whole.items()}
+        self.whole = dict(zip(Pass, (programs.fprop, *map(programs.given_dy.__getitem__, GRADIENTS)), strict=True))
+        """The program of each pass that is given all operands."""
+        self.binaries = {pass_: compiler.compile_program(program) for pass_, program in self.whole.items()}
         """Binaries of each pass."""
-        loaded = {pass_: Executable.load(runtime, program, self.binaries[pass_]) for pass_, program in whole.items()}
+        loaded = {pass_: Executable.load(runtime, each, self.binaries[pass_]) for pass_, each in self.whole.items()}
         self._executables = tuple(loaded.values())
         self._memory = self.new_memory()
         if self._memory.nbytes > (allowed := problems[Pass.FPROP].workspace_limit):
@@ -97,12 +99,6 @@ class SharedStep(TrainingStep):
     def fprop(self, x: Any, w: Any, b: Any = None, *, out: Any = None, stream: Any = None) -> Any:
         arrays = (x, w) if b is None else (x, w, b)
         return self._parts[Pass.FPROP, False](*arrays, out=out, stream=stream)
-
-    def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.DGRAD, dy, out, stream)
-
-    def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-        return self._gradient(Pass.WGRAD, dy, out, stream)
 
     def _gradient(self, pass_: Pass, dy: Any, out: Any, stream: Any) -> Any:
         if dy is not None:
@@ -153,11 +149,10 @@ class _Role:
 
 
 def _roles(programs: SharedPrograms) -> tuple[_Role, ...]:
-    others = {Pass.DGRAD: W, Pass.WGRAD: X}
     return (
         _Role(Pass.FPROP, programs.fprop, makes=(X, W), outdates=(DY,)),
-        *(_Role(pass_, each, (DY,), (others[pass_],)) for pass_, each in programs.given_dy.items()),
-        *(_Role(pass_, each, (), (others[pass_], DY)) for pass_, each in programs.kept_dy.items()),
+        *(_Role(pass_, each, (DY,), (pass_.beside_dy,)) for pass_, each in programs.given_dy.items()),
+        *(_Role(pass_, each, (), (pass_.beside_dy, DY)) for pass_, each in programs.kept_dy.items()),
     )
 
 
@@ -206,9 +201,8 @@ def verify_step(step: SharedStep, which: Verify, compiler: Callable[[], Compiler
 
 def _is_tuned(step: SharedStep) -> bool:
     """True if all passes are stored winners with unchanged configs. Memory for spectra may have changed a config."""
-    programs = {Pass.FPROP: step.programs.fprop, **step.programs.given_dy}
     return all(
-        match.kind is MatchKind.EXACT and programs[pass_].config == match.program.config
+        match.kind is MatchKind.EXACT and step.whole[pass_].config == match.program.config
         for pass_, match in step.matches.items()
     )
 

@@ -90,7 +90,6 @@ class TrainingStep(abc.ABC):
             stream: CUDA stream to launch on; None for the caller's current one.
         """
 
-    @abc.abstractmethod
     def dgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
         """dx of shape (N, C, H, W), for w of the latest `fprop`.
 
@@ -102,10 +101,15 @@ class TrainingStep(abc.ABC):
         Raises:
             BadArgument: `fprop` was not called before, or no gradient got a dy since; and as `Plan.__call__`.
         """
+        return self._gradient(Pass.DGRAD, dy, out, stream)
 
-    @abc.abstractmethod
     def wgrad(self, dy: Any = None, *, out: Any = None, stream: Any = None) -> Any:
         """dw of shape (K, C, R, S), for x of the latest `fprop`. Arguments and errors are those of `dgrad`."""
+        return self._gradient(Pass.WGRAD, dy, out, stream)
+
+    @abc.abstractmethod
+    def _gradient(self, pass_: Pass, dy: Any, out: Any, stream: Any) -> Any:
+        """Computes dx or dw."""
 
 
 def no_fprop(pass_: Pass) -> str:

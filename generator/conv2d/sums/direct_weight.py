@@ -1,4 +1,4 @@
-"""Geometry, search space and default config of `conv2d_direct` for the gradient of the weights (wgrad)."""
+"""The weight side of `conv2d_direct` (wgrad): geometry, search space, default config and program."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.sums.direct_image_geometry import MAX_WRITTEN
+from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
+from warpsmith.generator.conv2d.sums.direct_image_geometry import MAX_WRITTEN, NAME
 from warpsmith.generator.device import Device
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SUMS = 96
@@ -21,7 +25,7 @@ spilled registers.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class WeightGeometry:
+class DirectWeightGeometry:
     """One config of wgrad. A block computes `filters` by `channels` by `tap_rows` by `tap_columns` weights of one
     group.
 
@@ -49,7 +53,7 @@ class WeightGeometry:
     ragged_channels: bool
 
     @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> WeightGeometry:
+    def of(cls, problem: Conv2d, config: Config) -> DirectWeightGeometry:
         names = ("filters", "channels", "tap_rows", "tap_columns", "columns", "threads", "unroll")
         chosen = {name: config.integer(name) for name in names}
         (tap_rows, tap_columns), (rows, columns) = problem.weight[2:], problem.output_size
@@ -82,39 +86,50 @@ class WeightGeometry:
         return self.sums * self.columns * self.unroll
 
 
-def weight_space(problem: Conv2d, device: Device) -> Space:
-    rows, columns = problem.weight[2:]
-    return Space(
-        parameters=(
-            Parameter("filters", _up_to(8, problem.group_filters), "filters a block"),
-            Parameter("channels", _up_to(8, problem.group_channels), "channels of x a block"),
-            Parameter("tap_rows", _divisors(rows), "rows of taps a block"),
-            Parameter("tap_columns", _divisors(columns), "columns of taps a block"),
-            Parameter("columns", (1, 2, 4), "positions side by side, for which a thread keeps a row of x in registers"),
-            Parameter("threads", (64, 128, 256, 512), "threads of a block"),
-            Parameter("unroll", (1, 2, 4), "runs of positions whose loads are in flight at once"),
-        ),
-        constraints=_constraints(problem, device),
-    )
+class DirectWeights(Side):
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        rows, columns = problem.weight[2:]
+        return Space(
+            parameters=(
+                Parameter("filters", _up_to(8, problem.group_filters), "filters a block"),
+                Parameter("channels", _up_to(8, problem.group_channels), "channels of x a block"),
+                Parameter("tap_rows", _divisors(rows), "rows of taps a block"),
+                Parameter("tap_columns", _divisors(columns), "columns of taps a block"),
+                Parameter(
+                    "columns", (1, 2, 4), "positions side by side, for which a thread keeps a row of x in registers"
+                ),
+                Parameter("threads", (64, 128, 256, 512), "threads of a block"),
+                Parameter("unroll", (1, 2, 4), "runs of positions whose loads are in flight at once"),
+            ),
+            constraints=_constraints(problem, device),
+        )
 
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        """All taps of some filters and of as many channels; pixels are read once for all of these filters."""
+        rows, columns = problem.weight[2:]
+        tap_columns = max(each for each in _divisors(columns) if each <= DEFAULT_SUMS)
+        tap_rows = max(each for each in _divisors(rows) if each * tap_columns <= DEFAULT_SUMS or each == 1)
+        room = max(DEFAULT_SUMS // (tap_rows * tap_columns), 1)
+        filters = max(each for each in _up_to(4, problem.group_filters) if each <= room)
+        wanted: dict[str, Value] = {
+            "filters": filters,
+            "channels": max(each for each in _up_to(4, problem.group_channels) if each * filters <= room),
+            "tap_rows": tap_rows,
+            "tap_columns": tap_columns,
+            "columns": 1,
+            "threads": 256,
+            "unroll": 1,
+        }
+        return self.space(problem, device).like(wanted) or Config.of(wanted)
 
-def weight_default(problem: Conv2d, device: Device) -> Config:
-    """All taps of some filters and of as many channels; pixels are read once for all of these filters."""
-    rows, columns = problem.weight[2:]
-    tap_columns = max(each for each in _divisors(columns) if each <= DEFAULT_SUMS)
-    tap_rows = max(each for each in _divisors(rows) if each * tap_columns <= DEFAULT_SUMS or each == 1)
-    room = max(DEFAULT_SUMS // (tap_rows * tap_columns), 1)
-    filters = max(each for each in _up_to(4, problem.group_filters) if each <= room)
-    wanted: dict[str, Value] = {
-        "filters": filters,
-        "channels": max(each for each in _up_to(4, problem.group_channels) if each * filters <= room),
-        "tap_rows": tap_rows,
-        "tap_columns": tap_columns,
-        "columns": 1,
-        "threads": 256,
-        "unroll": 1,
-    }
-    return weight_space(problem, device).like(wanted) or Config.of(wanted)
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        return DirectWeightGeometry.of(problem, config).written
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        text, weight = Conv2dText.of(problem), DirectWeightGeometry.of(problem, config)
+        source = render("conv2d/direct_weight.cu.jinja", p=text, g=weight, config=config.key())
+        launch = Launch.of_blocks(NAME, weight.blocks, weight.threads, conv2d_arguments(problem))
+        return Program.of_source(NAME, config, source, (launch,))
 
 
 def _up_to(most: int, count: int) -> tuple[int, ...]:

@@ -18,21 +18,32 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 
-from warpsmith.generator.conv2d.layer.limits import why_not_counted
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.text import text_key
+from warpsmith.generator.conv2d.layer.sided_family import Side, why_not_counted
+from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS
 from warpsmith.generator.conv2d.products.split16.split16_operand import Images
-from warpsmith.generator.conv2d.products.wgmma.wgmma_choice import weight_choice, weight_ns
-from warpsmith.generator.conv2d.products.wgmma.wgmma_space import LEAST_WEIGHT, weight_space
-from warpsmith.generator.conv2d.products.wgmma.wgmma_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME as PRODUCT
+from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
+    LEAST_WEIGHT,
+    WgmmaWeightGeometry,
+    weight_choice,
+    weight_ns,
+    weight_space,
+)
 from warpsmith.generator.conv2d.products.winograd.minimal import TAPS, Minimal
-from warpsmith.generator.conv2d.products.winograd.winograd_transforms import PREFIX, Axis, Tiles
+from warpsmith.generator.conv2d.products.winograd.winograd_transforms import (
+    MODEL_SHARE,
+    NAME,
+    PREFIX,
+    WinogradAxis,
+    WinogradTiles,
+)
 from warpsmith.generator.device import REFERENCE, Device
-from warpsmith.generator.program import Unit, Workspace
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 
@@ -50,33 +61,35 @@ SUM_FILTERS, SUM_CHANNELS = 32, 8
 """Filters and channels per block of the summing kernel."""
 PARTS = "parts"
 """Name of the workspace for split-K partial sums: [split][point][channel][filter]."""
+SUM = f"{PREFIX}_sum"
+"""Name of the unit and kernel that add up wgrad's partial sums and transform them back."""
 
 
 @dataclasses.dataclass(frozen=True)
-class GradientGeometry:
+class WinogradWeightGeometry:
     """One config of wgrad."""
 
     layer: Conv2d
     minimal: Minimal
-    multiply: WeightGeometry
-    """Tiles of the GEMM kernel for the layer of 1x1 taps."""
+    multiply: WgmmaWeightGeometry
+    """WinogradTiles of the GEMM kernel for the layer of 1x1 taps."""
     block_tiles: int
 
     sum_filters = SUM_FILTERS
     sum_channels = SUM_CHANNELS
 
     @classmethod
-    def of(cls, layer: Conv2d, config: Config) -> GradientGeometry:
-        multiply = WeightGeometry.of(gradient_product(layer), config)
+    def of(cls, layer: Conv2d, config: Config) -> WinogradWeightGeometry:
+        multiply = WgmmaWeightGeometry.of(gradient_product(layer), config)
         return cls(layer, Minimal.of(TAPS, TILE), multiply, config.integer("block_tiles"))
 
     @functools.cached_property
-    def x(self) -> Tiles:
-        rows, columns = (Axis.of(self.layer, axis, TILE) for axis in (0, 1))
+    def x(self) -> WinogradTiles:
+        rows, columns = (WinogradAxis.of(self.layer, axis, TILE) for axis in (0, 1))
         return self._tiles(0, self.multiply.x, rows, columns)
 
     @functools.cached_property
-    def dy(self) -> Tiles:
+    def dy(self) -> WinogradTiles:
         rows, columns = (
             dataclasses.replace(each, sources=each.results, before=0) for each in (self.x.rows, self.x.columns)
         )
@@ -101,8 +114,8 @@ class GradientGeometry:
         """Unit of the kernel that adds up partial sums and transforms them back."""
         return Unit(name, render("conv2d/winograd_gradient.cu.jinja", key=text_key(self.layer), g=self))
 
-    def _tiles(self, operand: int, images: Images, rows: Axis, columns: Axis) -> Tiles:
-        return Tiles(
+    def _tiles(self, operand: int, images: Images, rows: WinogradAxis, columns: WinogradAxis) -> WinogradTiles:
+        return WinogradTiles(
             family=PREFIX,
             operand=self.layer.inputs[operand],
             arithmetic=Arithmetic.of(self.layer),
@@ -125,7 +138,7 @@ def gradient_product(layer: Conv2d) -> Conv2d:
     """The products as wgrad of a layer of 1x1 taps: its groups are points, its pixels are tiles."""
     points, tiles = Minimal.of(TAPS, TILE).products, layer.input[0]
     for axis in (0, 1):
-        tiles *= Axis.of(layer, axis, TILE).tiles
+        tiles *= WinogradAxis.of(layer, axis, TILE).tiles
     filters, channels = layer.weight[:2]
     return Conv2d(
         input=(1, points * channels, 1, tiles),
@@ -137,33 +150,65 @@ def gradient_product(layer: Conv2d) -> Conv2d:
     )
 
 
-def why_not_gradient(layer: Conv2d) -> str | None:
+def _why_not_terms(layer: Conv2d) -> str | None:
     """Why F(3x3, 2x2) cannot compute this gradient of weights, in one line; None if it can."""
-    terms = layer.input[0] * math.prod(layer.output_size)
-    if terms < LEAST_TERMS:
+    if (terms := layer.terms) < LEAST_TERMS:
         return (
             f"is off by too much where a weight's gradient sums fewer than {LEAST_TERMS} terms; this one sums {terms}"
         )
     return why_not_counted(gradient_product(layer))
 
 
-def gradient_space(layer: Conv2d, device: Device) -> Space:
-    """The space of the GEMM kernel and of the transforms. The 1x1 layer has the workspace limit of the layer."""
-    products = weight_space(gradient_product(layer), device)
-    own = Parameter("block_tiles", BLOCK_TILES, "that a block transforms, of eight channels")
-    return Space((*products.parameters, own), products.constraints)
-
-
-def gradient_choice(layer: Conv2d, device: Device) -> Config:
-    """The config whose products are expected to take least time."""
-    products = weight_choice(gradient_product(layer), device).config
-    return Config.of({**products.values(), "block_tiles": 32})
-
-
 def gradient_ns(layer: Conv2d, config: Config, device: Device) -> float:
     """Expected nanoseconds of all launches of a config."""
-    geometry = GradientGeometry.of(layer, config)
-    multiplying_ns = weight_ns(WeightGeometry.of(gradient_product(layer), config), device)
+    geometry = WinogradWeightGeometry.of(layer, config)
+    multiplying_ns = weight_ns(WgmmaWeightGeometry.of(gradient_product(layer), config), device)
     moved = 2 * sum(operand.nbytes for operand in layer.inputs) + geometry.x.nbytes + geometry.dy.nbytes
     moved_ns = (moved + layer.output.nbytes) / (L2_SHARE * device.rates.l2_bytes_per_ns)
     return PRODUCTS * multiplying_ns + moved_ns + 6 * LAUNCH_NS
+
+
+class WinogradWeights(Side):
+    """wgrad, by F(3x3, 2x2)."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if (why_not := _why_not_terms(problem)) is not None:
+            return why_not
+        if not self.space(problem, device).contains(Config.of(LEAST)):
+            return f"what it transforms of an image does not fit into {problem.workspace_limit} bytes of workspace"
+        return None
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        """The space of the GEMM kernel and of the transforms. The 1x1 layer has the workspace limit of the layer."""
+        products = weight_space(gradient_product(problem), device)
+        own = Parameter("block_tiles", BLOCK_TILES, "that a block transforms, of eight channels")
+        return Space((*products.parameters, own), products.constraints)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        """The config whose products are expected to take least time."""
+        products = weight_choice(gradient_product(problem), device).config
+        return Config.of({**products.values(), "block_tiles": 32})
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return MODEL_SHARE * gradient_ns(problem, self.default(problem, device), device)
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = WinogradWeightGeometry.of(problem, config)
+        x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
+        product = Conv2dText.of(gradient_product(problem))
+        main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
+        factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
+        products = Launch.of_blocks(PRODUCT, multiply.blocks, multiply.threads, factors)
+        sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
+        add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)
+        return Program(
+            NAME,
+            config,
+            (*x.units(problem), *dy.units(problem), Unit(MAIN, main), geometry.sum_unit(SUM)),
+            (
+                *(launch for each in (x, dy) for launch in (each.largest.launch(), each.launch())),
+                dataclasses.replace(products, shared_bytes=multiply.shared_bytes, unit=MAIN),
+                dataclasses.replace(add, unit=SUM),
+            ),
+            geometry.workspaces,
+        )

@@ -1,15 +1,21 @@
-"""Search space and default config of `conv2d_direct` for results that are images (fprop, dgrad)."""
+"""The image side of `conv2d_direct` (fprop, dgrad): search space, default config and program."""
 
 from __future__ import annotations
 
+import dataclasses
 from math import prod
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.layer.axes import axes_of
+from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.sums.direct_image_geometry import (
     MAX_LOADS,
     MAX_WRITTEN,
+    NAME,
+    DirectImageGeometry,
     Path,
     Spacing,
     Written,
@@ -17,8 +23,14 @@ from warpsmith.generator.conv2d.sums.direct_image_geometry import (
     shared_bytes,
 )
 from warpsmith.generator.device import Device
+from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
+MAX_TAPS = 128
+"""Most taps in a filter row, which is always unrolled."""
+MAX_PHASES = 64
+"""Most phases of a strided dgrad; each has its own code."""
 MAX_SUMS = 64
 """Most sums per thread, a register each; more leave an SM too few threads to hide its loads."""
 MIN_SUMS = 4
@@ -210,3 +222,51 @@ def _device_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
             ),
         ),
     )
+
+
+class DirectImages(Side):
+    """fprop and dgrad. If the padding repeats pixels, dgrad is solved for the padded image."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if (taps := problem.weight[3]) > MAX_TAPS:
+            return f"writes out the taps of a filter's row, {MAX_TAPS} of them at the most; this one has {taps}"
+        if folds(problem) and (nbytes := _fold(problem).workspace.nbytes) > problem.workspace_limit:
+            return f"the gradient of the padded images takes {nbytes} bytes of workspace"
+        row_axis, column_axis = axes_of(_summed(problem))
+        phases = len(row_axis.phases) * len(column_axis.phases)
+        if phases > MAX_PHASES:
+            return f"writes out every phase of a stride, {MAX_PHASES} of them at the most; this one has {phases}"
+        return None
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return image_space(_summed(problem), device)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return image_default(_summed(problem), device)
+
+    def unrolled(self, problem: Conv2d, config: Config) -> int:
+        return DirectImageGeometry.of(_summed(problem), config).written.multiply_adds
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        image = DirectImageGeometry.of(_summed(problem), config)
+        end = dataclasses.replace(Conv2dText.of(_summed(problem)), key=text_key(problem))
+        fold = _fold(problem) if folds(problem) else None
+        text = end if fold is None else end.writing_float()
+        source = render("conv2d/direct_image.cu.jinja", p=text, end=end, g=image, fold=fold, config=config.key())
+        block = (image.block_columns, image.block_rows, image.block_filters)
+        launch = Launch(NAME, (image.blocks, 1, 1), block, conv2d_arguments(problem))
+        if fold is None:
+            return Program.of_source(NAME, config, source, (launch,))
+        source_of, weights, *biases, target = conv2d_arguments(problem)
+        launch = dataclasses.replace(launch, arguments=(source_of, weights, Pointer(PADDED)))
+        folding = fold.launch(target, biases=tuple(biases))
+        return Program.of_source(NAME, config, source, (launch, folding), (fold.workspace,))
+
+
+def _summed(problem: Conv2d) -> Conv2d:
+    """The layer whose sum is computed: on padded images if their gradient is folded afterwards."""
+    return problem.of_padded if folds(problem) else problem
+
+
+def _fold(problem: Conv2d) -> Fold:
+    return Fold.of(problem, "conv2d_direct_fold", problem.input[0])

@@ -1,0 +1,234 @@
+"""The image side of `conv2d_warpgroup_im2col` (fprop, dgrad): geometry, search space, default and program."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import ClassVar, Self
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.text import Conv2dText
+from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
+from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
+from warpsmith.generator.conv2d.products.wgmma import wgmma_image
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
+    CHANNELS,
+    COLUMNS,
+    COPY_BYTES_PER_CYCLE,
+    LINE_BYTES,
+    NAME,
+    PRODUCT_CHANNELS,
+    STARTS,
+    Sharing,
+    Window,
+    WindowStep,
+    lines_of,
+    pixels_of,
+    program_ns,
+    tensor_map_of,
+    why_no_map,
+    window_lattice,
+    window_steps,
+)
+from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
+    WgmmaImageGeometry,
+    image_choices,
+    image_parameters,
+    tile_constraints,
+)
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES, why_no_least
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+PIXEL_STAGES = (2, 3, 4, 6)
+PREFERRED = ((4, 4), (4, 3), (3, 4), (3, 3), (3, 2), (2, 4), (2, 3), (2, 2))
+"""Pairs of pixel stages and weight stages, in order of preference."""
+IMAGES = Sustained(
+    tensor_share=2036 / 2048,
+    step_cycles=19,
+    l2_share=46 / 28 * L2_SHARE,
+    tile_cycles=1385,
+    latency_cycles=700,
+    begin_ns=5900,
+    memory=0.82,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Im2colImageGeometry(WgmmaImageGeometry):
+    """One config of fprop or dgrad."""
+
+    first_row: int = 0
+    first_column: int = 0
+    """Source row and column that the first position of an image reads with the topmost and leftmost taps."""
+
+    name: ClassVar[str] = NAME
+    maps: ClassVar[bool] = True
+    sustained: ClassVar[Sustained] = IMAGES
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        sharing = Sharing(config.text("sharing"))
+        on_line = super().of(problem, Config.of({**config.values(), "reach": Reach.ROW.value}))
+        lattice = window_lattice(on_line.lattice, sharing is Sharing.ROW)
+        phases = window_steps(lattice, sharing)
+        window = Window.of(list(itertools.chain.from_iterable(phases)))
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            steps=window.reads,
+            first_taps=(0, *itertools.accumulate(map(len, phases))),
+            run=pixels_of(on_line.positions + max((step.shift for step in window.reads), default=0)),
+            first_row=window.row,
+            first_column=window.column,
+        )
+
+    @property
+    def transposes_filters(self) -> bool:
+        """Whether weights are contiguous along channels of the result (N), not along the summed channels (K)."""
+        return self.filters.is_transposed
+
+    @property
+    def last_steps(self) -> int:
+        """wgmma steps of 16 channels in the last block of channels, which may have fewer channels than a stage."""
+        return -(-(self.filters.summed - (self.filters.blocks - 1) * CHANNELS) // PRODUCT_CHANNELS)
+
+    @property
+    def filled(self) -> float:
+        steps, blocks = CHANNELS // PRODUCT_CHANNELS, self.filters.blocks
+        return ((blocks - 1) * steps + self.last_steps) / (blocks * steps)
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the last block of channels has fewer wgmma steps than the others."""
+        return self.last_steps * PRODUCT_CHANNELS < CHANNELS
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
+        """Tensor maps of the source images and of the weights: images of filters with a pixel for each tap."""
+        weights = self.filters.operand
+        filters, channels, rows, columns = weights.shape
+        return (
+            tensor_map_of(self.images, self.lattice, (self.first_row, self.first_column), self.run),
+            TensorMap(
+                weights.name,
+                weights.dtype,
+                shape=(filters, rows, columns, channels),
+                first=(0, 0),
+                extent=(1, 1),
+                step=(1, 1),
+                channels=CHANNELS,
+                pixels=CHANNELS if self.transposes_filters else self.columns,
+            ),
+        )
+
+    @property
+    def why_not(self) -> str | None:
+        """Why tensor maps cannot describe the operands, as for `why_no_map`."""
+        images, weights = self.tensor_maps
+        taps = [each for each in self.steps if isinstance(each, WindowStep)]
+        return why_no_map(images, taps) or why_no_map(weights, ())
+
+    @property
+    def copy_cycles(self) -> float:
+        return LINE_BYTES * self.run / COPY_BYTES_PER_CYCLE
+
+    @property
+    def filter_lines(self) -> int:
+        """Lines of 128 bytes per stage of weights."""
+        return lines_of(self.columns) if self.transposes_filters else self.columns
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes per stage of pixels."""
+        return LINE_BYTES * self.run
+
+    @property
+    def workspace_bytes(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        filters = self.filter_stages * LINE_BYTES * self.filter_lines
+        barriers = 2 * BARRIER_BYTES * (self.pixel_stages + self.filter_stages)
+        return self.pixel_stages * self.pixel_bytes + filters + barriers
+
+
+def least_image(problem: Conv2d) -> Config:
+    """The config that takes least memory."""
+    values = {name: value for name, value in wgmma_image.least_image(problem).values().items() if name != "reach"}
+    own: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "sharing": Sharing.NONE.value, "channels": CHANNELS}
+    columns: dict[str, Value] = {"columns": CHANNELS} if problem.pass_.is_transposed else {}
+    return Config.of({**values, **own, **columns})
+
+
+def image_space(problem: Conv2d, device: Device) -> Space:
+    least = least_image(problem).values()
+
+    def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
+        tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
+        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
+        geometry = Im2colImageGeometry.of(problem, Config.of({**least, **tile, **stages}))
+        return geometry.shared_bytes <= device.shared_per_block_bytes
+
+    own = {
+        "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
+        "reach": Parameter(
+            "sharing", tuple(each.value for each in Sharing), "which taps read the same stage of pixels"
+        ),
+        "pixel_stages": Parameter("pixel_stages", PIXEL_STAGES, "stages of shared memory for pixels"),
+    }
+    if problem.pass_.is_transposed:
+        own["columns"] = Parameter("columns", COLUMNS, "channels of the result, a warpgroup")
+    constraints = (
+        Constraint(
+            "taps share pixels where a row of the filter has several",
+            lambda sharing: sharing == Sharing.NONE or problem.weight[3] > 1,
+        ),
+        Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits),
+    )
+    parameters = (own.get(each.name, each) for each in image_parameters(device))
+    least_columns = (CHANNELS,) if problem.pass_.is_transposed else ()
+    tiles = tile_constraints(problem, device, *least_columns)
+    return Space(tuple(parameters), (*tiles, *constraints))
+
+
+@functools.lru_cache(maxsize=256)
+def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
+    """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
+    choices = [{"sharing": each.value, "channels": CHANNELS} for each in Sharing]
+    least = least_image(problem)
+    space = image_space(problem, device)
+    return tuple(image_choices(problem, device, space, choices, Im2colImageGeometry, least, PREFERRED))
+
+
+class Im2colImages(Side):
+    """fprop and dgrad."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        space, least = self.space(problem, device), least_image(problem)
+        return why_no_least(problem, space, least) or Im2colImageGeometry.of(problem, least).why_not
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return image_space(problem, device)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return _choices(problem, device)[0].config
+
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return program_ns(_choices(problem, device)[0].ns, problem, IMAGES, device)
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = Im2colImageGeometry.of(problem, config)
+        text = render("conv2d/warpgroup_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+        bias = (Pointer("b"),) if problem.bias else ()
+        multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, *bias, Pointer(problem.output.name)))
+        return Program(NAME, config, (Unit(MAIN, text),), (multiply,), ())

@@ -1,0 +1,158 @@
+"""The weight side of `conv2d_warpgroup_im2col` (wgrad): geometry, search space, default config and program."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import ClassVar, Self
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.text import Conv2dText
+from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
+from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
+from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
+    CHANNELS,
+    COLUMNS,
+    COPY_BYTES_PER_CYCLE,
+    LINE_BYTES,
+    NAME,
+    STARTS,
+    Window,
+    WindowTapSet,
+    lines_of,
+    pixels_of,
+    program_ns,
+    tensor_map_of,
+    why_no_map,
+    window_lattice,
+    window_tap_sets,
+)
+from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import why_no_least
+from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import (
+    LEAST_WEIGHT,
+    WgmmaWeightGeometry,
+    weight_choices,
+)
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Pointer, Program, TensorMap, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.steps import aligned
+
+STAGES = (2, 3, 4, 6, 8)
+WEIGHTS = Sustained(
+    tensor_share=2184 / 2048,
+    step_cycles=27,
+    l2_share=47 / 28 * L2_SHARE,
+    tile_cycles=2334,
+    latency_cycles=700,
+    begin_ns=5700,
+    memory=0.23,
+)
+"""More than the tensor cores do: the clock is that of long layers (`CLOCK_SHARE`), and short ones run faster. Six
+configs with two stages, which the fit leaves out, took twice as long as with more."""
+LEAST = Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
+"""The config that takes least memory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Im2colWeightGeometry(WgmmaWeightGeometry):
+    """One config of wgrad."""
+
+    first_row: int = 0
+    first_column: int = 0
+    """Row and column of x that the first position of an image reads with the topmost and leftmost taps."""
+
+    name: ClassVar[str] = NAME
+    maps: ClassVar[bool] = True
+    sustained: ClassVar[Sustained] = WEIGHTS
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> Self:
+        on_line = super().of(problem, config)
+        lattice = window_lattice(on_line.lattice, on_line.taps > 1)
+        window = Window.of(list(window_tap_sets(lattice, on_line.taps)))
+        length = -(-lattice.positions // on_line.terms) * on_line.terms
+        return dataclasses.replace(
+            on_line,
+            lattice=lattice,
+            tap_sets=window.reads,
+            dy=dataclasses.replace(on_line.dy, length=length),
+            run=pixels_of(on_line.terms + max(each.shifts[-1] for each in window.reads)),
+            first_row=window.row,
+            first_column=window.column,
+        )
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
+        """Tensor maps of x and dy."""
+        x = tensor_map_of(self.x, self.lattice, (self.first_row, self.first_column), self.run)
+        return x, tensor_map_of(self.dy, self.lattice, (0, 0), self.terms)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why tensor maps cannot describe the operands, as for `why_no_map`."""
+        x, dy = self.tensor_maps
+        taps = [each for each in self.tap_sets if isinstance(each, WindowTapSet)]
+        return why_no_map(x, taps) or why_no_map(dy, taps)
+
+    @property
+    def copy_cycles(self) -> float:
+        return self.stage_bytes / COPY_BYTES_PER_CYCLE
+
+    @property
+    def stage_bytes(self) -> int:
+        return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.terms)
+
+    @property
+    def workspace_bytes(self) -> int:
+        return aligned(self.sum_bytes)
+
+
+def weight_space(problem: Conv2d, device: Device) -> Space:
+    usual, across = wgmma_weight.weight_space(problem, device, Im2colWeightGeometry, CHANNELS), problem.weight[3]
+    own = {
+        "columns": Parameter("columns", COLUMNS, "channels of dy, a warpgroup"),
+        "stages": Parameter("stages", STAGES, "of shared memory"),
+    }
+    in_a_row = Constraint(f"a row of the filter has {across} taps", lambda taps: taps <= across)
+    parameters = (own.get(each.name, each) for each in usual.parameters)
+    return Space(tuple(parameters), (*usual.constraints, in_a_row))
+
+
+@functools.lru_cache(maxsize=256)
+def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
+    """Configs as the model ranks them. Ranking takes 30 to 60 ms and serves `default`, `starts` and `expected_ns`."""
+    space = weight_space(problem, device)
+    return tuple(weight_choices(problem, device, space, Im2colWeightGeometry, LEAST, STAGES[::-1]))
+
+
+class Im2colWeights(Side):
+    """wgrad."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        space, least = self.space(problem, device), LEAST
+        return why_no_least(problem, space, least) or Im2colWeightGeometry.of(problem, least).why_not
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return weight_space(problem, device)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return _choices(problem, device)[0].config
+
+    def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
+        return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return program_ns(_choices(problem, device)[0].ns, problem, WEIGHTS, device)
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = Im2colWeightGeometry.of(problem, config)
+        text = render("conv2d/warpgroup_weight.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
+        multiply = multiplying(NAME, geometry, (*geometry.tensor_maps, Pointer(PARTS)))
+        total, add = summing(NAME, problem, geometry)
+        return Program(
+            NAME, config, (Unit(MAIN, text), total), (multiply, add), (Workspace(PARTS, geometry.sum_bytes),)
+        )
