@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.axes import multiply_adds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side, SidedFamily
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide, SidedFamily
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.device import Device
@@ -66,7 +66,7 @@ class PlainGeometry:
         )
 
 
-class _PlainSide(Side):
+class _PlainSide(LayerSide):
     """A side whose space are the threads of a block and the rounds of a loop whose loads are in flight at once."""
 
     looped: ClassVar[str]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
+from warpsmith.generator.conv2d.layer.axes import LayerAxis, axes_of
 from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LatticeLine
 
 
@@ -48,7 +48,7 @@ def terms(problem: Conv2d, axis: int) -> Counter[tuple[int, int, int]]:
     return found
 
 
-def summed(axis: Axis) -> Counter[tuple[int, int, int]]:
+def summed(axis: LayerAxis) -> Counter[tuple[int, int, int]]:
     """Products computed from an axis's phases and taps, in the same form."""
     found: Counter[tuple[int, int, int]] = Counter()
     for phase, taps in enumerate(axis.phases):

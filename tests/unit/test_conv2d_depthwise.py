@@ -19,9 +19,9 @@ from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
 from warpsmith.generator.conv2d.layer.axes import multiply_adds
 from warpsmith.generator.conv2d.layer.fold import PADDED, folds
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import ImageGeometry, Stores
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import Lanes, Tile, wavefronts
-from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import WeightGeometry
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import DepthwiseImageGeometry, Stores
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import PlaneLanes, PlaneTile, wavefronts
+from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight_geometry import DepthwiseWeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import H200, HOST
@@ -168,7 +168,7 @@ class TestImages:
     @pytest.mark.parametrize("problem", IMAGES, ids=lambda problem: problem.key().replace(" ", ","))
     def test_every_result_is_computed_once(self, problem: Conv2d) -> None:
         for config in sample(problem):
-            g = ImageGeometry.of(problem, config)
+            g = DepthwiseImageGeometry.of(problem, config)
             bands, band, step = np.ogrid[: g.row_bands, : g.down, : g.rows]
             rows = (bands * g.band_rows + band * g.rows + step).ravel()
             bands, band, step = np.ogrid[: g.column_bands, : g.across, : g.columns]
@@ -189,7 +189,7 @@ class TestImages:
     def test_windows_lie_in_their_tiles(self, problem: Conv2d) -> None:
         """Each read begins at a multiple of its vector, and each copy does if the image's rows allow it."""
         for config in sample(problem):
-            g = ImageGeometry.of(problem, config)
+            g = DepthwiseImageGeometry.of(problem, config)
             t = g.tile
             for taps, threads, own, axis, low, lead, size in (
                 (g.row_axis.phases, g.down, g.rows, g.row_axis, g.low_row, 0, t.rows),
@@ -223,7 +223,7 @@ class TestWeights:
     def test_every_position_is_added_once_to_every_weight(self, problem: Conv2d) -> None:
         rows, columns = problem.output_size
         for config in sample(problem):
-            g = WeightGeometry.of(problem, config)
+            g = DepthwiseWeightGeometry.of(problem, config)
             found = np.zeros(rows, int)
             for band in range(g.bands):
                 start = min(band * g.band_rows, rows - g.band_rows)
@@ -263,7 +263,7 @@ class TestTile:
 
     def test_rows_of_a_28x28_plane_lie_in_different_banks(self) -> None:
         """Threads are 7 across and 4 down with 7 rows each: at a pitch of 36 the next row of threads continues."""
-        tile = Tile.of(28, -3, 34, 10, Lanes.of(7, 4, 4, 7))
+        tile = PlaneTile.of(28, -3, 34, 10, PlaneLanes.of(7, 4, 4, 7))
         assert (tile.vector, tile.read, tile.lead, tile.columns, tile.pitch) == (4, 4, 1, 36, 36)
 
 

@@ -38,7 +38,7 @@ class Taps:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Axis:
+class LayerAxis:
     """The rows, or the columns, of source and result."""
 
     sources: int
@@ -70,20 +70,20 @@ class Axis:
         return any(taps.low < 0 or last + taps.low >= self.sources for taps in self.phases)
 
 
-def axes_of(problem: Conv2d) -> tuple[Axis, ...]:
+def axes_of(problem: Conv2d) -> tuple[LayerAxis, ...]:
     """The axes of a plane of fprop or dgrad, rows first. Raises ValueError for wgrad, a sum of another kind."""
     if problem.pass_.sums_images:
         raise ValueError(f"pass {problem.pass_} sums over the results, not over taps")
     return tuple(_axis(problem, axis) for axis in range(len(problem.stride)))
 
 
-def _axis(problem: Conv2d, axis: int) -> Axis:
+def _axis(problem: Conv2d, axis: int) -> LayerAxis:
     size, out = problem.input[2 + axis], problem.output_size[axis]
     taps, stride, dilation = problem.weight[2 + axis], problem.stride[axis], problem.dilation[axis]
     before = problem.padding[axis][0]
     if problem.pass_.is_transposed:
-        return Axis(out, size, 1, tuple(_of_phase(f + before, taps, stride, dilation) for f in range(stride)))
-    return Axis(size, out, stride, (Taps(taps, 0, 1, -before, dilation),))
+        return LayerAxis(out, size, 1, tuple(_of_phase(f + before, taps, stride, dilation) for f in range(stride)))
+    return LayerAxis(size, out, stride, (Taps(taps, 0, 1, -before, dilation),))
 
 
 def _of_phase(row: int, taps: int, stride: int, dilation: int) -> Taps:

@@ -18,7 +18,7 @@ _DIRECT_SHARE = 7500 / REFERENCE.multiply_adds_per_ns
 layer L2 and 5500 on a 3x3 layer of 64 channels)."""
 
 
-class Side(abc.ABC):
+class LayerSide(abc.ABC):
     """How a family solves the passes of one side: its space, configs, model and program. It is stateless.
 
     The methods are those of `Family`, for layers of the side's passes.
@@ -54,12 +54,12 @@ class SidedFamily(Family[Conv2d]):
     """A family of two sides. What both share, and which layers are likely to be fastest with it, the family says."""
 
     default_reach = DEFAULT_REACH
-    image: ClassVar[Side]
+    image: ClassVar[LayerSide]
     """The side of fprop and dgrad."""
-    weight: ClassVar[Side]
+    weight: ClassVar[LayerSide]
     """The side of wgrad."""
 
-    def side(self, problem: Conv2d) -> Side:
+    def side(self, problem: Conv2d) -> LayerSide:
         return self.weight if problem.pass_.sums_images else self.image
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

@@ -9,7 +9,7 @@ from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.layer.axes import axes_of
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.sums.direct_image_geometry import (
     MAX_LOADS,
@@ -224,7 +224,7 @@ def _device_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ..
     )
 
 
-class DirectImages(Side):
+class DirectImages(LayerSide):
     """fprop and dgrad. If the padding repeats pixels, dgrad is solved for the padded image."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

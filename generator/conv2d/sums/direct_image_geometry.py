@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
+from warpsmith.generator.conv2d.layer.axes import LayerAxis, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.space import Config
@@ -44,7 +44,7 @@ def weight_strides(problem: Conv2d) -> tuple[int, int, int]:
 
 
 def shared_bytes(
-    axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
+    axes: tuple[LayerAxis, ...], filters: int, rows: int, columns: int, channels: int, *, pixels: str, weights: str
 ) -> int:
     """Bytes of shared memory of a block that computes `filters` x `rows` x `columns` results, for a round of
     `channels`.
@@ -81,7 +81,7 @@ class Written:
 
     @classmethod
     def of(
-        cls, axes: tuple[Axis, ...], filters: int, rows: int, columns: int, channels: int, *, apart: bool
+        cls, axes: tuple[LayerAxis, ...], filters: int, rows: int, columns: int, channels: int, *, apart: bool
     ) -> Written:
         down, across = axes
         sums, taps = filters * rows * columns * channels, sum(each.count for each in across.phases)
@@ -94,7 +94,7 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DirectImageGeometry:
-    """One config. Rows and columns count steps of a phase (`axes.Axis`), channels those of the result or source per
+    """One config. Rows and columns count steps of a phase (`LayerAxis`), channels those of the result or source per
     group.
 
     A thread computes `filters` channels by `rows` by `columns` of the result. A block computes `block_filters` by
@@ -118,8 +118,8 @@ class DirectImageGeometry:
     result_channels: int
     images: int
     groups: int
-    row_axis: Axis
-    column_axis: Axis
+    row_axis: LayerAxis
+    column_axis: LayerAxis
     weights_per_source: int
     """Elements of w from one channel of the source to the next; below, from one channel of the result and from one tap
     to the next.

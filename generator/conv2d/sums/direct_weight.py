@@ -6,7 +6,7 @@ import dataclasses
 from math import prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.sums.direct_image_geometry import MAX_WRITTEN, NAME
 from warpsmith.generator.device import Device
@@ -86,7 +86,7 @@ class DirectWeightGeometry:
         return self.sums * self.columns * self.unroll
 
 
-class DirectWeights(Side):
+class DirectWeights(LayerSide):
     def space(self, problem: Conv2d, device: Device) -> Space:
         rows, columns = problem.weight[2:]
         return Space(

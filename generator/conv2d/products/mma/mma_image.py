@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     CHUNK_BYTES,
     LEAST,
@@ -193,7 +193,7 @@ def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
                     yield TimedConfig(found, image_ns(MmaImageGeometry.of(problem, found), device))
 
 
-class MmaImages(Side):
+class MmaImages(LayerSide):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

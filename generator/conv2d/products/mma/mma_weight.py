@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     LEAST,
     MOST_WARPS,
@@ -177,7 +177,7 @@ def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
                     yield best_split(space, whole, SPLITS, _ns_by_splits(MmaWeightGeometry.of(problem, whole), device))
 
 
-class MmaWeights(Side):
+class MmaWeights(LayerSide):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

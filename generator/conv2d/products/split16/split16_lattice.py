@@ -22,7 +22,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from warpsmith.generator.conv2d.layer.axes import Axis, Taps, axes_of
+from warpsmith.generator.conv2d.layer.axes import LayerAxis, Taps, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 
@@ -59,7 +59,7 @@ class LatticeLine:
     phases: tuple[tuple[LineTap, ...], ...]
 
     @classmethod
-    def of(cls, axis: Axis) -> LatticeLine:
+    def of(cls, axis: LayerAxis) -> LatticeLine:
         # Plane and shift that each tap reads for row 0 of its phase.
         places = [
             [divmod(taps.low + t * taps.spread, axis.multiple) for t in range(taps.count)] for taps in axis.phases

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
@@ -28,8 +28,8 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
     """`conv2d` by wgmma instructions, on 16-bit pixels that TMA loads from the operand's own layout."""
 
     name = NAME
-    image: ClassVar[Side] = Im2colImages()
-    weight: ClassVar[Side] = Im2colWeights()
+    image: ClassVar[LayerSide] = Im2colImages()
+    weight: ClassVar[LayerSide] = Im2colWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         return _why_no_lines(problem) or super().why_not(problem, device)

@@ -8,7 +8,7 @@ import itertools
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
@@ -207,7 +207,7 @@ def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
     return tuple(image_choices(problem, device, space, choices, Im2colImageGeometry, least, PREFERRED))
 
 
-class Im2colImages(Side):
+class Im2colImages(LayerSide):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

@@ -7,7 +7,7 @@ import functools
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
@@ -129,7 +129,7 @@ def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
     return tuple(weight_choices(problem, device, space, Im2colWeightGeometry, LEAST, STAGES[::-1]))
 
 
-class Im2colWeights(Side):
+class Im2colWeights(LayerSide):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side, SidedFamily, direct_ns
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide, SidedFamily, direct_ns
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImages
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME
@@ -35,8 +35,8 @@ class Conv2dWarpgroup(SidedFamily):
     """`conv2d` by wgmma instructions, with three fp16 products for each float32 product."""
 
     name = NAME
-    image: ClassVar[Side] = WgmmaImages()
-    weight: ClassVar[Side] = WgmmaWeights()
+    image: ClassVar[LayerSide] = WgmmaImages()
+    weight: ClassVar[LayerSide] = WgmmaWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         return (

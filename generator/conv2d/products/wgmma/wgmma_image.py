@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import (
     Arithmetic,
 )
@@ -331,7 +331,7 @@ def _image_candidates(
                     yield found
 
 
-class WgmmaImages(Side):
+class WgmmaImages(LayerSide):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_folding import folded
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     Sustained,
@@ -251,7 +251,7 @@ def _choices(
                     yield best_split(space, whole, SPLITS, time_ns)
 
 
-class WgmmaWeights(Side):
+class WgmmaWeights(LayerSide):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

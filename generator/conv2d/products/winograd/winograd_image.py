@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side, why_not_counted
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide, why_not_counted
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS
@@ -320,7 +320,7 @@ def is_cached(geometry: WinogradImageGeometry) -> bool:
     return geometry.pixels.nbytes + geometry.product.output.nbytes <= CACHE_BYTES
 
 
-class WinogradImages(Side):
+class WinogradImages(LayerSide):
     """fprop and dgrad, by F(2x2, 3x3) or F(4x4, 3x3)."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

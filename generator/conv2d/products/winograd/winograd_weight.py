@@ -20,7 +20,7 @@ import dataclasses
 import functools
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side, why_not_counted
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide, why_not_counted
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS
@@ -168,7 +168,7 @@ def gradient_ns(layer: Conv2d, config: Config, device: Device) -> float:
     return PRODUCTS * multiplying_ns + moved_ns + 6 * LAUNCH_NS
 
 
-class WinogradWeights(Side):
+class WinogradWeights(LayerSide):
     """wgrad, by F(3x3, 2x2)."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

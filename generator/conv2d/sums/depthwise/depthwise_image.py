@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from warpsmith.generator.conv2d.layer.axes import axes_of
 from warpsmith.generator.conv2d.layer.fold import PADDED, Fold, folds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments, text_key
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import (
     IMAGE_NAMES,
@@ -346,7 +346,7 @@ def _blocks(problem: Conv2d, space: Space, thread: dict[str, Value]) -> Iterator
         yield {**rest, "units": units, "row_bands": row_bands, "column_bands": column_bands, "stores": stores.value}
 
 
-class DepthwiseImages(Side):
+class DepthwiseImages(LayerSide):
     """fprop and dgrad. If the padding repeats pixels, dgrad is solved for the padded image."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

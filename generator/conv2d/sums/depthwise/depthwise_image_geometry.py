@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import functools
 
-from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
+from warpsmith.generator.conv2d.layer.axes import LayerAxis, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_tile import PlaneLanes, PlaneTile, round_up, vector_of
 from warpsmith.generator.conv2d.sums.direct_image_geometry import channels_of, weight_strides
@@ -49,7 +49,7 @@ class Stores(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class DepthwiseImageGeometry:
-    """One config of fprop or dgrad. Rows and columns count steps of a phase (`axes.Axis`), channels those
+    """One config of fprop or dgrad. Rows and columns count steps of a phase (`LayerAxis`), channels those
     of a group.
     """
 
@@ -72,8 +72,8 @@ class DepthwiseImageGeometry:
     result_channels: int
     filter_rows: int
     filter_columns: int
-    row_axis: Axis
-    column_axis: Axis
+    row_axis: LayerAxis
+    column_axis: LayerAxis
     repeats: bool
     """Whether the padding of the source repeats pixels of it."""
     weights_per_source: int
@@ -298,12 +298,12 @@ class DepthwiseImageGeometry:
         return self.filters * self.rows * self.columns * rows * columns
 
 
-def low_of(axis: Axis) -> int:
+def low_of(axis: LayerAxis) -> int:
     """The source row, or column, at which the first window begins; negative in the padding."""
     return min((taps.low for taps in axis.phases if taps.count), default=0)
 
 
-def window_of(axis: Axis, steps: int) -> int:
+def window_of(axis: LayerAxis, steps: int) -> int:
     """Source rows, or columns, from the first to the last that `steps` steps of all phases read; at least 1."""
     low = low_of(axis)
     ends = (taps.low - low + taps.span for taps in axis.phases if taps.count)

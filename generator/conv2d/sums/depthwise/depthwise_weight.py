@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from math import prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import (
     COLUMNS,
@@ -343,7 +343,7 @@ def _weight_blocks(problem: Conv2d, space: Space, thread: dict[str, int], device
             }
 
 
-class DepthwiseWeights(Side):
+class DepthwiseWeights(LayerSide):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
-from warpsmith.generator.conv2d.layer.axes import Axis, axes_of
+from warpsmith.generator.conv2d.layer.axes import LayerAxis, axes_of
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import MIN_BLOCKS, divisors
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import WARP
@@ -49,7 +49,7 @@ IMAGE_NAMES = ("vector", "columns", "rows", "tap_rows", "lanes", "strips", "min_
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DepthwiseLastImageGeometry:
-    """One config of fprop or dgrad. Rows and columns count steps of a phase (`axes.Axis`).
+    """One config of fprop or dgrad. Rows and columns count steps of a phase (`LayerAxis`).
 
     A strip is `rows` by `columns` of all phases in one image. A thread computes one strip in `vector` channels, a block
     `strips` strips in `lanes` times as many channels.
@@ -73,8 +73,8 @@ class DepthwiseLastImageGeometry:
     channels: int
     filter_rows: int
     filter_columns: int
-    row_axis: Axis
-    column_axis: Axis
+    row_axis: LayerAxis
+    column_axis: LayerAxis
 
     @classmethod
     def of(cls, problem: Conv2d, config: Config) -> DepthwiseLastImageGeometry:
@@ -382,7 +382,7 @@ def _legal(problem: Conv2d, device: Device) -> Iterator[Config]:
                 yield config
 
 
-class DepthwiseLastImages(Side):
+class DepthwiseLastImages(LayerSide):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:

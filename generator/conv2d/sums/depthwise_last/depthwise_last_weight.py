@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 
 from warpsmith.generator.conv2d.layer.axes import Taps
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import Side
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import MIN_BLOCKS, divisors, powers
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import WARP
@@ -412,7 +412,7 @@ def _legal_weights(problem: Conv2d, device: Device) -> Iterator[Config]:
             yield from found
 
 
-class DepthwiseLastWeights(Side):
+class DepthwiseLastWeights(LayerSide):
     """wgrad."""
 
     def space(self, problem: Conv2d, device: Device) -> Space:
