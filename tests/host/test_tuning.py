@@ -18,6 +18,7 @@ import optuna
 import pytest
 
 import exhaustive
+import forking
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -290,9 +291,7 @@ def test_ctrl_c_keeps_what_was_found(store: Path) -> None:
 def start_command(store: Path, trials: int) -> subprocess.Popen[bytes]:
     shape = ["--image", "48x64", "--filter", "3x3", "--device", "host"]
     command = [sys.executable, "-m", "warpsmith", "tune", "filter2d", *shape, "--store", str(store)]
-    return subprocess.Popen(
-        [*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return forking.popen([*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def trials_in(store: Path) -> tuple[Trial, ...]:
