@@ -23,12 +23,11 @@ import numpy as np
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Pointer, Program
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config, Space
-from warpsmith.generator.work import Work
 from warpsmith.store.record import Measurement
 from warpsmith.store.store import Store
 from warpsmith.tuner.options import TuneOptions

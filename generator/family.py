@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, get_args
@@ -14,7 +15,22 @@ from warpsmith.generator.distances import between_devices
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space, Value
-from warpsmith.generator.work import Work
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """Lower bound on a program's work, summed over all threads."""
+
+    multiply_adds: int
+    """float32 multiply-adds, counted once per thread."""
+    loaded_bytes: int
+    """Bytes that threads load from global memory, through any cache."""
+
+    def least_ns(self, device: Device) -> float:
+        """Nanoseconds below which no GPU of this kind can do the work."""
+        rates = device.rates
+        return max(self.multiply_adds / rates.multiply_adds_per_ns, self.loaded_bytes / rates.shared_bytes_per_ns)
+
 
 MAX_UNROLLED = 3400
 """Most unrolled multiply-adds (`Family.unrolled`) of a default, which a compiler takes at most 2 s for

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family, P
+from warpsmith.generator.family import Family, P, Work
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
@@ -23,7 +23,6 @@ from warpsmith.generator.steps import (
     Unit,
     Workspace,
 )
-from warpsmith.generator.work import Work
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ Sizes and clocks are the driver's numbers, which data sheets round. Limits are t
 from __future__ import annotations
 
 from warpsmith.generator.architectures import KIB, Capability, architecture_of
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.rates import REFERENCE
+from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 
 
 def _gpu(

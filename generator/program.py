@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warpsmith.generator.fingerprint import VERBATIM_DIGITS, fingerprint, verbatim_fingerprint
-from warpsmith.generator.library import Library
-from warpsmith.generator.program_spec import launch_spec as launch_spec
-from warpsmith.generator.program_spec import step_of, step_spec, workspace_of, workspace_spec
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Argument as Argument
 from warpsmith.generator.steps import ByValue as ByValue
@@ -26,6 +24,8 @@ from warpsmith.generator.steps import Texture as Texture
 from warpsmith.generator.steps import Transformed as Transformed
 from warpsmith.generator.steps import Unit as Unit
 from warpsmith.generator.steps import Workspace as Workspace
+from warpsmith.generator.steps import launch_spec as launch_spec
+from warpsmith.generator.steps import step_of, step_spec, workspace_of, workspace_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Rendering of templates; only this module knows Jinja2."""
+"""CUDA text: rendering of templates, and numbers as literals. Only this module knows Jinja2."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import jinja2
 
 _BLANK_LINES = re.compile(r"\n{3,}")
+MOST_COLUMNS = 120
+_WIDE_COMMENT = re.compile(rf"^( *// (?:problem: |config:  )?)(?=.{{{MOST_COLUMNS - 12}}})(.*)$", re.MULTILINE)
+"""Comments that may be wider than MOST_COLUMNS, such as the head of a text, which names the problem and the config."""
 
 
 @cache
@@ -28,4 +32,27 @@ def _environment() -> jinja2.Environment:
 def render(template: str, **values: Any) -> str:
     """CUDA text of `template`, a file name in `templates/`, with `values` filled in."""
     text = _environment().get_template(template).render(**values)
-    return _BLANK_LINES.sub("\n\n", text)  # empty pieces leave their blank lines behind
+    text = _BLANK_LINES.sub("\n\n", text)  # empty pieces leave their blank lines behind
+    return _WIDE_COMMENT.sub(_wrapped, text)
+
+
+def _wrapped(comment: re.Match[str]) -> str:
+    """A comment in lines of at most MOST_COLUMNS, broken between words alone; one that fits stays as it is."""
+    begin, words = comment.groups()
+    if len(comment[0]) <= MOST_COLUMNS:
+        return comment[0]
+    further = begin.partition("//")[0] + "//".ljust(len(begin.lstrip()))
+    return textwrap.fill(
+        words,
+        MOST_COLUMNS,
+        initial_indent=begin,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def float_literal(value: float) -> str:
+    """CUDA literal of a float32 that reads back to the same bits."""
+    text = f"{value:.9g}"
+    return f"{text}f" if any(mark in text for mark in ".en") else f"{text}.0f"

@@ -7,6 +7,8 @@ pytest has this folder on its path (`pythonpath` in pyproject.toml), so tests of
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from warpsmith.devices.compiler import Binary, BinaryKind, Usage
@@ -38,6 +40,11 @@ EMPTY = Config.of({})
 Size = tuple[int, int, int]
 Outcome = float | Timing | FailureKind | Measurement | Failure
 """Outcome of a candidate: its time in ns, or the reason why it has none."""
+
+
+def count_of_words(text: str) -> Counter[str]:
+    """How often each identifier is in a text. A search for each of a hundred names reads the text a hundred times."""
+    return Counter(re.findall(r"\w+", text))
 
 
 def launch(

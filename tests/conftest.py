@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,9 +26,12 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import exhaustive
+import forking
+import precompiled
 from builders import rewritten
 from pairs import covering
 from postgres_server import USER, PostgresServer, folder_for_data
+from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -38,6 +42,7 @@ from warpsmith.generator.problem import DType, NonFinite, Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.store.store import Store
+from warpsmith.tuner.workers import worker
 
 FAULTS = {
     "none": "",
@@ -194,6 +199,7 @@ def pytest_collection() -> Iterator[Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     exhaustive.take_request(config)
+    forking.fork_workers()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
@@ -210,6 +216,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no GPU with the cuda extra here"))
+
+
+@pytest.fixture(scope="session")
+def precompiled_folder(common_folder: Path) -> Path:
+    return common_folder / "precompiled"
+
+
+@pytest.fixture(scope="session")
+def quickest(precompiled_folder: Path) -> HostCompiler:
+    """Host compiler without optimisation, for 700 kernels that run for no noticeable time even so."""
+    folder = precompiled_folder / "unoptimised" / "binaries"
+    precompiled.script(precompiled_folder, "-O0", sanitize=True)
+    return precompiled.RememberingCompiler(precompiled.script(precompiled_folder, "-O0"), folder=folder)
+
+
+@pytest.fixture
+def start_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts the workers of searches in a test as users' searches do. In other tests they are forked."""
+    monkeypatch.setattr(worker, "_popen", subprocess.Popen)
+
+
+@pytest.fixture
+def compile_unoptimised(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles without optimisation in a test and in the processes that it starts. g++ then takes 0.13 s for a
+    kernel of a few lines; with -O3 it takes 0.41 s, most of it for the headers.
+    """
+    monkeypatch.setenv("CXX", str(quickest.executable))
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ a header missing there is missing here too. Other compilers are left as they are
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import os
 import shutil
@@ -16,7 +17,10 @@ from pathlib import Path
 import pytest
 
 import warpsmith.devices.host.compiler
+from warpsmith.devices.binary_cache import CachedCompiler
+from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler, find_compiler
+from warpsmith.generator.steps import Compilation
 
 NAME = "c++-of-tests"
 GIVEN = os.environ.get("CXX", "")
@@ -47,6 +51,16 @@ case " $* " in
 *) exec "{compiler}" "$@" {level} ;;
 esac
 """
+
+
+@dataclasses.dataclass(frozen=True)
+class RememberingCompiler(HostCompiler):
+    """Caches binaries for all processes of a test run, because many tests compile the same stages of layers."""
+
+    folder: Path = dataclasses.field(kw_only=True)
+
+    def compile(self, unit: Compilation) -> Binary:
+        return CachedCompiler(HostCompiler(self.executable), self.folder).compile(unit)
 
 
 def script(folder: Path, level: str = "", *, sanitize: bool = False) -> str:

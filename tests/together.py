@@ -46,8 +46,8 @@ class Case:
 
 
 def can_be_together(given: Program) -> bool:
-    """Whether a program has a single unnamed unit."""
-    return [each.name for each in given.units] == [""]
+    """Whether a program has a single unnamed unit, and no steps but launches."""
+    return [each.name for each in given.units] == [""] and given.steps == given.launches
 
 
 def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import PEAK
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.conv2d.oracle import terms

@@ -9,9 +9,9 @@ Source: cuBLAS API reference, CUDA 13: cublasCgemmStridedBatched, cublasCgemm3mS
 from __future__ import annotations
 
 from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cublas_product import CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.program import LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 

@@ -7,11 +7,10 @@ import dataclasses
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.generator.work import Work
 
 THREADS = 256
 """Threads per block by default: an SM holds eight such blocks."""
@@ -21,7 +20,7 @@ longer sums are sums of such sums."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class PlainGeometry:
     """Geometry of one config on one problem."""
 
     threads: int
@@ -34,7 +33,7 @@ class Geometry:
     """CUDA type that counts results."""
 
     @classmethod
-    def of(cls, problem: Cgemm, config: Config) -> Geometry:
+    def of(cls, problem: Cgemm, config: Config) -> PlainGeometry:
         threads, results = config.integer("threads"), problem.output.size
         return cls(
             threads=threads,
@@ -73,7 +72,7 @@ class CgemmPlain(Family[Cgemm]):
         return 4 * config.integer("unroll")
 
     def program(self, problem: Cgemm, config: Config) -> Program:
-        geometry = Geometry.of(problem, config)
+        geometry = PlainGeometry.of(problem, config)
         source = render("cgemm/plain.cu.jinja", p=CgemmText.of(problem), g=geometry, config=config.key())
         launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, cgemm_arguments(problem))
         return Program.of_source(self.name, config, source, (launch,))

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count
-from warpsmith.generator.cgemm.distance import between_products
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.distances import RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.problem import Accuracy, DType, Operand, Problem, Role, member
+
+
+class Op(enum.StrEnum):
+    """Operation on an operand's matrices before the product; BLAS has the same three letters."""
+
+    N = "n"
+    """None: matrices lie in memory as they are multiplied."""
+    T = "t"
+    """Transposition: matrices lie transposed in memory."""
+    C = "c"
+    """Conjugate transposition: matrices lie transposed in memory, and their elements are conjugated."""
+
+    @property
+    def transposes(self) -> bool:
+        """True if the rows in memory are the columns that are multiplied."""
+        return self is not Op.N
+
+    def shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Shape in memory of matrices that are multiplied as `rows` by `columns`."""
+        return (columns, rows) if self.transposes else (rows, columns)
+
 
 MAX_SIZE = 2**30 - 1
 """Largest m, n or k. A row, plus what a block of threads reaches beyond it, stays below 2^31: kernels count in int
@@ -101,7 +122,14 @@ class Cgemm(Problem):
 
     def distance(self, other: Problem) -> float | None:
         """Octaves of batch, m, n and k; other ops count as fixed numbers of octaves."""
-        return between_products(self, other) if isinstance(other, Cgemm) else None
+        if not isinstance(other, Cgemm):
+            return None
+        extents = ((self.batch, other.batch), (self.m, other.m), (self.n, other.n), (self.k, other.k))
+        size = sum(octaves(here, there) for here, there in extents)
+        pairs = ((self.a, other.a), (self.b, other.b))
+        transposed = sum(here.transposes != there.transposes for here, there in pairs)
+        conjugated = sum(here != there and here.transposes == there.transposes for here, there in pairs)
+        return size + RULE_CHANGED * transposed + SIDE_CHANGED * (conjugated + (self.accuracy != other.accuracy))
 
     def is_resized(self, other: Problem) -> bool:
         """True if the problems differ only in batch, m, n, k and accuracy.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.cgemm.problem import Cgemm, Op
 from warpsmith.generator.program import Argument, Pointer
 
 

@@ -70,7 +70,7 @@ class OperandTiles:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Side(OperandTiles):
+class TiledSide(OperandTiles):
     """Tiles of one operand as they lie in memory: `own` rows or columns of the result belong to a thread."""
 
     @classmethod
@@ -155,11 +155,11 @@ class TiledProduct:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry(TiledProduct):
+class TiledGeometry(TiledProduct):
     """Geometry of one config on one problem."""
 
-    a: Side
-    b: Side
+    a: TiledSide
+    b: TiledSide
     lanes: int
     """Threads of a warp side by side in a row of c."""
     products: int
@@ -168,10 +168,10 @@ class Geometry(TiledProduct):
     """Real products for each complex one: four, or three and additions (Gauss)."""
 
     @classmethod
-    def of(cls, problem: Cgemm, config: Config) -> Geometry:
+    def of(cls, problem: Cgemm, config: Config) -> TiledGeometry:
         return cls(
-            a=Side.of(problem, config, "a"),
-            b=Side.of(problem, config, "b"),
+            a=TiledSide.of(problem, config, "a"),
+            b=TiledSide.of(problem, config, "b"),
             batch=problem.batch,
             terms=config.integer("terms"),
             stages=config.integer("stages"),

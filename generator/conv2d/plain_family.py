@@ -17,10 +17,10 @@ from warpsmith.generator.conv2d.layer.sided_family import LayerSide, SidedFamily
 from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Work
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.generator.work import Work
 
 NAME = "conv2d_plain"
 MAX_TAPS_WRITTEN = 256

@@ -2,6 +2,6 @@
 
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Norm, Order
 from warpsmith.generator.fft.product import Product
-from warpsmith.generator.fft.tiling import Tiling
+from warpsmith.generator.fft.signals import Tiling
 
 __all__ = ["Fft", "Kind", "Layout", "Norm", "Order", "Product", "Tiling"]

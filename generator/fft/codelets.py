@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from warpsmith.generator.fft.factors import prime_factors, root
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.fft.axes import prime_factors, root
+from warpsmith.generator.render import float_literal
 
 _FIRST_FACTOR = {12: 3, 16: 4, 20: 4, 24: 3, 28: 4, 32: 4}
 """First factors that are not the smallest prime: 4 points are a codelet of their own."""
@@ -98,8 +98,8 @@ def _composite(n: int, first: int, second: int, inverse: bool) -> tuple[str, ...
     lines = [call(first, [f"x{second * a + b}" for a in range(first)]) for b in range(second)]
     for p in range(1, first):
         for b in range(1, second):
-            turned = twiddled(f"x{second * p + b}", b * p if inverse else -b * p, n)
-            lines += [f"x{second * p + b} = {turned};"] if turned else []
+            product = twiddled(f"x{second * p + b}", b * p if inverse else -b * p, n)
+            lines += [f"x{second * p + b} = {product};"] if product else []
     lines += [call(second, [f"x{second * p + b}" for b in range(second)]) for p in range(first)]
     # Frequency p + first * q lies in place second * p + q.
     moves = {p + first * q: second * p + q for p in range(first) for q in range(second)}

@@ -13,15 +13,14 @@ import dataclasses
 import enum
 from math import prod
 
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.fft.text import text_key
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 MOST_TRANSFORMS = 2**31 - 1

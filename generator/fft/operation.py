@@ -9,7 +9,7 @@ _FAMILIES = families_in(
     "warpsmith.generator.fft",
     {
         "fft_block": "block.block_family:FftBlock",
-        "fft_warp": "warp.warp_family:FftWarp",
+        "fft_warp": "warp_family:FftWarp",
         "fft_two_pass": "two_pass_family:FftTwoPass",
         "fft_cufft": "cufft_family:FftCufft",
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,56 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag, sizes
-from warpsmith.generator.fft.border import Border
-from warpsmith.generator.fft.conventions import Kind, Layout, Norm, Order
-from warpsmith.generator.fft.distance import between_transforms
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.fft.product import Product
-from warpsmith.generator.fft.shapes import dimensions, last_axes, start_of, valid_of
-from warpsmith.generator.fft.tiling import Tiling, tiling_of
+from warpsmith.generator.fft.signals import Border, Tiling, dimensions, last_axes, start_of, tiling_of, valid_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, member
+
+
+class Kind(enum.StrEnum):
+    """Types of a transform's two sides: the signal and its spectrum."""
+
+    R2C = "r2c"
+    """Real signal to half spectrum: `numpy.fft.rfft`, `rfft2`."""
+    C2R = "c2r"
+    """Half spectrum to real signal: `numpy.fft.irfft`, `irfft2`."""
+    C2C = "c2c"
+    """Complex on both sides: `numpy.fft.fft`, `fft2`, and `ifft`, `ifft2`."""
+
+
+class Norm(enum.StrEnum):
+    """Direction that is scaled, by NumPy's names; N is the number of points of one transform."""
+
+    BACKWARD = "backward"
+    """The inverse is scaled by 1/N."""
+    ORTHO = "ortho"
+    """Both directions are scaled by 1/sqrt(N)."""
+    FORWARD = "forward"
+    """The forward transform is scaled by 1/N."""
+
+
+class Layout(enum.StrEnum):
+    """Memory layout of the spectrum, the slowest dimension first."""
+
+    BATCH = "batch"
+    """(batch, rows, columns), as in NumPy."""
+    TRANSPOSED = "transposed"
+    """(batch, columns, rows): the two inner dimensions of a 2-D spectrum exchanged (fbfft, section 5.1)."""
+    FREQUENCY = "frequency"
+    """(rows, columns, batch): the operands of one matrix product per frequency are contiguous."""
+
+
+class Order(enum.StrEnum):
+    """Order of the frequencies in the spectrum."""
+
+    NATURAL = "natural"
+    """Ascending, as in `numpy.fft`."""
+    REVERSED = "reversed"
+    """Bit-reversed along each axis: position i holds the frequency whose index has the bits of i in reverse.
+
+    Decimation in frequency leaves this order, and decimation in time reads it. In a half spectrum the first n/2 columns
+    are reversed as n/2 numbers, and the last column stays the last."""
+
 
 __all__ = ["Fft", "Kind", "Layout", "Norm", "Order"]
 
@@ -317,3 +361,52 @@ class Fft(Problem):
             "tiles": self.tiling.words() if self.tiling else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+POINTS_OCTAVE = 4.0
+"""Octaves per factor of 2 in the points of a transform, which then has other radices."""
+POINTS_CHANGED = 1.0
+"""Octaves that any change of the points adds, however small."""
+
+
+def between_transforms(one: Fft, other: Fft) -> float | None:
+    """`Problem.distance` of two transforms; None past FARTHEST."""
+    if len(one.size) != len(other.size):
+        return None
+    points = sum(octaves(here, there) for here, there in zip(one.size, other.size, strict=True))
+    there = sum(octaves(*each) for each in zip(_valid_parts(one), _valid_parts(other), strict=True))
+    is_real = one.kind != "c2c", other.kind != "c2c"
+    rest = (
+        POINTS_CHANGED * (one.size != other.size)
+        + POINTS_OCTAVE * points
+        + there
+        + SIDE_CHANGED * ((one.valid is None) != (other.valid is None))
+        + RULE_CHANGED * (one.kind is not other.kind) * (2 if is_real[0] != is_real[1] else 1)
+        + SIDE_CHANGED * (one.kind is other.kind and one.inverse != other.inverse)
+        + SIDE_CHANGED * (one.norm is not other.norm)
+        + RULE_CHANGED * (one.layout is not other.layout)
+        + RULE_CHANGED * (one.order is not other.order)
+        + SIDE_CHANGED * (one.start != other.start)
+        + _between_tilings(one, other)
+        + SIDE_CHANGED * (one.border != other.border)
+        + SIDE_CHANGED * (one.may_pair != other.may_pair)
+        + RULE_CHANGED * (_kind_of_product(one) != _kind_of_product(other))
+    )
+    return octaves(one.batch, other.batch) + rest if rest <= FARTHEST else None
+
+
+def _between_tilings(one: Fft, other: Fft) -> float:
+    """Octaves between tilings: whole signals against tiles count as another layout, other origins as a small change."""
+    if one.tiling is None or other.tiling is None:
+        return RULE_CHANGED * (one.tiling is not other.tiling)
+    return SIDE_CHANGED * ((one.tiling.alike() != other.tiling.alike()) + 0.5 * (one.tiling != other.tiling))
+
+
+def _kind_of_product(problem: Fft) -> object:
+    """Kind of the product that the transform's loads compute; None without one."""
+    return problem.product and problem.product.alike()
+
+
+def _valid_parts(problem: Fft) -> tuple[float, ...]:
+    """Fraction of each axis that the signal fills."""
+    return tuple(there / points for there, points in zip(problem.signal_size, problem.size, strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.cgemm.problem import Op
 from warpsmith.generator.problem import member
 
 MOST_TERMS = 4

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from warpsmith.generator.architectures import THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter2d.interior import last_column, outside, reach, rows_inside
-from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.problem import Filter2d, last_column, outside, reach, rows_inside
 from warpsmith.generator.filter2d.text import (
     DEFAULT_REACH,
     Filter2dText,
@@ -30,7 +29,7 @@ from warpsmith.generator.filter2d.text import (
     too_many_weights,
     words,
 )
-from warpsmith.generator.filter2d.window.window_geometry import StoreHint
+from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
@@ -56,7 +55,7 @@ EARLY_WORDS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class MatrixGeometry:
     """Geometry of one config on one problem. Columns count elements; a pixel has `channels` of them."""
 
     tiles: int
@@ -88,7 +87,7 @@ class Geometry:
     frame_blocks: int
 
     @classmethod
-    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+    def of(cls, problem: Filter2d, config: Config) -> MatrixGeometry:
         tiles, rows, unroll = config.integer("tiles"), config.integer("rows"), config.integer("unroll")
         block_warps, block_strips = config.integer("block_warps"), config.integer("block_strips")
         warp_columns = TILE * tiles
@@ -200,7 +199,7 @@ class Filter2dMatrix(Family[Filter2d]):
         return Config.of(shared | walk._asdict())
 
     def program(self, problem: Filter2d, config: Config) -> Program:
-        geometry, weights = Geometry.of(problem, config), Weights.of(config)
+        geometry, weights = MatrixGeometry.of(problem, config), Weights.of(config)
         source = render(
             "filter2d/matrix.cu.jinja",
             p=Filter2dText.of(problem),

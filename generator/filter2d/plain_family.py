@@ -9,7 +9,7 @@ import dataclasses
 from math import ceil, prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.text import (
     Filter2dText,
@@ -24,7 +24,6 @@ from warpsmith.generator.filter2d.text import (
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
-from warpsmith.generator.work import Work
 
 MAX_READS, MAX_UNROLLED = 512, 2048
 """Most pixel reads and multiply-adds that are unrolled: nvcc takes up to 6 s for that many, 20 s for twice the
@@ -37,7 +36,7 @@ FILTERS_AT_ONCE = (1, 2, 4, 8, 16)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Geometry:
+class Filter2dPlainGeometry:
     """Geometry of one config on one problem, in outputs, threads and blocks; a pixel has `channels` columns."""
 
     rows: int
@@ -59,7 +58,7 @@ class Geometry:
     """True if there are zero taps that the compiler can leave out."""
 
     @classmethod
-    def of(cls, problem: Filter2d, config: Config) -> Geometry:
+    def of(cls, problem: Filter2d, config: Config) -> Filter2dPlainGeometry:
         output_rows, output_columns = problem.output_shape[0], problem.output_shape[1] * problem.channels
         rows, columns, filters = (config.integer(name) for name in ("rows", "columns", "filters"))
         block_columns, block_rows = config.integer("block_columns"), config.integer("block_rows")
@@ -131,13 +130,13 @@ class Filter2dPlain(Family[Filter2d]):
         )
 
     def unrolled(self, problem: Filter2d, config: Config) -> int:
-        geometry, (rows, columns) = Geometry.of(problem, config), problem.filter
+        geometry, (rows, columns) = Filter2dPlainGeometry.of(problem, config), problem.filter
         taps = rows * columns if geometry.unroll_rows else columns if geometry.unroll_columns else 1
         return taps * geometry.rows * geometry.columns * geometry.filters
 
     def program(self, problem: Filter2d, config: Config) -> Program:
         filter2d, weights = problem, Weights.of(config)
-        geometry = Geometry.of(filter2d, config)
+        geometry = Filter2dPlainGeometry.of(filter2d, config)
         texture = image_texture(filter2d) if config.text("path") == MemoryPath.TEXTURE else None
         source = render(
             "filter2d/plain.cu.jinja",
@@ -157,7 +156,7 @@ class Filter2dPlain(Family[Filter2d]):
         return Program.of_source(self.name, config, source, (launch,))
 
     def work(self, problem: Filter2d, config: Config) -> Work | None:
-        geometry = Geometry.of(problem, config)
+        geometry = Filter2dPlainGeometry.of(problem, config)
         is_whole = Weights.of(config) is not Weights.LITERAL or 0.0 not in (problem.weights or ())
         if not is_whole or problem.border is Border.CONSTANT or config.text("path") == MemoryPath.TEXTURE:
             return None  # some taps or pixels are never read, or not through global loads

@@ -3,15 +3,70 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flag, flattened, integer, row_pitch
-from warpsmith.generator.filter2d.border import Border as Border
-from warpsmith.generator.filter2d.distance import between_filters
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
+
+
+class Border(enum.StrEnum):
+    """Rule for pixels outside the image, by the names and meaning of scipy.ndimage."""
+
+    VALID = "valid"
+    """No pixels outside: only outputs whose whole window lies inside the image (rows-R+1 by columns-S+1)."""
+    CONSTANT = "constant"
+    """k k k | a b c d | k k k, with k = cval."""
+    NEAREST = "nearest"
+    """a a a | a b c d | d d d."""
+    REFLECT = "reflect"
+    """c b a | a b c d | d c b (NumPy calls it symmetric)."""
+    MIRROR = "mirror"
+    """d c b | a b c d | c b a (NumPy calls it reflect)."""
+    WRAP = "wrap"
+    """b c d | a b c d | a b c."""
+
+    @classmethod
+    def of(cls, name: str) -> Border:
+        """Border from SciPy's, OpenCV's, NumPy's or PyTorch's name.
+
+        `reflect` has SciPy's and OpenCV's meaning; NumPy's and PyTorch's `reflect` is `mirror`.
+
+        Raises:
+            BadArgument: there is none of that name; the message lists all names.
+        """
+        plain = str(name).lower().removeprefix("border_")
+        if plain in BORDER_ALIASES:
+            return BORDER_ALIASES[plain]
+        try:
+            return cls(plain)
+        except ValueError:
+            others = ", ".join(f"{alias} ({border})" for alias, border in BORDER_ALIASES.items())
+            told = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}"
+            raise BadArgument(told) from None
+
+
+BORDER_ALIASES = {
+    "edge": Border.NEAREST,
+    "replicate": Border.NEAREST,
+    "symmetric": Border.REFLECT,
+    "reflect101": Border.MIRROR,
+    "reflect_101": Border.MIRROR,
+    "default": Border.MIRROR,
+    "circular": Border.WRAP,
+    "grid-constant": Border.CONSTANT,
+    "grid-mirror": Border.REFLECT,
+    "grid-wrap": Border.WRAP,
+}
+"""Other libraries' names that differ from SciPy's: of `numpy.pad`, PyTorch's `padding_mode`, OpenCV's `BorderTypes`
+without their prefix, and SciPy's second names of its modes, of which `grid-mirror` is not `mirror`. NumPy's and
+PyTorch's `reflect` is missing, since SciPy's and OpenCV's `reflect` is another border."""
+
 
 ACCURACIES = (Accuracy.ELEMENTWISE, Accuracy.NORMWISE, Accuracy.IMAGEWISE)
 
@@ -152,8 +207,8 @@ class Filter2d(Problem):
         """
         flat, (r, s) = self.weights or (), self.filter
         filters = [flat[start : start + r * s] for start in range(0, len(flat), r * s)]
-        turned = [each[::-1] if self.convolve else each for each in filters]
-        return tuple(tuple(each[start : start + s] for start in range(0, r * s, s)) for each in turned)
+        rotated = [each[::-1] if self.convolve else each for each in filters]
+        return tuple(tuple(each[start : start + s] for start in range(0, r * s, s)) for each in rotated)
 
     @property
     def known(self) -> Mapping[str, tuple[float, ...]]:
@@ -276,3 +331,81 @@ class Filter2d(Problem):
 def _inside_a_row(dtype: DType, channels: int) -> tuple[int, ...]:
     """Strides of the columns and, if there are several, of the channels."""
     return (channels * dtype.itemsize, dtype.itemsize) if channels > 1 else (dtype.itemsize,)
+
+
+def reach(problem: Filter2d, columns: int) -> int:
+    """Elements of a row that the windows of `columns` adjacent outputs cover."""
+    return columns + (problem.filter[1] - 1) * problem.channels
+
+
+def rows_inside(problem: Filter2d, rows_period: int, unroll: int, beyond: int = 0) -> tuple[int, int]:
+    """First row and number of rows of the interior, in whole turns of the loop.
+
+    Their windows, and `beyond` rows below, lie within the image.
+    """
+    before = problem.before[0]
+    first = ceil(before / rows_period) * rows_period
+    end = problem.image[0] - (problem.filter[0] - 1 - before) - beyond
+    return first, max(0, (min(end, problem.output_shape[0]) - first) // unroll * unroll)
+
+
+def last_column(problem: Filter2d, first: int, columns: int, lead: int, loaded: int, aligned: int) -> int:
+    """Column where the last thread or warpgroup begins that computes `columns` elements of a row.
+
+    It is left of `first` if there is none. It lies a multiple of `aligned` right of `first`, where the first one
+    begins. Its `loaded` elements, which begin `lead` before its windows, lie within a row of the image.
+    """
+    start = first - problem.before[1] * problem.channels - lead
+    image_end = problem.image[1] * problem.channels - loaded - start
+    result_end = problem.output_shape[1] * problem.channels - columns - first
+    return first + min(image_end, result_end) // aligned * aligned
+
+
+def outside(problem: Filter2d, rows: int, columns: int) -> int:
+    """Outputs of one plane outside an interior of `rows` by `columns` elements."""
+    return problem.output_shape[0] * problem.output_shape[1] * problem.channels - rows * columns
+
+
+TAP_OCTAVE = 4.0
+"""Octaves per factor of 2 in the rows or columns of a filter: registers and unrolled code grow with them."""
+WEIGHTS_KNOWN = 3.0
+"""Octaves between a filter with known weights, which become literals, and one without."""
+WEIGHTS_OTHER = 1.5
+"""Octaves between other literals: one filter may be separable or sparse where the other is not."""
+BORDER_CHANGED = 0.5
+"""Octaves between two borders with pixels outside the image; to or from `valid`, which has none, twice as much."""
+NONFINITE_CHANGED = 2.0**-10
+"""Octaves between rules for NaNs: the same config is the same kernel, wherever it is legal."""
+
+
+def between_filters(one: Filter2d, other: Filter2d) -> float | None:
+    """`Problem.distance` of two filters; None past FARTHEST."""
+    gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
+    size = (
+        octaves(one.image[0], other.image[0])
+        + octaves(one.image[1], other.image[1])
+        + octaves(one.planes, other.planes)
+        + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
+    )
+    taps = octaves(one.filter[0], other.filter[0]) + octaves(one.filter[1], other.filter[1])
+    is_made_up = (one.border != "valid") + (other.border != "valid")
+    rest = (
+        TAP_OCTAVE * taps
+        + TYPE_CHANGED * (one.dtype is not other.dtype)
+        + TYPE_CHANGED / 2 * (one.output.dtype.itemsize != other.output.dtype.itemsize)
+        + TYPE_CHANGED / 2 * ((one.output.dtype is one.dtype) != (other.output.dtype is other.dtype))
+        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
+        + BORDER_CHANGED * (one.border is not other.border) * (2 if is_made_up == 1 else 1)
+        + _between_weights(one.weights, other.weights)
+        + 2 * octaves(one.channels, other.channels)
+        + 2 * octaves(one.filters, other.filters)
+        + RULE_CHANGED * (one.accuracy is not other.accuracy)
+        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in ("cval", "convolve", "anchor"))
+    )
+    return size + rest if rest <= FARTHEST else None
+
+
+def _between_weights(one: tuple[float, ...] | None, other: tuple[float, ...] | None) -> float:
+    if one == other:
+        return 0.0
+    return WEIGHTS_KNOWN if one is None or other is None else WEIGHTS_OTHER

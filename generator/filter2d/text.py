@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer, Texture
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config, Parameter
 
 TEXTURE_PITCH_ALIGNMENT = 32
@@ -133,7 +133,7 @@ class Filter2dText:
     before_columns: int
     border: Border
     cval: str
-    turned: bool
+    rotated: bool
     """True if weights of a call must be rotated by 180 degrees; those in `taps` are rotated already."""
     taps: tuple[tuple[tuple[str, ...], ...], ...]
     """Values of known filters; empty if each call brings them."""
@@ -166,7 +166,7 @@ class Filter2dText:
             before_columns=problem.before[1],
             border=problem.border,
             cval=float_literal(problem.cval),
-            turned=problem.convolve,
+            rotated=problem.convolve,
             taps=tuple(tuple(tuple(map(float_literal, row)) for row in taps) for taps in problem.taps),
             deep=any(max(before, taps - 1 - before) >= size for before, taps, size in reach),
             strict=is_strict(problem),

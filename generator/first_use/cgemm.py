@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.cgemm.problem import Cgemm
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.cgemm.problem import Cgemm, Op
 from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy, DType
 

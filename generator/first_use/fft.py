@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from warpsmith.generator.cgemm.words import Op
+from warpsmith.generator.cgemm.problem import Op
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Order
 from warpsmith.generator.first_use.reference import Mirrored, Outside, Reference, Scale, packed, reference_program
 from warpsmith.generator.padding import PaddingMode

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from warpsmith.generator.filter2d.border import Border
-from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.first_use.reference import Outside, Planes, Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy
 

@@ -7,7 +7,7 @@ import dataclasses
 import math
 from typing import Generic, TypeVar
 
-from warpsmith.generator.bounds import PEAK as PEAK
+from warpsmith.generator.problem import PEAK as PEAK
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.space import Config

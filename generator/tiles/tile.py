@@ -26,14 +26,14 @@ _MOST = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Axis:
+class TileAxis:
     """Two radices of an axis, in the order of the forward transform."""
 
     first: int
     second: int
 
     @classmethod
-    def of(cls, text: str) -> Axis:
+    def of(cls, text: str) -> TileAxis:
         """Reads an axis from text: `16x8`."""
         first, second = text.split("x")
         return cls(int(first), int(second))
@@ -51,8 +51,8 @@ class Axis:
 class TileShape:
     """Sizes of a tile, the grouping of its rows, and the room for gaps."""
 
-    y: Axis
-    x: Axis
+    y: TileAxis
+    x: TileAxis
     group: int
     """Values of the columns' first digit whose rows a warp transforms at a time, `y.second` rows for each."""
     gaps: int
@@ -82,7 +82,7 @@ class TileShape:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class TileLayout:
     """Placement in shared memory, in complex numbers.
 
     Column `second * i + j` of row y lies at `row * y + digit * i + j`.
@@ -103,7 +103,7 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=4096)
-def fitted(shape: TileShape) -> Layout:
+def fitted(shape: TileShape) -> TileLayout:
     """The layout within the tile's room whose accesses take the fewest wavefronts; the smallest of equal ones."""
     first, second, points, room = shape.x.first, shape.x.second, shape.y.points, shape.room
     layouts = sorted(
@@ -111,17 +111,17 @@ def fitted(shape: TileShape) -> Layout:
         for digit, beside, rows_first in itertools.product(range(second, second + _MOST), range(_MOST), (False, True))
         if (digit * first + beside) * points <= room
     )
-    best, fewest = Layout(*layouts[0]), math.inf
+    best, fewest = TileLayout(*layouts[0]), math.inf
     for each in layouts:
-        found = turns(shape, Layout(*each))
+        found = turns(shape, TileLayout(*each))
         if found < fewest:
-            best, fewest = Layout(*each), found
+            best, fewest = TileLayout(*each), found
         if fewest == 1:
             break
     return best
 
 
-def turns(shape: TileShape, layout: Layout) -> float:
+def turns(shape: TileShape, layout: TileLayout) -> float:
     """Wavefronts of shared memory per access of half a warp, on average; 1 without bank conflicts."""
     halves = _accesses(dataclasses.replace(shape, gaps=0), rows_first=layout.rows_first)
     row, digit = layout.row, layout.digit

@@ -1,6 +1,7 @@
 // warpsmith filter2d_fft
 // problem: filter2d image=9216x9216 filter=65x65 planes=1 dtype=float32 border=valid accuracy=imagewise
-// config:  blocks=264 buffers=4 column_threads=192 columns=16 min_blocks=2 pairs=2 partners=adjacent path=global row_threads=192 rows=8 store=streaming twiddles=powers weights=argument x_radices=28x32 y_radices=20x24
+// config:  blocks=264 buffers=4 column_threads=192 columns=16 min_blocks=2 pairs=2 partners=adjacent path=global
+//          row_threads=192 rows=8 store=streaming twiddles=powers weights=argument x_radices=28x32 y_radices=20x24
 //
 // Overlap-save: tiles of 480 x 896 pixels, 416 x 832 results.
 // Two tiles are one complex tile in the workspace, 2 of them per chunk. A block transforms

@@ -1,6 +1,8 @@
 // warpsmith filter2d_fft
-// problem: filter2d image=60x71 filter=7x8 planes=1 dtype=float16 border=reflect accuracy=imagewise weights=sha256:8a1835bcfa5a35b4
-// config:  blocks=0 buffers=1 column_threads=32 columns=4 min_blocks=2 pairs=2 partners=adjacent path=global row_threads=32 rows=4 store=plain twiddles=table weights=argument x_radices=4x8 y_radices=4x6
+// problem: filter2d image=60x71 filter=7x8 planes=1 dtype=float16 border=reflect accuracy=imagewise
+//          weights=sha256:8a1835bcfa5a35b4
+// config:  blocks=0 buffers=1 column_threads=32 columns=4 min_blocks=2 pairs=2 partners=adjacent path=global
+//          row_threads=32 rows=4 store=plain twiddles=table weights=argument x_radices=4x8 y_radices=4x6
 //
 // Overlap-save: tiles of 24 x 32 pixels, 18 x 25 results.
 // Two tiles are one complex tile in the workspace, 2 of them per chunk. A block transforms

@@ -1,6 +1,8 @@
 // warpsmith filter2d_fft
-// problem: filter2d image=200x190 filter=95x91 planes=3 dtype=uint8 border=constant cval=3.0 filters=2 convolve=yes accuracy=imagewise
-// config:  blocks=0 buffers=2 column_threads=64 columns=4 min_blocks=2 pairs=2 partners=apart path=global row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
+// problem: filter2d image=200x190 filter=95x91 planes=3 dtype=uint8 border=constant cval=3.0 filters=2 convolve=yes
+//          accuracy=imagewise
+// config:  blocks=0 buffers=2 column_threads=64 columns=4 min_blocks=2 pairs=2 partners=apart path=global
+//          row_threads=96 rows=3 store=streaming twiddles=table weights=global x_radices=4x6x6 y_radices=12x16
 //
 // Overlap-save: tiles of 192 x 144 pixels, 98 x 54 results.
 // Two tiles are one complex tile in the workspace, 2 of them per chunk. A block transforms

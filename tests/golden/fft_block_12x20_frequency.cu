@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=12x20 batch=4096 kind=c2c layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=complex shares=1 signal=direct stores=plain threads=160 tiles=1 transforms=8 twiddles=powers x_radices=4x5 y_radices=12
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=complex shares=1 signal=direct
+//          stores=plain threads=160 tiles=1 transforms=8 twiddles=powers x_radices=4x5 y_radices=12
 //
 // Forward transforms of 12x20 points, 8 per tile.
 // Radices 12 by 4x5: each radix is an in-register DFT of a thread.

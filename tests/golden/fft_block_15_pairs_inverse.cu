@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=15 batch=1001 kind=c2r
-// config:  ahead=0 blocks=0 gaps=25 loads=plain min_blocks=0 packing=pair signal=staged spectrum=staged stores=plain threads=32 tiles=1 transforms=4 twiddles=powers x_radices=15
+// config:  ahead=0 blocks=0 gaps=25 loads=plain min_blocks=0 packing=pair signal=staged spectrum=staged stores=plain
+//          threads=32 tiles=1 transforms=4 twiddles=powers x_radices=15
 //
 // Inverse transforms of 15 points, 4 per tile.
 // Radices 15: each radix is an in-register DFT of a thread.

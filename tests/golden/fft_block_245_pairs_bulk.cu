@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=245 batch=273913 kind=c2r
-// config:  ahead=0 blocks=0 gaps=25 loads=bulk min_blocks=0 packing=pair signal=direct spectrum=direct stores=bulk threads=192 tiles=1 transforms=5 twiddles=powers x_radices=5x7x7
+// config:  ahead=0 blocks=0 gaps=25 loads=bulk min_blocks=0 packing=pair signal=direct spectrum=direct stores=bulk
+//          threads=192 tiles=1 transforms=5 twiddles=powers x_radices=5x7x7
 //
 // Inverse transforms of 245 points, 5 per tile.
 // Radices 5x7x7: each radix is an in-register DFT of a thread.
@@ -312,7 +313,8 @@ __device__ __forceinline__ void bulk_store(void* global, const void* shared, uns
 }
 #endif
 
-// Stores a tile: thread 0 issues the bulk copy of the aligned part, other threads store the elements before and after it.
+// Stores a tile: thread 0 issues the bulk copy of the aligned part, other threads store the elements before and after
+// it.
 template <typename T>
 __device__ __forceinline__ void bulk_write(T* global, const T* shared, unsigned count, unsigned thread) {
     const Span span(global, count);

@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=256 batch=262144 kind=r2c
-// config:  ahead=0 blocks=0 gaps=25 loads=plain min_blocks=0 packing=half signal=direct spectrum=staged stores=plain threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
+// config:  ahead=0 blocks=0 gaps=25 loads=plain min_blocks=0 packing=half signal=direct spectrum=staged stores=plain
+//          threads=128 tiles=1 transforms=16 twiddles=powers x_radices=8x16
 //
 // Forward transforms of 256 points, 16 per tile.
 // Radices 8x16: each radix is an in-register DFT of a thread.

@@ -1,6 +1,8 @@
 // warpsmith fft_block
-// problem: fft size=28x28 batch=602112 kind=c2r valid=18x18 layout=frequency product=6272x96x3:nc+offset tiles=7x7 step=18x18 plane=118x118 inner=96
-// config:  blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair rows=4 shares=1 signal=direct spectrum=mirrored stores=plain threads=224 tiles=1 transforms=8 twiddles=powers x_radices=2x14 y_radices=28
+// problem: fft size=28x28 batch=602112 kind=c2r valid=18x18 layout=frequency product=6272x96x3:nc+offset tiles=7x7
+//          step=18x18 plane=118x118 inner=96
+// config:  blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair rows=4 shares=1 signal=direct
+//          spectrum=mirrored stores=plain threads=224 tiles=1 transforms=8 twiddles=powers x_radices=2x14 y_radices=28
 //
 // Inverse transforms of 28x28 points, 8 per tile.
 // Radices 28 by 2x14: each radix is an in-register DFT of a thread.

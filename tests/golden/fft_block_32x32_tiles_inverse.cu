@@ -1,6 +1,8 @@
 // warpsmith fft_block
-// problem: fft size=32x32 batch=442368 kind=c2r valid=22x22 layout=frequency tiles=6x6 step=22x22 plane=118x118 inner=96
-// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
+// problem: fft size=32x32 batch=442368 kind=c2r valid=22x22 layout=frequency tiles=6x6 step=22x22 plane=118x118
+//          inner=96
+// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=4 packing=pair shares=1 signal=direct
+//          spectrum=mirrored stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=8x4 y_radices=4x8
 //
 // Inverse transforms of 32x32 points, 4 per tile.
 // Radices 4x8 by 8x4: each radix is an in-register DFT of a thread.

@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=50x50 batch=3456 kind=r2c layout=frequency tiles=3x3 step=40x40 origin=-5x-5 plane=127x127 inner=3
-// config:  blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=5x5 y_radices=5x10
+// config:  blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct spectrum=staged
+//          stores=plain threads=256 tiles=1 transforms=4 twiddles=powers x_radices=5x5 y_radices=5x10
 //
 // Forward transforms of 50x50 points, 4 per tile.
 // Radices 5x10 by 5x5: each radix is an in-register DFT of a thread.

@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=64x64 batch=16384 kind=c2r valid=57x57 norm=ortho
-// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct stores=plain threads=256 tiles=1 transforms=1 twiddles=powers x_radices=4x8 y_radices=8x8
+// config:  ahead=0 blocks=0 first=x gaps=25 loads=plain min_blocks=0 packing=half shares=1 signal=direct stores=plain
+//          threads=256 tiles=1 transforms=1 twiddles=powers x_radices=4x8 y_radices=8x8
 //
 // Inverse transforms of 64x64 points, 1 per tile.
 // Radices 8x8 by 4x8: each radix is an in-register DFT of a thread.

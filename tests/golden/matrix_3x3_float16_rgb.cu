@@ -1,6 +1,8 @@
 // warpsmith filter2d_matrix
-// problem: filter2d image=1080x1920 filter=3x3 planes=1 dtype=float16 border=reflect channels=3 weights=sha256:a8171ae2f908005b
-// config:  block_strips=2 block_warps=2 path=global prefetch=5 rows=12 store=streaming tiles=1 unroll=12 weights=argument
+// problem: filter2d image=1080x1920 filter=3x3 planes=1 dtype=float16 border=reflect channels=3
+//          weights=sha256:a8171ae2f908005b
+// config:  block_strips=2 block_warps=2 path=global prefetch=5 rows=12 store=streaming tiles=1 unroll=12
+//          weights=argument
 //
 // Sliding window in the accumulators of mma.m16n8k16. A warp computes a strip of kThreadRows rows by kTiles tiles of 16
 // segments of 4 adjacent outputs. Row m of matrix A has the pixels of segment m, from global memory; matrix B is a

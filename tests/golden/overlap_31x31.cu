@@ -1,6 +1,7 @@
 // warpsmith filter2d_overlap_save
 // problem: filter2d image=9216x9216 filter=31x31 planes=1 dtype=float32 border=valid accuracy=imagewise
-// config:  ahead=1 gaps=2 group=1 min_blocks=0 partners=adjacent path=global store=plain twiddles=table warps=8 weights=argument x_radices=4x24 y_radices=16x8
+// config:  ahead=1 gaps=2 group=1 min_blocks=0 partners=adjacent path=global store=plain twiddles=table warps=8
+//          weights=argument x_radices=4x24 y_radices=16x8
 //
 // Overlap-save: tiles of 128 x 96 pixels, 98 x 66 results.
 // A block computes two tiles as one complex tile in shared memory: forward FFT, product with the filter's

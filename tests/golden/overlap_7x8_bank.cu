@@ -1,6 +1,8 @@
 // warpsmith filter2d_overlap_save
-// problem: filter2d image=300x401 filter=7x8 planes=3 dtype=float16 border=reflect filters=2 accuracy=imagewise weights=sha256:609ec9c02b28b437
-// config:  ahead=0 gaps=6 group=3 min_blocks=4 partners=apart path=global store=streaming twiddles=powers warps=3 weights=argument x_radices=3x9 y_radices=7x5
+// problem: filter2d image=300x401 filter=7x8 planes=3 dtype=float16 border=reflect filters=2 accuracy=imagewise
+//          weights=sha256:609ec9c02b28b437
+// config:  ahead=0 gaps=6 group=3 min_blocks=4 partners=apart path=global store=streaming twiddles=powers warps=3
+//          weights=argument x_radices=3x9 y_radices=7x5
 //
 // Overlap-save: tiles of 35 x 27 pixels, 29 x 20 results.
 // A block computes two tiles as one complex tile in shared memory: forward FFT, product with the filter's

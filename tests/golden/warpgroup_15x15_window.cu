@@ -1,6 +1,7 @@
 // warpsmith filter2d_warpgroup
 // problem: filter2d image=9216x9216 filter=15x15 planes=1 dtype=float32 border=valid
-// config:  ahead=0 block_groups=1 block_strips=1 columns=4 min_blocks=1 path=async prefetch=5 rows=419 store=plain weights=argument
+// config:  ahead=0 block_groups=1 block_strips=1 columns=4 min_blocks=1 path=async prefetch=5 rows=419 store=plain
+//          weights=argument
 //
 // Convolution by wgmma.m64nNk8 on tf32. A warpgroup computes a strip of kThreadRows rows by 64 segments of 8 adjacent
 // outputs. Row m of matrix A, in registers, has the pixels of segment m in one image row; column 8r + n of matrix B, in
@@ -180,7 +181,9 @@ __device__ __forceinline__ SmemDescriptorB smem_descriptor_b(const float* first)
 }
 
 // Descriptor of the matrix `elements` after `matrix`.
-__device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) { return matrix + elements / 4; }
+__device__ __forceinline__ SmemDescriptorB behind(SmemDescriptorB matrix, int elements) {
+    return matrix + elements / 4;
+}
 
 // sums = a * b, or sums += a * b if kAdd: 64x8 by 8x120 TF32 with float32 accumulators, in the register layout of
 // wgmma.m64n120k8. The hardware reads the upper 19 bits of a float. Asynchronous: no access to sums between

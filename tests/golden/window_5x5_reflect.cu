@@ -1,6 +1,7 @@
 // warpsmith filter2d_window
 // problem: filter2d image=512x512 filter=5x5 planes=1 dtype=float32 border=reflect
-// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 order=rows path=global prefetch=0 rows=1 store=streaming store_vector=4 tail=whole unroll=1 weights=argument
+// config:  block_columns=64 block_strips=2 columns=4 load=cached load_vector=4 method=direct min_blocks=0 order=rows
+//          path=global prefetch=0 rows=1 store=streaming store_vector=4 tail=whole unroll=1 weights=argument
 //
 // Sliding window in registers. A thread computes a strip of kThreadColumns adjacent elements by kThreadRows rows. It
 // reads each input row once and adds it to the accumulators of all output rows in progress, then stores the row that is

@@ -26,9 +26,9 @@ from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dW
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 from warpsmith.plans.match import Match, MatchKind

@@ -17,7 +17,7 @@ from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
+from warpsmith.generator.filter2d.overlap_family import Filter2dOverlapSave
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config, Space

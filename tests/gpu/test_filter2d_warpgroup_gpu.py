@@ -16,9 +16,8 @@ from warpsmith.devices.cuda.runtime import CudaRuntime
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.matrix_family import Filter2dMatrix
-from warpsmith.generator.filter2d.warpgroup.frame import frame_parameters
-from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, Geometry
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frame_parameters
+from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, Filter2dWarpgroupGeometry
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.space import Config, Value
 from warpsmith.tuner.operations.registry import reference
@@ -97,7 +96,7 @@ def test_errors_stay_under_the_bound(runtime: CudaRuntime, size: int, kind: str)
     apart: dict[str, Value] = {"frame": "apart"} if frame_parameters(problem) else {}
     error = np.abs(filtered(runtime, problem, image, weights, **apart).reshape(problem.image) - expected) / terms
     # Without the frame, whose long chains of multiply-adds come nearer to the bound, which is 1e-6.
-    g = Geometry.of(problem, Config.of(FAMILY.default(problem, runtime.device).values() | apart))
+    g = Filter2dWarpgroupGeometry.of(problem, Config.of(FAMILY.default(problem, runtime.device).values() | apart))
     inside = error[g.first_row : g.first_row + g.interior_rows, g.first_column : g.last_column + COLUMNS]
     assert inside.size > 0.8 * error.size
     assert inside.max() <= 7e-7

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import json
 import os
@@ -21,16 +20,14 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
+import forking
 import precompiled
 from builders import launch, program
 from policies import time_briefly
-from warpsmith.devices.binary_cache import CachedCompiler
-from warpsmith.devices.compiler import Binary
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.program import Argument, ByValue, Pointer, Program
-from warpsmith.generator.steps import Compilation
 
 
 class RunKernel(Protocol):
@@ -74,11 +71,6 @@ def compiler() -> HostCompiler:
 
 
 @pytest.fixture(scope="session")
-def precompiled_folder(common_folder: Path) -> Path:
-    return common_folder / "precompiled"
-
-
-@pytest.fixture(scope="session")
 def precompiled_headers(precompiled_folder: Path) -> str:
     """Path of the compiler that reads the headers common to all kernels from one precompiled file."""
     precompiled.script(precompiled_folder, sanitize=True)
@@ -86,11 +78,8 @@ def precompiled_headers(precompiled_folder: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def compile_with_them(quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles without optimisation in these tests and in the processes that they start. g++ then takes 0.13 s for a
-    kernel of a few lines; with -O3 it takes 0.41 s, most of it for the headers.
-    """
-    monkeypatch.setenv("CXX", str(quickest.executable))
+def compile_with_them(compile_unoptimised: None) -> None:
+    """Compiles without optimisation in all of these tests."""
 
 
 @pytest.fixture
@@ -105,30 +94,12 @@ def brief_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     time_briefly(monkeypatch.setattr)
 
 
-@dataclasses.dataclass(frozen=True)
-class RememberingCompiler(HostCompiler):
-    """Caches binaries for all processes of a test run, because many tests compile the same stages of layers."""
-
-    folder: Path = dataclasses.field(kw_only=True)
-
-    def compile(self, unit: Compilation) -> Binary:
-        return CachedCompiler(HostCompiler(self.executable), self.folder).compile(unit)
-
-
 @pytest.fixture(scope="session")
 def quick(precompiled_folder: Path) -> HostCompiler:
     """Host compiler with few optimisations, for kernels that run once on small operands. -O3 takes twice as long."""
-    return RememberingCompiler(
+    return precompiled.RememberingCompiler(
         precompiled.script(precompiled_folder, "-O1"), folder=precompiled_folder / "few-optimisations" / "binaries"
     )
-
-
-@pytest.fixture(scope="session")
-def quickest(precompiled_folder: Path) -> HostCompiler:
-    """Host compiler without optimisation, for 700 kernels that run for no noticeable time even so."""
-    folder = precompiled_folder / "unoptimised" / "binaries"
-    precompiled.script(precompiled_folder, "-O0", sanitize=True)
-    return RememberingCompiler(precompiled.script(precompiled_folder, "-O0"), folder=folder)
 
 
 @pytest.fixture
@@ -299,7 +270,7 @@ class Tuner:
         }
         text = f"{prelude}\nimport sys, tuner_of_tests\nsys.exit(tuner_of_tests.main())\n"
         path = os.pathsep.join(filter(None, [*paths, python_path, os.environ.get("PYTHONPATH")]))
-        self.process = subprocess.Popen(
+        self.process = forking.popen(
             [sys.executable, "-c", text, json.dumps(told)],
             env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             stdout=subprocess.PIPE,

@@ -27,7 +27,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
-from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
+from warpsmith.generator.filter2d.overlap_family import Filter2dOverlapSave
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.problem import Problem

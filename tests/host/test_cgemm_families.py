@@ -24,8 +24,8 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.module import Module
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain_family import CgemmPlain
+from warpsmith.generator.cgemm.tensor_family import CHAIN as TENSOR_CHAIN
 from warpsmith.generator.cgemm.tensor_family import CgemmTensor
-from warpsmith.generator.cgemm.tensor_geometry import CHAIN as TENSOR_CHAIN
 from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.cgemm.tiled_geometry import CHAIN
 from warpsmith.generator.family import Family

@@ -22,13 +22,12 @@ from warpsmith.generator import registry
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Space
-from warpsmith.generator.work import Work
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate import evaluator
 from warpsmith.tuner.evaluate.bench import Bench

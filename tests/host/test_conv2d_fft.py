@@ -21,9 +21,9 @@ from warpsmith.generator.conv2d.fourier.cufft import Conv2dCufft
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA, SPLITS
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.ranking import answering

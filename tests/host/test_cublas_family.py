@@ -24,9 +24,8 @@ from warpsmith.errors import LaunchError
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas_family import CgemmCublas
 from warpsmith.generator.conv2d.fourier.fourier_steps import with_room
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct, Library
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import LibraryCall, Pointer, Program

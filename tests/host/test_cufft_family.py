@@ -29,7 +29,7 @@ from warpsmith.errors import BadArgument, LaunchError
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.fft.cufft_family import FftCufft
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import answering

@@ -243,6 +243,7 @@ def check_winner(store: Path, told: Any = None) -> None:
         assert check_store(opened) == ()
 
 
+@pytest.mark.usefixtures("start_workers")  # found by their command lines
 class TestWorkers:
     """Faults of the processes that run and compile candidates."""
 

@@ -17,7 +17,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Fft, Layout
 from warpsmith.generator.fft.block.block_family import FftBlock
-from warpsmith.generator.fft.words import Packing
+from warpsmith.generator.fft.text import Packing
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.tuner.operations.registry import random_operands, reference, stress_operands

@@ -26,10 +26,10 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
-from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import batches
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.filter2d.window.window_geometry import Method
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup_geometry import batches
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Program

@@ -24,7 +24,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
-from warpsmith.generator.filter2d.window.window_geometry import Method
+from warpsmith.generator.filter2d.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite

@@ -20,7 +20,7 @@ from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
+from warpsmith.generator.filter2d.overlap_family import Filter2dOverlapSave
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement

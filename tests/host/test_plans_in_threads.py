@@ -20,7 +20,7 @@ from warpsmith.devices.process import HomeProcess
 from warpsmith.errors import DeviceError
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 

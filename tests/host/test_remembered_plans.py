@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import forking
 import warpsmith as ws
 from warpsmith.plans.make import LOOK_EVERY_S
 from warpsmith.plans.match import MatchKind
@@ -48,7 +48,7 @@ def test_tuning_in_another_process_renews_it(tmp_path: Path) -> None:
     store = str(tmp_path / "a.db")
     ws.tune(ws.Filter2d(image=(5, 5), filter=(2, 2)), "host", trials=1, store=store)
     first = ws.plan(PROBLEM, "host", store=store)
-    subprocess.run([sys.executable, "-c", TUNE, store], check=True)
+    forking.run([sys.executable, "-c", TUNE, store], check=True)
     time.sleep(2 * LOOK_EVERY_S)
     assert ws.plan(PROBLEM, "host", store=store).match.kind is MatchKind.EXACT
     check(first)

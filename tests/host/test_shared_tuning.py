@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import forking
 from paths import TESTS, python_path
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -124,7 +125,8 @@ def test_several_share_one_study_and_try_nothing_twice(
 ) -> None:
     names = [f"tuner {number}" for number in range(3)]
     numbers = range(15)
-    running = [start(name, numbers, faults={3: "sums[f] += 1.0f;"}) for name in names]
+    faults = {**dict.fromkeys(numbers, TAKES_A_WHILE), 3: "sums[f] += 1.0f;"}  # so that there is work left for each
+    running = [start(name, numbers, faults=faults) for name in names]
     told = [each.report() for each in running]
     tried = collections.Counter(number for name in names for number in tried_by(name))
     assert tried == collections.Counter(numbers)
@@ -215,7 +217,7 @@ def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_pat
     command = [sys.executable, "-c", text, "tune", "--from", "problems.json", "--time-limit", "8s", "--json"]
     options = ["--device", "host", "--store", database.replace("@", ":secret@")]
     running = [
-        subprocess.Popen(
+        forking.popen(
             [*command, *options, "--seed", str(seed)],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": python_path(TESTS)},

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import forking
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -103,7 +104,7 @@ def test_a_sweep_visits_every_cell_and_writes_everything(folder: Path, capsys: p
 
 def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     command = [sys.executable, "-m", "warpsmith", *SWEEP, "--trials", "2000", "--out", "kept", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = forking.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert any(line.startswith("[") for line in process.stderr)  # until something was measured
     os.kill(process.pid, signal.SIGINT)

@@ -18,6 +18,7 @@ import optuna
 import pytest
 
 import exhaustive
+import forking
 import warpsmith as ws
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -25,7 +26,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.space import Config
 from warpsmith.store.contents import check_store
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
@@ -290,9 +291,7 @@ def test_ctrl_c_keeps_what_was_found(store: Path) -> None:
 def start_command(store: Path, trials: int) -> subprocess.Popen[bytes]:
     shape = ["--image", "48x64", "--filter", "3x3", "--device", "host"]
     command = [sys.executable, "-m", "warpsmith", "tune", "filter2d", *shape, "--store", str(store)]
-    return subprocess.Popen(
-        [*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    return forking.popen([*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def trials_in(store: Path) -> tuple[Trial, ...]:

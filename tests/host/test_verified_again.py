@@ -19,8 +19,8 @@ from warpsmith.devices.module import Graph
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.filter2d.window.window_geometry import Method
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_geometry import Method
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Pointer, Program
 from warpsmith.generator.space import Config

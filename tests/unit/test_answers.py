@@ -216,7 +216,7 @@ class TestCodeState:
         monkeypatch.setattr(answer_cache, "_files_in", lambda folder: seen.extend(real(folder)) or ())
         assert answer_cache.code_state()
         told = "".join(seen)
-        for name in ("filter2d/window/window_family.py", "fft/common.cu.jinja", "plans/lookup.py", "store/record.py"):
+        for name in ("filter2d/window_family.py", "fft/common.cu.jinja", "plans/lookup.py", "store/record.py"):
             assert name in told
 
 

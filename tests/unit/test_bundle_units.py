@@ -15,10 +15,10 @@ from builders import binary
 from builders import winner as stored_winner
 from warpsmith.devices.compiler import Binary, Usage
 from warpsmith.errors import BundleError
-from warpsmith.generator.cufft_transform import Strided
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.library_calls import Strided
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import LibraryCall, Lifetime, Pointer, Program, Workspace

@@ -6,8 +6,8 @@ import pytest
 
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas_family import CgemmCublas
-from warpsmith.generator.cublas_product import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.library_calls import USUAL_CUBLAS_BYTES, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 

@@ -14,21 +14,22 @@ import numpy as np
 import pytest
 
 import exhaustive
+from builders import count_of_words
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas_family import CgemmCublas
 from warpsmith.generator.cgemm.plain_family import CgemmPlain
 from warpsmith.generator.cgemm.tensor_family import CgemmTensor
 from warpsmith.generator.cgemm.thin_family import CgemmThin
 from warpsmith.generator.cgemm.tiled_family import PARTS, CgemmTiled
-from warpsmith.generator.cgemm.tiled_geometry import CHAIN, Geometry, Side
+from warpsmith.generator.cgemm.tiled_geometry import CHAIN, TiledGeometry, TiledSide
 from warpsmith.generator.cgemm.warpgroup_family import HANDED, CgemmWarpgroup
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.progress import PROGRESS
 from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
+from warpsmith.generator.steps import PROGRESS
 
 SAMPLE = 16
 """Configs that are drawn for each family and problem, beside the default."""
@@ -209,8 +210,9 @@ class TestText:
             of_templates = set(re.findall(r"\bk[A-Z]\w*", " ".join(re.findall(r"template <[^>]*>", code))))
             used = set(re.findall(r"\bk[A-Z]\w*", code)) - of_templates
             assert used == defined
+            count = count_of_words(code)
             for name in defined:
-                assert len(re.findall(rf"\b{name}\b", code)) > 1, name
+                assert count[name] > 1, name
 
     @whatever_is_solved
     def test_its_launches_take_all_operands_in_order(self, family: Family, problem: Cgemm) -> None:
@@ -232,7 +234,7 @@ class TestText:
                 assert 1 <= math.prod(launch.block) <= 1024
 
 
-def places(side: Side) -> np.ndarray:
+def places(side: TiledSide) -> np.ndarray:
     """Row or column of each result of each thread of each tile."""
     thread, own = np.ogrid[: side.threads, : side.own]
     inside = 2 * thread + own // 2 * 2 * side.threads + own % 2 if side.in_pairs else thread + own * side.threads
@@ -243,7 +245,7 @@ class TestTiles:
     @every_problem
     def test_every_result_is_computed_once(self, problem: Cgemm) -> None:
         for config in sample(TILED, problem):
-            geometry = Geometry.of(problem, config)
+            geometry = TiledGeometry.of(problem, config)
             for side in (geometry.a, geometry.b):
                 found = places(side)
                 assert np.array_equal(np.sort(found[found < side.size]), np.arange(side.size)), config
@@ -254,7 +256,7 @@ class TestTiles:
     @every_problem
     def test_every_term_is_added_once(self, problem: Cgemm) -> None:
         for config in sample(TILED, problem):
-            geometry = Geometry.of(problem, config)
+            geometry = TiledGeometry.of(problem, config)
             starts = range(0, geometry.splits * geometry.split_steps, geometry.split_steps)
             counts = [min(geometry.split_steps, geometry.steps - start) for start in starts]
             assert sum(counts) == geometry.steps
@@ -268,7 +270,7 @@ class TestTiles:
     def test_threads_of_a_warp_are_those_of_a_rectangle(self, problem: Cgemm) -> None:
         """Each thread of a product has its own place in the tile, counted as in the kernel."""
         for config in sample(TILED, problem):
-            geometry = Geometry.of(problem, config)
+            geometry = TiledGeometry.of(problem, config)
             lanes, across = geometry.lanes, geometry.b.threads
             thread = np.arange(geometry.threads)
             column = thread // 32 % (across // lanes) * lanes + thread % lanes
@@ -279,7 +281,7 @@ class TestTiles:
     @every_problem
     def test_copies_and_reads_are_aligned(self, problem: Cgemm) -> None:
         for config in sample(TILED, problem):
-            geometry = Geometry.of(problem, config)
+            geometry = TiledGeometry.of(problem, config)
             assert geometry.stage % 2 == geometry.a.tile % 2 == 0
             for side in (geometry.a, geometry.b):
                 across = side.terms if side.terms_inner else side.block
@@ -291,7 +293,7 @@ class TestTiles:
     def test_threads_that_are_served_at_once_read_different_banks(self, problem: Cgemm) -> None:
         """Eight threads read 16 bytes each of eight rows if the K terms are adjacent."""
         for config in sample(TILED, problem):
-            for side in (Geometry.of(problem, config).a, Geometry.of(problem, config).b):
+            for side in (TiledGeometry.of(problem, config).a, TiledGeometry.of(problem, config).b):
                 if side.terms_inner:
                     banks = {row * side.pitch // 2 % 8 for row in range(8)}
                     assert len(banks) == 8

@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.tensor_family import CgemmTensor
-from warpsmith.generator.cgemm.tensor_geometry import CHAIN, TensorGeometry, TensorSide
+from warpsmith.generator.cgemm.tensor_family import CHAIN, CgemmTensor, TensorGeometry, TensorSide
 from warpsmith.generator.cgemm.tiled_family import PARTS
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.space import Config

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 import exhaustive
 from machine_code import products_of
 from warpsmith.generator.cgemm import Cgemm
-from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup
-from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupSide
-from warpsmith.generator.cgemm.warpgroup_shares import WarpgroupShares
-from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
+from warpsmith.generator.cgemm.warpgroup_family import CgemmWarpgroup, stream_k_bytes
+from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry, WarpgroupShares, WarpgroupSide
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.space import Config
@@ -93,8 +91,8 @@ class TestShares:
         """Two partial tiles at most make up one tile."""
         for tiles in range(blocks + 1, 5 * blocks):
             shares = WarpgroupShares(tiles, blocks)
-            assert blocks <= shares.dealt < 2 * blocks
-            assert shares.rounds * blocks + shares.dealt == tiles
+            assert blocks <= shares.shared_tiles < 2 * blocks
+            assert shares.rounds * blocks + shares.shared_tiles == tiles
             assert shares.counters == 1 + blocks
 
     def test_are_chosen_where_rounds_of_blocks_leave_most_of_the_last_one_empty(self) -> None:
@@ -110,8 +108,8 @@ class TestShares:
             "partials": 132 * 128 * 128 * 8,
             "progress": 4 * 133,
         }
-        assert dealt_bytes(2, 128, 132) == 132 * 128 * 128 * 8 + 768
-        assert dealt_bytes(2, 128, 0) == 0
+        assert stream_k_bytes(2, 128, 132) == 132 * 128 * 128 * 8 + 768
+        assert stream_k_bytes(2, 128, 0) == 0
 
 
 class TestTiles:

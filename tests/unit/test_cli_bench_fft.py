@@ -209,6 +209,7 @@ class TestTable:
         assert printed(*asked, "c2r").splitlines()[1].startswith("c2r transforms, norm forward,")
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 def test_measures_and_saves_what_it_prints(document: Document, folder: Path) -> None:
     answer = document(*TWO, "--store", "one.db", "--save", "bench.json")
     assert answer["device"] == HOST.spec()

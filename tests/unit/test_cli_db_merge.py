@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import forking
 from builders import SMALL, failure, record, trial
 from warpsmith.cli.app import run
 from warpsmith.errors import StoreError
@@ -200,7 +200,7 @@ class TestNothingOrAll:
     def test_where_the_process_is_killed(self, given: list[str], target: str) -> None:
         before = state(target)
         command = [sys.executable, "-c", KILL, *given, "--store", target]
-        done = subprocess.run(command, check=False, timeout=60)
+        done = forking.run(command, check=False, timeout=60)
         assert done.returncode == -signal.SIGKILL
         if "://" not in target:
             assert Path(f"{target}-journal").stat().st_size > 0
@@ -213,7 +213,7 @@ class TestNothingOrAll:
             compact_store(store)  # a rollback restores no free pages, which the migrations leave
         before, content = state(path), Path(path).read_bytes()
         command = [sys.executable, "-c", FULL, *given, "--store", path]
-        done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        done = forking.run(command, check=False, timeout=60, text=True)
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"warpsmith: error: the disk of {path} ")

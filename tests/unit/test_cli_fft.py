@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from warpsmith.cli.app import run
+from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.registry import OPERATIONS
 from warpsmith.plans.bundle import load_bundle
@@ -24,10 +25,12 @@ ON_HOST = ("--device", "host")
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> str:
+def tuned(tmp_path_factory: pytest.TempPathFactory, quickest: HostCompiler) -> str:
     """A store with a winner for SMALL, tuned on the command line."""
     store = str(tmp_path_factory.mktemp("tuned") / "a.db")
-    assert run(["tune", *SMALL, *ON_HOST, "--trials", "3", "--store", store]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", str(quickest.executable))
+        assert run(["tune", *SMALL, *ON_HOST, "--trials", "3", "--store", store]) == 0
     return store
 
 
@@ -62,6 +65,7 @@ Printed = Callable[..., str]
 Refused = Callable[..., str]
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 class TestTuned:
     def test_tune_goes_on_where_an_earlier_run_ended(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
         shape = ("fft", "--size", "16", "--batch", "9", "--kind", "c2c", "--inverse", "--norm", "ortho")

@@ -75,6 +75,7 @@ def test_what_is_longer_or_printed_by_typer(store: Path, words: tuple[str, ...])
     assert shell(store, ">&- 2>&-", *words).returncode == 0
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 def test_a_closed_stream_is_no_place_for_a_store(tmp_path: Path) -> None:
     """Standard error has the lowest free number: a store opened with that number would receive a compiler's output."""
     made = tmp_path / "made.db"

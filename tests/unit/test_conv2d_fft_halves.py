@@ -23,7 +23,7 @@ from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     TransformInTurns,
 )
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
-from warpsmith.generator.fft.block.split16 import RUN, HalvedSpectra, HalvesOrder
+from warpsmith.generator.fft.block.block_places import RUN, Split16Order, Split16Spectra
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
@@ -39,22 +39,22 @@ def planes(batch: int = 64, points: int = 13) -> Fft:
     return Fft((points, points), batch, layout=Layout.FREQUENCY)
 
 
-def place_of(spectra: HalvedSpectra, number: int) -> int:
+def place_of(spectra: Split16Spectra, number: int) -> int:
     """Element at which a kernel finds spectrum `number`, computed with the kernel's own expression."""
     return int(eval(spectra.place.replace("ll", ""), {"number": number}))
 
 
 class TestSpectra:
-    @pytest.mark.parametrize("order", HalvesOrder)
-    def test_every_half_has_a_place_of_its_own_and_none_is_left(self, order: HalvesOrder) -> None:
-        spectra = HalvedSpectra.of(planes(), order, 1, is_sampled=False)
+    @pytest.mark.parametrize("order", Split16Order)
+    def test_every_half_has_a_place_of_its_own_and_none_is_left(self, order: Split16Order) -> None:
+        spectra = Split16Spectra.of(planes(), order, 1, is_sampled=False)
         high = [place_of(spectra, number) for number in range(spectra.numbers)]
         found = {place + low + part for place in high for low in (0, spectra.low) for part in (0, spectra.imaginary)}
         assert found == set(range(4 * spectra.numbers))
 
     def test_two_numbers_side_by_side_stay_so(self) -> None:
-        for order in HalvesOrder:
-            spectra = HalvedSpectra.of(planes(), order, 1, is_sampled=False)
+        for order in Split16Order:
+            spectra = Split16Spectra.of(planes(), order, 1, is_sampled=False)
             for number in range(0, spectra.numbers, 2):
                 first, second = (place_of(spectra, number + i) for i in (0, 1))
                 assert second == first + 1
@@ -62,7 +62,7 @@ class TestSpectra:
 
     def test_a_frequency_is_no_larger_than_all_points_together(self) -> None:
         for points in (13, 16, 30):
-            spectra = HalvedSpectra.of(planes(points=points), HalvesOrder.APART, 1, is_sampled=False)
+            spectra = Split16Spectra.of(planes(points=points), Split16Order.APART, 1, is_sampled=False)
             assert 2**spectra.growth >= points**2 > 2 ** (spectra.growth - 1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import json
-import subprocess
 import sys
 import threading
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import forking
 from builders import failure, measurement, timing
 from scripts import FOLDER, benchmark
 from warpsmith.errors import BadArgument
@@ -114,7 +114,7 @@ class TestOtherPoints:
     ) -> None:
         name, *arguments = script.replace("STORE", str(tmp_path / "store")).split()
         command = [sys.executable, str(FOLDER / name), *arguments, *(() if "depthwise" in name else ("L5",)), word]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ran = forking.run(command, text=True, check=False)
         assert ran.returncode == 2
         assert ran.stderr.startswith(told)
         assert ran.stderr.count("\n") == 1

@@ -12,9 +12,9 @@ from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config

@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.fourier.plane_transforms import MOST, TILES, WHO
 from warpsmith.generator.conv2d.fourier.variants import FOURIER, VARIANTS
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.fft import Fft
-from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.ranking import answering
 from warpsmith.generator.registry import families_for

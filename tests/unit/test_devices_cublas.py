@@ -18,7 +18,7 @@ import pytest
 from stream_driver import StreamDriver
 from warpsmith.devices.cuda import cublas, status, streams
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
-from warpsmith.generator.cublas_product import MOST_STREAMS, CublasProduct, ProductFunction, Transpose
+from warpsmith.generator.library_calls import MOST_STREAMS, CublasProduct, ProductFunction, Transpose
 from warpsmith.generator.program import LibraryCall, Pointer
 
 # The functions as cublas_v2.h of CUDA 13 declares them. Each writes one line; `status` is what products answer.

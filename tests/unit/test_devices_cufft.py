@@ -14,7 +14,7 @@ import pytest
 
 from warpsmith.devices.cuda import cufft, status
 from warpsmith.errors import DeviceError, LaunchError, OutOfMemory
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.program import LibraryCall, Pointer
 
 # The functions as cufft.h of CUDA 13 declares them. Each writes one line; `status` is what plans answer.

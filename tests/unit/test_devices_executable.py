@@ -12,8 +12,7 @@ from warpsmith.devices.compiler import Binary, BinaryKind, Usage, most_used
 from warpsmith.devices.executable import Executable
 from warpsmith.devices.module import BoundLaunch
 from warpsmith.errors import LaunchError, OutOfMemory
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import CufftTransform, Direction, Library, Strided, TransformKind
 from warpsmith.generator.program import Launch, LibraryCall, Lifetime, Pointer, Program, Unit, Workspace
 from warpsmith.generator.space import Config
 

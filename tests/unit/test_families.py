@@ -18,10 +18,10 @@ from warpsmith.generator import registry
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d.operation import FILTER2D
-from warpsmith.generator.filter2d.plain_family import MAX_UNROLLED, Filter2dPlain, Geometry
+from warpsmith.generator.filter2d.plain_family import MAX_UNROLLED, Filter2dPlain, Filter2dPlainGeometry
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, result_pitch
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture, Transformed
@@ -132,7 +132,7 @@ class TestEveryProgram:
 
     def test_says_in_the_text_what_it_is(self, family: Family, problem: Problem) -> None:
         for program in programs(family, problem):
-            header = program.source[: program.source.index("constexpr")]
+            header = re.sub(r"\n// {10}", " ", program.source[: program.source.index("constexpr")])
             assert family.name in header
             # Most texts do not depend on `nonfinite`.
             assert dataclasses.replace(problem, nonfinite="window").key() in header
@@ -270,7 +270,7 @@ class TestPlain:
     )
     def test_unrolls_no_more_than_a_compiler_can_take(self, problem: Filter2d) -> None:
         for config in sample(PLAIN, problem):
-            g = Geometry.of(problem, config)
+            g = Filter2dPlainGeometry.of(problem, config)
             (r, s), outputs = problem.filter, g.rows * g.columns * g.filters
             written = outputs * (r if g.unroll_rows else 1) * (s if g.unroll_columns else 1)
             assert written <= MAX_UNROLLED

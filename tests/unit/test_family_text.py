@@ -22,10 +22,9 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.gate import Gate
-from warpsmith.generator.literals import float_literal
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import ByValue, Constant, Pointer, Program, Texture
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config
 
 FAMILIES = FILTER2D.families

@@ -15,11 +15,9 @@ import pytest
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft, Product, Tiling
-from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.fft.block.block_family import MOST, FftBlock
 from warpsmith.generator.fft.block.block_text import FftBlockText
-from warpsmith.generator.fft.block.block_tile import Address, Tile
-from warpsmith.generator.fft.block.guesses import MOST
-from warpsmith.generator.fft.block.mirrored import Sets
+from warpsmith.generator.fft.block.block_tile import Address, BlockTile, Sets
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
@@ -83,7 +81,7 @@ def texts(problem: Fft) -> tuple[FftBlockText, ...]:
     return tuple(FftBlockText.of(problem, config) for config in configs(problem))
 
 
-def places(tile: Tile, *, after: bool) -> list[int]:
+def places(tile: BlockTile, *, after: bool) -> list[int]:
     """Addresses in the tile of every element of every transform."""
     address, shape = Address(tile.after if after else tile.before), tile.shape
     indices = itertools.product(range(shape.transforms), range(shape.y), range(shape.x))

@@ -9,7 +9,7 @@ import pytest
 
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.block.block_family import FftBlock
-from warpsmith.generator.fft.block.registers import register_constraints
+from warpsmith.generator.fft.block.block_space import register_constraints
 from warpsmith.generator.presets import H200
 from warpsmith.generator.space import Config
 

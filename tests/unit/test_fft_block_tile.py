@@ -10,9 +10,20 @@ from collections.abc import Callable
 
 import pytest
 
-from warpsmith.generator.fft.block.block_tile import BANKS, Address, Gaps, Lead, Pool, Tile, TileShape, Touch, digits_of
+from warpsmith.generator.fft.block.block_tile import (
+    BANKS,
+    Address,
+    BlockTile,
+    Gaps,
+    Lead,
+    Pool,
+    Sets,
+    TileShape,
+    Touch,
+    digits_of,
+    set_address,
+)
 from warpsmith.generator.fft.block.gaps import fitted_tile
-from warpsmith.generator.fft.block.mirrored import Sets, set_address
 
 Index = Callable[[str, dict[str, int]], int]
 """Value of a CUDA expression."""
@@ -94,7 +105,7 @@ def conflicts(addresses: list[int]) -> int:
     return max(collections.Counter(address % BANKS for address in set(addresses)).values())
 
 
-def accesses(tile: Tile, touches: tuple[Touch, ...]) -> int:
+def accesses(tile: BlockTile, touches: tuple[Touch, ...]) -> int:
     """Shared-memory accesses of all warps of all stages, item by item."""
     stages: list[tuple[int, Pool, Callable[[int], int]]] = []
     for work in tile.passes:
@@ -118,13 +129,13 @@ class TestGaps:
     def test_cost_no_more_accesses_than_they_save(self) -> None:
         """The fit of a large stage tries only some warps, so up to 1% more accesses are allowed."""
         for shape, touches in STAGED:
-            dense, fitted = Tile.with_gaps(shape, no_gaps(shape)), fitted_tile(shape, touches)
+            dense, fitted = BlockTile.with_gaps(shape, no_gaps(shape)), fitted_tile(shape, touches)
             assert accesses(fitted, touches) <= 1.01 * accesses(dense, touches), (shape, touches)
 
     def test_are_there_only_where_they_save_some(self) -> None:
         for shape, touches in STAGED:
             fitted = fitted_tile(shape, touches)
-            dense = Tile.with_gaps(shape, no_gaps(shape), fitted.leads)
+            dense = BlockTile.with_gaps(shape, no_gaps(shape), fitted.leads)
             if accesses(dense, touches) <= accesses(fitted, touches):
                 assert fitted.elements <= dense.elements, (shape, touches)
 
@@ -133,7 +144,7 @@ class TestGaps:
         """Square transforms whose last pass writes columns to memory, like those of 128x128 real numbers."""
         shape = TileShape(1, (8, 16), radices, y_first=False, is_global=(False, True))
         pool = Pool.of(x=shape.x, y=shape.y)
-        fitted, dense = fitted_tile(shape, (Touch(pool, is_after=False),)), Tile.with_gaps(shape, no_gaps(shape))
+        fitted, dense = fitted_tile(shape, (Touch(pool, is_after=False),)), BlockTile.with_gaps(shape, no_gaps(shape))
         touches = (Touch(pool, is_after=False),)
         least = shape.x * shape.y // 16 * (2 * len(fitted.passes) + 1)
         assert accesses(fitted, touches) <= 1.25 * least
@@ -143,7 +154,7 @@ class TestGaps:
     def test_results_that_are_asked_for_keep_their_numbers_in_any_order_of_threads(self) -> None:
         """Three digits, stored in another order than frequencies: the first 40 of 64 rows are results."""
         shape = TileShape(2, (2, 8, 4), (4,), y_first=True, present=(40, 3), is_signal_first=False)
-        works = Tile.with_gaps(shape, no_gaps(shape)).passes
+        works = BlockTile.with_gaps(shape, no_gaps(shape)).passes
         work = next(each for each in works if each.written)
         assert (work.axis, work.written, work.step.earlier) == ("y", 40, 16)
         for each in works:

@@ -12,7 +12,7 @@ import pytest
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Product, Tiling
-from warpsmith.generator.fft.border import Border
+from warpsmith.generator.fft.signals import Border
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType, Operand, Problem, Role

@@ -16,9 +16,8 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
-from warpsmith.generator.filter2d.fft.fft_geometry import Geometry
-from warpsmith.generator.filter2d.fft.fft_model import MOST_SPECTRA, MOST_WORK, Choice, likely, nanoseconds
-from warpsmith.generator.filter2d.fft.lines import axis_of, radices_of, span, turns, ways
+from warpsmith.generator.filter2d.fft.fft_geometry import Filter2dFftGeometry, axis_of, radices_of, span, turns, ways
+from warpsmith.generator.filter2d.fft.fft_model import MOST_SPECTRA, MOST_WORK, Filter2dFftChoice, likely, nanoseconds
 from warpsmith.generator.filter2d.text import PARAMETER_BYTES
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
@@ -66,7 +65,7 @@ def sample(problem: Filter2d) -> tuple[Config, ...]:
 def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape
     for config in sample(problem):
-        geometry = Geometry.of(problem, config)
+        geometry = Filter2dFftGeometry.of(problem, config)
         tiles = itertools.chain.from_iterable(map(geometry.partners_of, range(geometry.pairs)))
         stored = [geometry.results(tile) for tile in tiles if tile < geometry.tiles]
         assert (cover((rows, columns), stored) == 1).all(), config
@@ -80,7 +79,7 @@ def test_every_result_is_stored_once(problem: Filter2d) -> None:
 @every_problem
 def test_blocks_take_every_row_and_column_once(problem: Filter2d) -> None:
     for config in sample(problem):
-        geometry = Geometry.of(problem, config)
+        geometry = Filter2dFftGeometry.of(problem, config)
         lines = geometry.rows.count
         assert 0 <= geometry.row_blocks * lines - geometry.pixel_rows < lines
         assert 0 <= geometry.result_blocks * lines - geometry.valid_rows < lines
@@ -92,7 +91,7 @@ def test_blocks_take_every_row_and_column_once(problem: Filter2d) -> None:
 @every_problem
 def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: Filter2d) -> None:
     for config in sample(problem):
-        geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
+        geometry, program = Filter2dFftGeometry.of(problem, config), FAMILY.program(problem, config)
         assert sum(geometry.chunks) == geometry.items == geometry.pairs * problem.planes * problem.filters
         assert all(items == geometry.chunk for items in geometry.chunks[:-1])
         taps, spectrum, *steps = program.launches
@@ -117,7 +116,7 @@ def test_two_buffers_take_turns() -> None:
     problem = PROBLEMS[0]
     config = Config.of({**FAMILY.default(problem, H200).values(), "buffers": 2, "pairs": 4, "blocks": 0})
     assert FAMILY.space(problem, H200).contains(config)
-    geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
+    geometry, program = Filter2dFftGeometry.of(problem, config), FAMILY.program(problem, config)
     count, steps = len(geometry.chunks), program.launches[2:]
     assert count > 2
     names = [each.entry.removeprefix("filter2d_fft_") for each in steps]
@@ -147,7 +146,7 @@ def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
 @every_problem
 def test_workspaces_have_room(problem: Filter2d) -> None:
     for config in sample(problem):
-        geometry, program = Geometry.of(problem, config), FAMILY.program(problem, config)
+        geometry, program = Filter2dFftGeometry.of(problem, config), FAMILY.program(problem, config)
         sizes = {each.name: each.nbytes for each in program.workspaces}
         tile = 8 * geometry.rows.points
         assert sizes["work"] == geometry.slots * max(geometry.chunks) * geometry.pixel_rows * tile <= 8 * MOST_WORK
@@ -194,13 +193,13 @@ def test_the_default_is_legal_and_fits(problem: Filter2d, device: Device) -> Non
     space = FAMILY.space(problem, device)
     for config in (FAMILY.default(problem, device), *FAMILY.starts(problem, device)):
         assert space.why_not(config) is None
-        geometry = Geometry.of(problem, config)
+        geometry = Filter2dFftGeometry.of(problem, config)
         assert max(geometry.rows.shared_bytes, geometry.columns.shared_bytes) <= device.shared_per_block_bytes
 
 
 def test_two_halves_of_an_image_are_one_complex_tile() -> None:
     problem = of((2048, 2048), (255, 255))
-    geometry = Geometry.of(problem, FAMILY.default(problem, H200))
+    geometry = Filter2dFftGeometry.of(problem, FAMILY.default(problem, H200))
     assert (geometry.tiles, geometry.items) == (2, 1)
     assert geometry.work_bytes < H200.l2_bytes / 2
 
@@ -208,9 +207,11 @@ def test_two_halves_of_an_image_are_one_complex_tile() -> None:
 def test_what_stays_in_the_cache_takes_less_time() -> None:
     problem = of((9216, 9216), (65, 65))
     small = dataclasses.replace(H200, l2_bytes=1 << 20)
-    choice = Choice((32, 32), (32, 32), 8, 2)
+    choice = Filter2dFftChoice((32, 32), (32, 32), 8, 2)
     assert nanoseconds(problem, choice, H200) < nanoseconds(problem, choice, small)
-    assert nanoseconds(problem, Choice((16, 16, 16), (32, 32), 16, 2), H200) == float("inf")  # 512 KB of columns
+    assert nanoseconds(problem, Filter2dFftChoice((16, 16, 16), (32, 32), 16, 2), H200) == float(
+        "inf"
+    )  # 512 KB of columns
 
 
 def test_larger_filters_want_larger_tiles() -> None:
@@ -245,7 +246,7 @@ def test_says_why_not(fields: dict[str, object], told: str | None) -> None:
 def test_no_workspace_of_a_large_bank_is_too_large() -> None:
     problem = of((300, 310), (64, 65), filters=3000)
     for config in sample(problem):
-        geometry = Geometry.of(problem, config)
+        geometry = Filter2dFftGeometry.of(problem, config)
         assert geometry.spectrum_bytes <= 8 * MOST_SPECTRA
         assert geometry.spectrum_bytes // 8 < 2**31  # kernels count in int
         assert len(geometry.chunks) < geometry.work_bytes

@@ -9,8 +9,8 @@ import pytest
 
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
-from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Geometry
-from warpsmith.generator.filter2d.fft.flow import Flow
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Filter2dFftGeometry
+from warpsmith.generator.filter2d.fft.fft_text import Flow
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Lifetime, Pointer
 from warpsmith.generator.space import Config, Value
@@ -73,7 +73,7 @@ def test_the_default_of_a_large_image_is_one_launch() -> None:
 
 @pytest.mark.parametrize(("problem", "chosen"), FLOWS, ids=lambda each: each.key())
 def test_every_job_is_taken_once_behind_those_it_waits_for(problem: Filter2d, chosen: Config) -> None:
-    geometry = Geometry.of(problem, chosen)
+    geometry = Filter2dFftGeometry.of(problem, chosen)
     flow = Flow(geometry)
     found, chunks = jobs(flow), len(geometry.chunks)
     assert len(set(found)) == len(found)
@@ -92,7 +92,7 @@ def test_every_job_is_taken_once_behind_those_it_waits_for(problem: Filter2d, ch
 @pytest.mark.parametrize("blocks", [1, 2, 7, 264])
 def test_some_block_always_goes_on(blocks: int) -> None:
     """Blocks hold the current job and the next one. In the worst order the last block that can go on does."""
-    flow = Flow(Geometry.of(SMALL, small(1)))
+    flow = Flow(Filter2dFftGeometry.of(SMALL, small(1)))
     order = iter(jobs(flow))
     held = [[job for job in (next(order, None), next(order, None)) if job] for _ in range(blocks)]
     done: Counter[tuple[int, int]] = Counter()

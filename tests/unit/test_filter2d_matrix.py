@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.matrix_family import DEPTH, SEGMENT, TILE, Filter2dMatrix, Geometry
+from warpsmith.generator.filter2d.matrix_family import DEPTH, SEGMENT, TILE, Filter2dMatrix, MatrixGeometry
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, NonFinite
@@ -37,20 +37,20 @@ PROBLEMS = [
 ]
 
 
-def geometries(problem: Filter2d) -> list[Geometry]:
+def geometries(problem: Filter2d) -> list[MatrixGeometry]:
     """Geometries of the default config and of random ones, the same in each run."""
     space, rng = MATRIX.space(problem, H200), random.Random(problem.key())
     configs = [MATRIX.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(60)))]
     assert all(space.why_not(config) is None for config in configs)
-    return [Geometry.of(problem, config) for config in configs]
+    return [MatrixGeometry.of(problem, config) for config in configs]
 
 
-def interior_columns(g: Geometry) -> int:
+def interior_columns(g: MatrixGeometry) -> int:
     """Elements across the interior."""
     return g.last_column + TILE * g.tiles - g.first_column
 
 
-def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def frame(problem: Filter2d, g: MatrixGeometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = problem.output_shape[0], problem.output_shape[1] * problem.channels
     n, interior = np.arange(g.frame_pixels), interior_columns(g)
@@ -160,7 +160,7 @@ def test_two_rows_make_a_product_where_half_of_its_depth_covers_the_windows() ->
 )
 def test_stores_are_as_wide_as_rows_and_loads_allow(adjacent: int, problem: Filter2d) -> None:
     config = Config.of({**MATRIX.default(problem, H200).values(), "tiles": 2})
-    assert Geometry.of(problem, config).adjacent == adjacent
+    assert MatrixGeometry.of(problem, config).adjacent == adjacent
 
 
 @pytest.mark.parametrize(("result_dtype", "is_normal"), [("float32", True), ("float16", True), ("uint8", False)])

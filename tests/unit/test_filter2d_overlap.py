@@ -14,14 +14,17 @@ import pytest
 from rectangles import cover
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.overlap.overlap_family import Filter2dOverlapSave
-from warpsmith.generator.filter2d.overlap.overlap_geometry import Geometry
-from warpsmith.generator.filter2d.overlap.overlap_model import likely_axes, nanoseconds
+from warpsmith.generator.filter2d.overlap_family import (
+    Filter2dOverlapSave,
+    OverlapGeometry,
+    likely_axes,
+    overlap_save_ns,
+)
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
-from warpsmith.generator.tiles.radices import idle, resident
-from warpsmith.generator.tiles.tile import Axis, TileShape, fitted, turns
+from warpsmith.generator.tiles.space import idle, resident
+from warpsmith.generator.tiles.tile import TileAxis, TileShape, fitted, turns
 
 FAMILY = Filter2dOverlapSave()
 T4 = dataclasses.replace(
@@ -55,7 +58,7 @@ def sample(problem: Filter2d) -> tuple[Config, ...]:
 def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape
     for config in sample(problem)[: 3 if rows * columns > 1 << 24 else None]:
-        geometry = Geometry.of(problem, config)
+        geometry = OverlapGeometry.of(problem, config)
         tiles = itertools.chain.from_iterable(map(geometry.partners_of, range(geometry.pairs)))
         stored = [geometry.results(tile) for tile in tiles if tile < geometry.tiles]
         assert (cover((rows, columns), stored) == 1).all(), config
@@ -65,7 +68,7 @@ def test_every_result_is_stored_once(problem: Filter2d) -> None:
 @every_problem
 def test_tiles_are_paired_once(problem: Filter2d) -> None:
     for config in sample(problem):
-        geometry = Geometry.of(problem, config)
+        geometry = OverlapGeometry.of(problem, config)
         tiles = [tile for pair in range(geometry.pairs) for tile in geometry.partners_of(pair)]
         assert sorted(tiles)[: geometry.tiles] == list(range(geometry.tiles))
         assert len(set(tiles)) == len(tiles) == 2 * geometry.pairs
@@ -74,7 +77,7 @@ def test_tiles_are_paired_once(problem: Filter2d) -> None:
 @every_problem
 def test_no_two_elements_of_a_tile_share_a_place(problem: Filter2d) -> None:
     for config in sample(problem):
-        passes = Geometry.of(problem, config).passes
+        passes = OverlapGeometry.of(problem, config).passes
         shape, layout = passes.shape, passes.layout
         places = {layout.place(shape, y, x) for y in range(shape.y.points) for x in range(shape.x.points)}
         assert len(places) == shape.points
@@ -86,7 +89,7 @@ def test_no_two_elements_of_a_tile_share_a_place(problem: Filter2d) -> None:
 def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d) -> None:
     """Checks the expression in the kernel's text, evaluated here."""
     for config in sample(problem):
-        passes = Geometry.of(problem, config).passes
+        passes = OverlapGeometry.of(problem, config).passes
         text = FAMILY.program(problem, config).source
         body = re.search(r"int spectrum_offset\(int y, int x\) \{\n(.*?)\n\}", text, re.DOTALL)
         assert body is not None
@@ -114,19 +117,19 @@ def test_the_default_is_legal_and_fits(problem: Filter2d, device: Device) -> Non
     space = FAMILY.space(problem, device)
     for config in (FAMILY.default(problem, device), *FAMILY.starts(problem, device)):
         assert space.why_not(config) is None
-        assert Geometry.of(problem, config).passes.shared_bytes <= device.shared_per_block_bytes
+        assert OverlapGeometry.of(problem, config).passes.shared_bytes <= device.shared_per_block_bytes
 
 
 @pytest.mark.parametrize("taps", [13, 31, 65])
 def test_the_default_of_a_large_image_has_no_bank_conflicts_and_little_idleness(taps: int) -> None:
     problem = Filter2d((9216, 9216), (taps, taps), accuracy="imagewise")
-    passes = Geometry.of(problem, FAMILY.default(problem, H200)).passes
+    passes = OverlapGeometry.of(problem, FAMILY.default(problem, H200)).passes
     assert turns(passes.shape, passes.layout) <= 1.1
     assert idle(passes.shape, passes.warps) <= 0.15
 
 
 def test_gaps_take_conflicts_away() -> None:
-    shape = TileShape(Axis(28, 4), Axis(7, 16), 4, 0)
+    shape = TileShape(TileAxis(28, 4), TileAxis(7, 16), 4, 0)
     dense, wide = (dataclasses.replace(shape, gaps=gaps) for gaps in (0, 12))
     assert turns(wide, fitted(wide)) == 1.0
     assert turns(dense, fitted(dense)) > 1.2
@@ -142,7 +145,7 @@ def test_larger_filters_want_larger_tiles() -> None:
 
 
 def test_a_tile_that_does_not_fit_takes_forever() -> None:
-    assert nanoseconds(PROBLEMS[0], Axis(32, 8), Axis(8, 32), H200) == float("inf")
+    assert overlap_save_ns(PROBLEMS[0], TileAxis(32, 8), TileAxis(8, 32), H200) == float("inf")
     assert resident(256 * 256, H200) == 0
     assert resident(112 * 112, H200) == 2
 
@@ -171,7 +174,7 @@ def test_the_spectrum_is_made_at_each_call() -> None:
     spectrum, tiles = program.launches
     (workspace,) = program.workspaces
     assert workspace.lifetime is Lifetime.CALL
-    assert workspace.nbytes == Geometry.of(problem, program.config).spectrum_bytes
+    assert workspace.nbytes == OverlapGeometry.of(problem, program.config).spectrum_bytes
     assert spectrum.arguments == (Pointer("spectra"), ByValue("weights"))
-    assert spectrum.grid[0] == problem.filters * Geometry.of(problem, program.config).passes.x.points
+    assert spectrum.grid[0] == problem.filters * OverlapGeometry.of(problem, program.config).passes.x.points
     assert tiles.arguments[:3] == (Pointer("image"), Pointer("result"), Pointer("spectra"))

@@ -7,9 +7,9 @@ from math import ceil
 import pytest
 
 from warpsmith.generator.filter2d import Filter2d
-from warpsmith.generator.filter2d.window.walks import WALKS, methods, walks
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.filter2d.window.window_geometry import Method
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_geometry import Method
+from warpsmith.generator.filter2d.window_walks import WALKS, methods, walks
 from warpsmith.generator.presets import H200
 
 WINDOW = Filter2dWindow()

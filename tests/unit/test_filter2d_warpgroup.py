@@ -17,14 +17,20 @@ from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.warpgroup.warpgroup_family import (
+from warpsmith.generator.filter2d.warpgroup_family import (
     MAX_DEPTH,
     STRIPS,
     Filter2dWarpgroup,
     strips,
 )
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, SEGMENT, Geometry, batches, part_rows
-from warpsmith.generator.filter2d.warpgroup.warpgroup_limits import parts_choices
+from warpsmith.generator.filter2d.warpgroup_geometry import (
+    COLUMNS,
+    SEGMENT,
+    Filter2dWarpgroupGeometry,
+    batches,
+    part_rows,
+    parts_choices,
+)
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite
 from warpsmith.generator.space import Config
@@ -99,7 +105,7 @@ PROBLEMS = [
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 
 
-def geometries(problem: Filter2d) -> list[Geometry]:
+def geometries(problem: Filter2d) -> list[Filter2dWarpgroupGeometry]:
     """Geometries with a separate frame: the default config's and random ones, the same in each run."""
     space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
     usual = WARPGROUP.default(problem, H200)
@@ -108,10 +114,10 @@ def geometries(problem: Filter2d) -> list[Geometry]:
         usual = Config.of({**usual.values(), "frame": "apart"})
     configs = [usual, *filter(None, (space.drawn(rng) for _ in range(40)))]
     assert all(space.why_not(config) is None for config in configs)
-    return [Geometry.of(problem, config) for config in configs]
+    return [Filter2dWarpgroupGeometry.of(problem, config) for config in configs]
 
 
-def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def frame(problem: Filter2d, g: Filter2dWarpgroupGeometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = problem.output_shape[0], problem.output_shape[1] * problem.channels
     n, interior = np.arange(g.frame_pixels), g.last_column + COLUMNS - g.first_column
@@ -196,7 +202,10 @@ class TestGeometry:
         space, rng = WARPGROUP.space(problem, H200), random.Random(problem.key())
         for config in (WARPGROUP.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(40)))):
             source = WARPGROUP.program(problem, config).source
-            g, constant = Geometry.of(problem, config), dict(re.findall(r"constexpr int (\w+) = (\d+);", source))
+            g, constant = (
+                Filter2dWarpgroupGeometry.of(problem, config),
+                dict(re.findall(r"constexpr int (\w+) = (\d+);", source)),
+            )
             is_literal = config.text("weights") == "literal"
             rows = len(separable_terms(problem)) if is_literal else g.batch_rows
             assert constant["kMatrixRows" if is_literal or g.parts > 1 else "kFilterRows"] == str(rows)
@@ -363,7 +372,7 @@ class TestDefault:
         held = resident * H200.multiprocessors
         for image, least in (((9216, 9216), 0.9), ((4320, 7680), 0.8), ((1080, 1920), 0.5)):
             problem = Filter2d(image=image, filter=(size, size), weights=weights, nonfinite=NonFinite.ANY)
-            g = Geometry.of(problem, WARPGROUP.default(problem, H200))
+            g = Filter2dWarpgroupGeometry.of(problem, WARPGROUP.default(problem, H200))
             walks = g.interior_groups * math.ceil(g.interior_rows / g.rows)
             assert least * held <= walks <= held
 
@@ -467,7 +476,7 @@ class TestParts:
     def test_what_two_warpgroups_compute_one_of_them_stores(self) -> None:
         """Otherwise one warpgroup could store its first sums over those to which the other has added more."""
         problem = self.problem(31, columns=31)
-        g = Geometry.of(problem, WARPGROUP.default(problem, H200))
+        g = Filter2dWarpgroupGeometry.of(problem, WARPGROUP.default(problem, H200))
         columns = np.zeros(g.last_column + COLUMNS - g.first_column, np.int64)
         for group in range(g.interior_groups):
             first = min(g.first_column + group * COLUMNS, g.last_column)
@@ -485,7 +494,7 @@ class TestBatches:
     def test_are_as_few_as_fit(self, size: int, number: int) -> None:
         problem = Filter2d(image=(2000, 3000), filter=(size, size), dtype=DType.UINT8)
         config = WARPGROUP.default(problem, H200)
-        g = Geometry.of(problem, config)
+        g = Filter2dWarpgroupGeometry.of(problem, config)
         assert (batches(problem), g.batches, config.integer("ahead")) == (number, number, 0)
         assert (number - 1) * g.batch_rows < size <= number * g.batch_rows
         assert WARPGROUP.space(problem, H200).why_not(config) is None
@@ -500,7 +509,7 @@ class TestBatches:
         problem = Filter2d(image=(2000, 3000), filter=(31, 31), dtype=DType.UINT8, weights=(1.0,) * 961)
         config = WARPGROUP.default(problem, H200)
         assert config.text("weights") == "literal"
-        assert Geometry.of(problem, config).batches == 1
+        assert Filter2dWarpgroupGeometry.of(problem, config).batches == 1
 
     def test_no_row_is_ahead_of_them(self) -> None:
         problem = Filter2d(image=(2000, 3000), filter=(31, 31), dtype=DType.UINT8)

@@ -14,9 +14,8 @@ import exhaustive
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.warpgroup.frame import frames, likely_frame, warps_wave
-from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Frame, Geometry
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frames, likely_frame, warps_wave
+from warpsmith.generator.filter2d.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Filter2dWarpgroupGeometry, Frame
 from warpsmith.generator.presets import H200
 from warpsmith.generator.ranking import answering
 from warpsmith.generator.space import Config, Space
@@ -39,13 +38,13 @@ def space_of_loads(problem: Filter2d) -> Space:
     return WARPGROUP.space(problem, H200).narrowed({"frame": ["loads"]})
 
 
-def geometries(problem: Filter2d) -> list[Geometry]:
+def geometries(problem: Filter2d) -> list[Filter2dWarpgroupGeometry]:
     """Geometries of random configs, the same in each run."""
     space, rng = space_of_loads(problem), random.Random(problem.key())
-    return [Geometry.of(problem, config) for _ in range(40) if (config := space.drawn(rng))]
+    return [Filter2dWarpgroupGeometry.of(problem, config) for _ in range(40) if (config := space.drawn(rng))]
 
 
-def starts(problem: Filter2d, g: Geometry) -> list[tuple[int, int, int]]:
+def starts(problem: Filter2d, g: Filter2dWarpgroupGeometry) -> list[tuple[int, int, int]]:
     """Plane, row and element of each warp's first output: the arithmetic of filter2d_warpgroup_loads.cu.jinja."""
     last_row, last_column = problem.output_shape[0] - g.rows, problem.output_shape[1] * problem.channels - WARP_COLUMNS
     return [

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.warpgroup.warpgroup_family import Filter2dWarpgroup
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import Geometry
+from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
+from warpsmith.generator.filter2d.warpgroup_geometry import Filter2dWarpgroupGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import NonFinite
 
@@ -44,7 +44,9 @@ def to_tf32(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return cut(with_tf32_rounding(values))
 
 
-def factors(g: Geometry, weights: NDArray[np.float32], channels: int) -> tuple[NDArray[np.float32], ...]:
+def factors(
+    g: Filter2dWarpgroupGeometry, weights: NDArray[np.float32], channels: int
+) -> tuple[NDArray[np.float32], ...]:
     """Both parts of matrix B as they lie in shared memory: the arithmetic of split() in the template."""
     rows, columns = weights.shape
     i = np.arange(g.depth * 8 * rows)
@@ -57,7 +59,7 @@ def factors(g: Geometry, weights: NDArray[np.float32], channels: int) -> tuple[N
     return high, to_tf32(values - high)
 
 
-def segments(g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float32]:
+def segments(g: Filter2dWarpgroupGeometry, row: NDArray[np.float32]) -> NDArray[np.float32]:
     """Pixel of each step, lane and register: the arithmetic of read() and segments_of()."""
     share = g.depth // 4
     held = np.empty((g.depth // 8, 32, 4), np.float32)
@@ -81,7 +83,9 @@ def multiply(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
     return product
 
 
-def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32], channels: int) -> NDArray[np.float64]:
+def outputs(
+    g: Filter2dWarpgroupGeometry, row: NDArray[np.float32], weights: NDArray[np.float32], channels: int
+) -> NDArray[np.float64]:
     """A warp's 128 products with each row of weights, in the order of store()."""
     high, low = factors(g, weights, channels)
     pixels = segments(g, row)
@@ -102,13 +106,13 @@ def outputs(g: Geometry, row: NDArray[np.float32], weights: NDArray[np.float32],
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key().replace(" ", ","))
 class TestProducts:
-    def draw(self, problem: Filter2d) -> tuple[Geometry, NDArray[np.float32], NDArray[np.float32]]:
+    def draw(self, problem: Filter2d) -> tuple[Filter2dWarpgroupGeometry, NDArray[np.float32], NDArray[np.float32]]:
         """Geometry of the default, with a random row as one warp reads it and random weights."""
-        g, generator = Geometry.of(problem, WARPGROUP.default(problem, H200)), np.random.default_rng(5)
+        g, generator = Filter2dWarpgroupGeometry.of(problem, WARPGROUP.default(problem, H200)), np.random.default_rng(5)
         row = generator.standard_normal(120 + g.depth, np.float32)
         return g, row, generator.standard_normal(problem.filter, np.float32)
 
-    def windows(self, problem: Filter2d, g: Geometry, row: NDArray[np.float32]) -> NDArray[np.float64]:
+    def windows(self, problem: Filter2d, g: Filter2dWarpgroupGeometry, row: NDArray[np.float32]) -> NDArray[np.float64]:
         """Pixels of the window of each of a warp's outputs."""
         taps = np.arange(problem.filter[1]) * problem.channels
         return row.astype(np.float64)[g.lead + np.arange(128)[:, None] + taps]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.text import result_pitch, row_pitch
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
-from warpsmith.generator.filter2d.window.window_geometry import Geometry
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_geometry import WindowGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 
@@ -32,11 +32,11 @@ PROBLEMS = [
 ]
 
 
-def geometries(problem: Filter2d) -> list[Geometry]:
+def geometries(problem: Filter2d) -> list[WindowGeometry]:
     """Geometries of the default config and of random ones, the same in each run."""
     space, rng = WINDOW.space(problem, H200), random.Random(problem.key())
     configs = [WINDOW.default(problem, H200), *filter(None, (space.drawn(rng) for _ in range(60)))]
-    return [Geometry.of(problem, config) for config in configs]
+    return [WindowGeometry.of(problem, config) for config in configs]
 
 
 def sizes(problem: Filter2d) -> tuple[int, int]:
@@ -44,7 +44,7 @@ def sizes(problem: Filter2d) -> tuple[int, int]:
     return problem.output_shape[0], problem.output_shape[1] * problem.channels
 
 
-def frame(problem: Filter2d, g: Geometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def frame(problem: Filter2d, g: WindowGeometry) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Row and element of each frame output: the arithmetic of locate() in filter2d_frame.cu.jinja."""
     rows, elements = sizes(problem)
     n, interior = np.arange(g.frame_pixels), g.interior_threads * g.columns

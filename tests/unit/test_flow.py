@@ -24,10 +24,10 @@ from builders import program as made
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.family import Work
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Program, Workspace
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind, Measurement, Timing, Trial
 from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from golden_files import all_reviewed
-from warpsmith.generator.identity import EXTERNAL, canonical
+from warpsmith.generator.fingerprint import EXTERNAL, canonical
 
 TEXT = """\
 // Adds two rows. The filter's taps lie in constant memory.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.generator.identity import canonical
+from warpsmith.generator.fingerprint import canonical
 
 pytest.importorskip("cuda.bindings.nvrtc")
 

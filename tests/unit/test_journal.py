@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import forking
 from builders import SMALL as PROBLEM
 from builders import failure, measurement, trial
 from warpsmith.errors import StoreError
@@ -261,7 +261,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_what_ran_at_several_deaths_is_not_run_again(file: Path) -> None:
     for deaths in range(1, MAX_STARTS + 1):
-        died = subprocess.run([sys.executable, "-c", DIE, str(file)], timeout=60, capture_output=True, check=False)
+        died = forking.run([sys.executable, "-c", DIE, str(file)], timeout=60, check=False)
         assert died.returncode == -9, died.stderr.decode()
         with Store.open(str(file), write=False) as store:
             assert [each.fingerprint for each in store.trials(PROBLEM, H200)] == ["f1"]

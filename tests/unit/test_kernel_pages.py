@@ -14,9 +14,8 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImageGeometry
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import COLUMNS, STEP
-from warpsmith.generator.filter2d.warpgroup.warpgroup_geometry import Geometry as MatrixGeometry
-from warpsmith.generator.filter2d.window.window_geometry import Geometry as WindowGeometry
+from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, STEP, Filter2dWarpgroupGeometry
+from warpsmith.generator.filter2d.window_geometry import WindowGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -57,7 +56,7 @@ def window() -> Figures:
 def matrix() -> Figures:
     problem = Filter2d(image=(9216, 9216), filter=(9, 9))
     config, program = default("filter2d_warpgroup", problem)
-    g = MatrixGeometry.of(problem, config)
+    g = Filter2dWarpgroupGeometry.of(problem, config)
     (launch,) = program.launches
     columns, slot, slots = 8 * g.batch_rows, 120 + g.depth, g.prefetch + 1
     return {

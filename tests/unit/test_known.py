@@ -15,7 +15,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
-from warpsmith.generator.filter2d.window.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200

@@ -230,6 +230,7 @@ class TestCommand:
         assert told in error
         assert len(error.splitlines()) == 1
 
+    @pytest.mark.usefixtures("compile_unoptimised")
     def test_tunes_a_list(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

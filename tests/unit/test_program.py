@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import CufftTransform, Direction, Library, Strided, TransformKind
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import (
     ByValue,

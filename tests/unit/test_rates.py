@@ -17,9 +17,8 @@ from warpsmith.generator.architectures import (
     Capability,
     architecture_of,
 )
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.presets import A100, GB10, H200, HOST, PRESETS, RTX_5090, T4
-from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.tensor_cores import INSTRUCTIONS, MMA_F16, WARPGROUP, TensorType, instruction_of
 
 MEMORY_BYTES_PER_NS = {

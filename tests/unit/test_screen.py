@@ -13,13 +13,13 @@ from builders import binary, numbered
 from builders import launch as made_launch
 from builders import program as made_program
 from warpsmith.devices.compiler import Binaries, Usage
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Work
 from warpsmith.generator.filter2d import Filter2d
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 from warpsmith.store.record import Failure, FailureKind
 from warpsmith.tuner.run.screen import MAX_SPILL_BYTES, MIN_WARPS, Screen, resident_warps
 

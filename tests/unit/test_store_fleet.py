@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import forking
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.store.contents import check_store
@@ -69,7 +70,7 @@ with Store.open(location, write=True) as store:
 
 def start(location: str, name: str, stalls_after: int = COUNT) -> subprocess.Popen[str]:
     arguments = [location, name, str(COUNT), str(DEAD_AFTER_S), str(stalls_after)]
-    return subprocess.Popen(
+    return forking.popen(
         [sys.executable, "-c", TUNER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 

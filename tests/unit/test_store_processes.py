@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import forking
 from builders import SMALL as PROBLEM
 from builders import trial
 from warpsmith.errors import StoreError
@@ -80,7 +81,7 @@ with Store.open({str(file)!r}, write=True) as store:
             print(n - 100, error)
             break
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+        done = forking.run([sys.executable, "-c", script], text=True, check=True, timeout=60)
         kept, _, line = done.stdout.strip().partition(" ")
         assert re.fullmatch(rf"the disk of {file} (is|failed or is) full.*: .*what it held before is kept", line)
         with Store.open(str(file), write=True) as store:
@@ -113,7 +114,7 @@ with Store.open(path, write=True) as store:
 class TestProcesses:
     def start(self, path: Path, name: str, count: int) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", ADD_TRIALS, str(path), name, str(count)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return forking.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def test_two_make_and_fill_one_file_at_the_same_time(self, tmp_path: Path) -> None:
         path = tmp_path / "a.db"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import forking
 from builders import LARGE, SMALL, failure, record
 from builders import trial as made_trial
 from warpsmith.errors import StoreError
@@ -224,7 +224,7 @@ prune._remove_unused = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 with Store.open({location!r}, write=True) as store:
     prune_store(store, Unwanted(Scope(operation="filter2d"), everything=True))
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    done = forking.run([sys.executable, "-c", script], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     if "://" not in location:
         assert Path(f"{location}-journal").stat().st_size > 0

@@ -13,16 +13,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.fft.axes import Axis, Digit, Place, modulo, quotient
-from warpsmith.generator.fft.codelets import Codelet, call, codelets, twiddled
-from warpsmith.generator.fft.factors import (
+from warpsmith.generator.fft.axes import (
     LARGEST_PRIME,
     LARGEST_RADIX,
+    Axis,
+    Digit,
+    Place,
     factorizations,
+    modulo,
     prime_factors,
+    quotient,
     reversed_bits,
     root,
 )
+from warpsmith.generator.fft.codelets import Codelet, call, codelets, twiddled
 
 Index = Callable[[str, dict[str, int]], int]
 """Value of a CUDA expression."""

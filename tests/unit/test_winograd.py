@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from warpsmith.generator.filter2d.winograd import factors, factors_matrix, groups, products
+from warpsmith.generator.filter2d.window_geometry import factors, factors_matrix, groups, products
 
 SUMS = {
     3: [(0, lambda x: x[0] - x[2]), (1, lambda x: x[1] + x[2]), (2, lambda x: x[2] - x[1]), (3, lambda x: x[3] - x[1])],
@@ -38,7 +38,7 @@ def test_products_of_two_outputs(taps: int, needed: int) -> None:
     assert products(taps) == needed == len(factors_matrix(taps))
 
 
-def test_turned_reads_the_row_backwards() -> None:
+def test_rotated_reads_the_row_backwards() -> None:
     row = [1.0, -2.0, 4.0, 8.0]
-    turned = [sum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(4, turned=True)]
-    assert turned == factors(row[::-1])
+    rotated = [sum(a * b for a, b in zip(line, row, strict=True)) for line in factors_matrix(4, rotated=True)]
+    assert rotated == factors(row[::-1])

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Work
 from warpsmith.generator.filter2d import Border, Filter2d
-from warpsmith.generator.filter2d.plain_family import Filter2dPlain, Geometry
+from warpsmith.generator.filter2d.plain_family import Filter2dPlain, Filter2dPlainGeometry
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import FAMILIES
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 from warpsmith.store.store import Store
 
 PLAIN = Filter2dPlain()
@@ -63,7 +63,7 @@ class TestPlain:
     def test_rows_that_are_not_unrolled_are_read_for_each_output(self) -> None:
         problem = Filter2d(image=(86, 142), filter=(23, 15))
         chosen = config(problem, rows=2, columns=1)
-        geometry = Geometry.of(problem, chosen)
+        geometry = Filter2dPlainGeometry.of(problem, chosen)
         assert (geometry.unroll_rows, geometry.unroll_columns) == (False, True)
         work = PLAIN.work(problem, chosen)
         assert work == Work(64 * 128 * 23 * 15, 64 * 128 // 2 * (2 * 23 * 15) * 4)
@@ -111,7 +111,7 @@ class TestPlain:
 
 def pixels_read(problem: Filter2d, chosen: Config) -> int:
     """Different elements that each thread needs, summed over all threads."""
-    geometry = Geometry.of(problem, chosen)
+    geometry = Filter2dPlainGeometry.of(problem, chosen)
     outputs, (r, s) = problem.output_shape, problem.filter
     count = 0
     for top in range(0, outputs[0], geometry.rows):

@@ -19,6 +19,8 @@ import pytest
 from warpsmith.errors import BadArgument, LaunchError, OutOfMemory
 from warpsmith.tuner.workers.worker import DeadlinePassed, Worker, WorkerDied
 
+pytestmark = pytest.mark.usefixtures("start_workers")
+
 DEADLINE_S = 60.0
 """Seconds, far more than any job here takes, even on a loaded machine."""
 

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import FLOAT32_BOUND as FLOAT32_BOUND
 from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import FLOAT32_BOUND as FLOAT32_BOUND
 from warpsmith.generator.problem import Operand, Problem
 from warpsmith.generator.reference.kernels import ReferenceKernels
 from warpsmith.tuner.operations.peer import PeerMaker

@@ -18,7 +18,7 @@ from typing import Self
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
-from warpsmith.generator.program_spec import step_spec, workspace_spec
+from warpsmith.generator.steps import step_spec, workspace_spec
 from warpsmith.store.record import Failure, Measurement, Timing, Trial
 from warpsmith.tuner.costs import CostStage, Ledger
 from warpsmith.tuner.evaluate.evaluator import Evaluator

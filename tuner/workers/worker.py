@@ -30,6 +30,10 @@ _REST_S = 10.0
 """Least seconds for the rest of an answer that has begun: a pipe holds only 64 KiB, whatever the answer's length."""
 
 
+_popen = subprocess.Popen
+"""Starts a worker process. Tests fork theirs instead."""
+
+
 class WorkerDied(Exception):
     """The process ended before it answered. `status` is its exit code, negative for a signal."""
 
@@ -189,7 +193,7 @@ class Worker:
 def _spawned(command: list[str], stderr: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return _popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

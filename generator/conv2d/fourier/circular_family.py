@@ -34,11 +34,18 @@ from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
-from warpsmith.generator.tiles.passes import Passes
-from warpsmith.generator.tiles.radices import best_axes, instructions, products, resident
-from warpsmith.generator.tiles.space import likely_values, tile_constraints, tile_parameters, unrolled
-from warpsmith.generator.tiles.text import TileText
-from warpsmith.generator.tiles.tile import COMPLEX_BYTES, Axis
+from warpsmith.generator.tiles.space import (
+    best_axes,
+    instructions,
+    likely_values,
+    products,
+    resident,
+    tile_constraints,
+    tile_parameters,
+    unrolled,
+)
+from warpsmith.generator.tiles.text import Passes, TileText
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, TileAxis
 
 MIN_TAPS = 49
 """Fewest taps of a filter; with fewer, a sum over taps costs less than a transform."""
@@ -204,7 +211,7 @@ class Conv2dCircular(Family[Conv2d]):
         return tuple(dict.fromkeys(each for each in found if each != default))
 
     def unrolled(self, problem: Conv2d, config: Config) -> int:
-        once = unrolled(Axis.of(config.text("y_radices")), Axis.of(config.text("x_radices")))
+        once = unrolled(TileAxis.of(config.text("y_radices")), TileAxis.of(config.text("x_radices")))
         if not problem.pass_.sums_images:
             return once
         passes = Passes.of(config, 1)
@@ -276,7 +283,7 @@ def _sizes(problem: Conv2d, axis: int) -> tuple[int, ...]:
     return products(max(16, correlation_axes(problem)[axis].least))[:SIZES]
 
 
-def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[Axis, Axis], ...]:
+def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[TileAxis, TileAxis], ...]:
     """Rows and columns of the tiles that fit, sorted by number of instructions."""
     tiles = 2 if problem.pass_.sums_images else 1
     found = [
@@ -288,7 +295,7 @@ def _likely_axes(problem: Conv2d, device: Device) -> tuple[tuple[Axis, Axis], ..
     return tuple(sorted(found, key=lambda each: (instructions(*each) + 12) * each[0].points * each[1].points))
 
 
-def _configs(problem: Conv2d, y: Axis, x: Axis, device: Device) -> list[Config]:
+def _configs(problem: Conv2d, y: TileAxis, x: TileAxis, device: Device) -> list[Config]:
     """Configs for tiles of these sizes, the likeliest to be fast first; not all are legal."""
     is_weight = problem.pass_.sums_images
     splits = 1

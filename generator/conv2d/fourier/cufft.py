@@ -20,16 +20,15 @@ from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_tr
 from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, bases
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import text_key
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.cufft_family import MOST_TRANSFORMS, cufft_call
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, LibraryCall, Pointer, Program, Step, Unit, Workspace
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 from warpsmith.generator.steps import aligned
 

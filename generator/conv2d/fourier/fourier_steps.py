@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from warpsmith.generator.conv2d.fourier.parts import FourierParts
 from warpsmith.generator.conv2d.layer.fold import Fold
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES, CublasProduct
 from warpsmith.generator.program import Launch, Pointer, Program, Step, Unit
-from warpsmith.generator.render import render
+from warpsmith.generator.render import float_literal, render
 from warpsmith.generator.steps import ALIGNMENT, LibraryCall, aligned
 
 THREADS = 256

@@ -26,11 +26,11 @@ from warpsmith.generator.conv2d.fourier.parts import (
 from warpsmith.generator.conv2d.fourier.plane_transforms import TILES, Basis, BasisRules, slowness
 from warpsmith.generator.conv2d.fourier.product_stage import SPECTRA, ProductStage
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.fft.block.guesses import LARGE
+from warpsmith.generator.device import REFERENCE, Rates
+from warpsmith.generator.fft.block.block_family import LARGE
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.fft.product import MOST_TERMS, Product
 from warpsmith.generator.pipeline import Stage
-from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 
 FACTORS_SHARE = 5000 / REFERENCE.l2_bytes_per_ns

@@ -20,10 +20,10 @@ from warpsmith.generator.conv2d.fourier.plane_transforms import (
 from warpsmith.generator.conv2d.layer.fold import Fold, folds
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import why_not_usual_data, why_not_usual_end
-from warpsmith.generator.fft.block.guesses import MOST_TOGETHER, NEIGHBOURS
+from warpsmith.generator.device import REFERENCE, Rates
+from warpsmith.generator.fft.block.block_family import MOST_TOGETHER, NEIGHBOURS
 from warpsmith.generator.fft.problem import Fft, Kind
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
-from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.steps import Workspace, aligned
 from warpsmith.generator.tensor_cores import TensorInstruction
 

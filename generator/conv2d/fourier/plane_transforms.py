@@ -23,10 +23,9 @@ from collections.abc import Callable
 from math import ceil, prod
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.fft.border import Border
-from warpsmith.generator.fft.factors import prime_factors
+from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.fft.problem import Fft, Kind, Layout
-from warpsmith.generator.fft.tiling import Tiling
+from warpsmith.generator.fft.signals import Border, Tiling
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Operand
 

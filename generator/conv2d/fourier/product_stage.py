@@ -9,15 +9,15 @@ from typing import ClassVar
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.cgemm.tiled_geometry import parts_bytes
-from warpsmith.generator.cgemm.warpgroup_space import dealt_bytes
+from warpsmith.generator.cgemm.warpgroup_family import stream_k_bytes
 from warpsmith.generator.conv2d.fourier.fourier_steps import most_streams, with_room
 from warpsmith.generator.conv2d.fourier.parts import FLOAT32_PRODUCTS, FourierParts, ProductRate
 from warpsmith.generator.conv2d.layer.fold import PADDED
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.cublas_product import LEAST_CUBLAS_BYTES
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.block.block_family import FftBlock
+from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Program
@@ -88,7 +88,7 @@ class ProductStage:
         split = Constraint(why, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
         if DEALT[-1] not in names:
             return (split,)
-        return split, Constraint(why, lambda *tiles: dealt_bytes(*tiles) <= left, DEALT)
+        return split, Constraint(why, lambda *tiles: stream_k_bytes(*tiles) <= left, DEALT)
 
     def finished(self, program: Program, layer: Conv2d) -> Program:  # noqa: ARG002 - the interface's
         """The layer's program with what the product still needs."""

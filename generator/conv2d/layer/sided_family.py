@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.space import Config, Space
 
 _DIRECT_SHARE = 7500 / REFERENCE.multiply_adds_per_ns

@@ -6,8 +6,7 @@ import enum
 from typing import TypeVar
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.bounds import FLOAT32_BOUND
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import FLOAT32_BOUND, DType
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from warpsmith.generator.conv2d.sums.direct_image import DirectImages
 from warpsmith.generator.conv2d.sums.direct_image_geometry import NAME
 from warpsmith.generator.conv2d.sums.direct_weight import DirectWeights
 from warpsmith.generator.device import Device
+from warpsmith.generator.family import Work
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 
 
 class Conv2dDirect(SidedFamily):

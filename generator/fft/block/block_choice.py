@@ -1,4 +1,4 @@
-"""A config of `fft_block`, read: its packing, its accesses to memory, its split of the work, and its tile."""
+"""A config of `fft_block`, read: its split of the work, its tile, the walk of blocks over tiles, and shared memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Iterator
-from math import ceil
+from math import ceil, prod
 
-from warpsmith.generator.fft.block.block_tile import Pool, Tile, TileShape, Touch
+from warpsmith.generator.fft.block.block_tile import BlockTile, Pool, TileShape, Touch
 from warpsmith.generator.fft.block.gaps import fitted_tile
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles
+from warpsmith.generator.fft.text import Loads, Packing, Stores, Twiddles
 from warpsmith.generator.space import Config
 
 
@@ -31,7 +31,7 @@ class Access(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class BlockChoice:
     """A config of `fft_block`, read."""
 
     x_radices: tuple[int, ...]
@@ -62,7 +62,7 @@ class Choice:
     """Rows of a product whose results one tile has; 1 without a product."""
 
     @classmethod
-    def of(cls, problem: Fft, config: Config) -> Choice:
+    def of(cls, problem: Fft, config: Config) -> BlockChoice:
         is_flat = len(problem.size) == 1
         return cls(
             x_radices=radices_of(config.text("x_radices")),
@@ -92,7 +92,7 @@ def radices_of(text: str) -> tuple[int, ...]:
     return tuple(int(radix) for radix in text.split("x"))
 
 
-def tile_of(problem: Fft, choice: Choice) -> Tile:
+def tile_of(problem: Fft, choice: BlockChoice) -> BlockTile:
     """Tile in shared memory for a config."""
     first, last = choice.spectrum, choice.signal
     if not problem.inverse:
@@ -111,7 +111,7 @@ def tile_of(problem: Fft, choice: Choice) -> Tile:
     return fitted_tile(shape, tuple(_touches(problem, choice, shape)))
 
 
-def _present(problem: Fft, choice: Choice) -> tuple[int, int]:
+def _present(problem: Fft, choice: BlockChoice) -> tuple[int, int]:
     """Rows and columns of a tile that the signal fills, if they are fewer than the frequencies; 0 for all."""
     is_whole = problem.start is not None or choice.shares > 1 or problem.layout is not Layout.FREQUENCY
     if is_whole or len(problem.size) == 1:
@@ -121,7 +121,7 @@ def _present(problem: Fft, choice: Choice) -> tuple[int, int]:
     return rows if rows < all_rows else 0, ceil(columns / together) if columns < all_columns else 0
 
 
-def _touches(problem: Fft, choice: Choice, shape: TileShape) -> Iterator[Touch]:
+def _touches(problem: Fft, choice: BlockChoice, shape: TileShape) -> Iterator[Touch]:
     """Accesses to the tile by the stages that are not passes."""
     inverse = problem.inverse is True
     if choice.signal is Access.STAGED:
@@ -177,3 +177,134 @@ def spectrum_order(problem: Fft, extents: dict[str, int]) -> dict[str, int]:
     t = ("second", "t")
     orders = {Layout.BATCH: ("x", "y", *t), Layout.TRANSPOSED: ("y", "x", *t), Layout.FREQUENCY: (*t, "x", "y")}
     return {name: extents[name] for name in orders[problem.layout] if name in extents}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BlockWalk:
+    """Tiles of a problem in the order of its transforms; tiles that share transforms follow each other."""
+
+    problem: Fft
+    choice: BlockChoice
+
+    @property
+    def step(self) -> int:
+        """Transforms of the problem per tile."""
+        return self.choice.transforms * self.choice.packing.transforms
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the whole problem."""
+        return self.choice.shares * ceil(self.problem.batch / self.step)
+
+    @property
+    def blocks(self) -> int:
+        needed = ceil(self.tiles / self.choice.tiles)
+        return min(needed, self.choice.blocks or needed)
+
+    @property
+    def is_persistent(self) -> bool:
+        """True if a block has several tiles, one after the other."""
+        return self.blocks * self.choice.tiles < self.tiles
+
+    @property
+    def stride(self) -> int:
+        """Tiles from one to the next one of the same threads, in persistent blocks."""
+        return self.blocks * self.choice.tiles
+
+    @property
+    def ahead(self) -> int:
+        """Transforms from a tile to the one whose data it prefetches into the L2 cache; 0 without prefetching."""
+        return self.choice.ahead // self.choice.shares * self.step
+
+    @property
+    def places_ahead(self) -> int:
+        """Places in the spectrum, a batch apart, of the data that is prefetched; 0 if the data is contiguous."""
+        is_spread = self.problem.inverse and self.problem.layout is Layout.FREQUENCY
+        return prod(self.problem.spectrum_size) if self.ahead and is_spread else 0
+
+    @property
+    def last_first(self) -> int:
+        """First transform of the last tile."""
+        return max(0, self.problem.batch - self.step)
+
+    @property
+    def overlaps(self) -> bool:
+        """True if the last tile repeats a transform of another tile with another partner, and so must not store it."""
+        return self.choice.packing is Packing.PAIR and self.problem.batch > 1 and self.problem.batch % 2 == 1
+
+    @property
+    def is_guarded(self) -> bool:
+        """True if threads check before each store whether the result belongs to another tile."""
+        return self.overlaps and self.choice.stores is not Stores.BULK
+
+
+UNIT = 16
+"""Bytes that a bulk copy's size and addresses are multiples of."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BlockMemory:
+    """Shared memory of one tile; places are complex numbers from its start, which is a multiple of UNIT bytes.
+
+    The source and the target of bulk copies share one place, at different times, if a tile comes between them.
+    """
+
+    problem: Fft
+    choice: BlockChoice
+    tile_elements: int
+    """Complex numbers of the tile itself, gaps included; 0 without a tile."""
+
+    @property
+    def is_read_at_once(self) -> bool:
+        return self.choice.loads is Loads.BULK
+
+    @property
+    def is_written_at_once(self) -> bool:
+        return self.choice.stores is Stores.BULK
+
+    @property
+    def has_copies(self) -> bool:
+        return self.is_read_at_once or self.is_written_at_once
+
+    @property
+    def source_place(self) -> int:
+        """Place of the source; the barrier that waits for it lies before it."""
+        return UNIT // 8 if self.is_read_at_once else 0
+
+    @property
+    def target_place(self) -> int:
+        return self.source_place if self.tile_elements else self.source_place + self._source
+
+    @property
+    def tile_place(self) -> int:
+        return max(self.source_place + self._source, self.target_place + self._target)
+
+    @property
+    def pitch(self) -> int:
+        """Complex numbers from one tile to the next."""
+        end = self.tile_place + self.tile_elements
+        return end + end % 2 if self.has_copies else end
+
+    @property
+    def _source(self) -> int:
+        return self._copied(self.problem.inputs[0].nbytes) if self.is_read_at_once else 0
+
+    @property
+    def _target(self) -> int:
+        return self._copied(self.problem.output.nbytes) if self.is_written_at_once else 0
+
+    def _copied(self, nbytes: int) -> int:
+        transforms = self.choice.transforms * self.choice.packing.transforms
+        return _copied_bytes(nbytes, self.problem.batch, transforms) // 8
+
+
+def copied_bytes(problem: Fft, transforms: int, loads: str, stores: str) -> int:
+    """Bytes of shared memory that bulk copies of `transforms` transforms take beside a tile, at most."""
+    source = _copied_bytes(problem.inputs[0].nbytes, problem.batch, transforms) if loads == Loads.BULK else 0
+    target = _copied_bytes(problem.output.nbytes, problem.batch, transforms) if stores == Stores.BULK else 0
+    return max(source, target) + UNIT if source or target else 0
+
+
+def _copied_bytes(nbytes: int, batch: int, transforms: int) -> int:
+    """Bytes of `transforms` transforms of a batch, in whole units; they may start at any place within a unit."""
+    return UNIT * (ceil(min(transforms, batch) * nbytes / (batch * UNIT)) + 1)

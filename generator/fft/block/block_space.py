@@ -3,21 +3,114 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from warpsmith.generator.architectures import BULK_COPIES, STATIC_SHARED_BYTES
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.accesses import access_constraints, spectrum_accesses
-from warpsmith.generator.fft.block.block_choice import Access, radices_of
-from warpsmith.generator.fft.block.block_tile import room
-from warpsmith.generator.fft.block.memory import copied_bytes
-from warpsmith.generator.fft.block.registers import register_constraints
-from warpsmith.generator.fft.factors import factorizations
+from warpsmith.generator.fft.axes import factorizations
+from warpsmith.generator.fft.block.block_choice import Access, copied_bytes, radices_of
+from warpsmith.generator.fft.block.block_tile import has_pairs, may_mirror, radix_of_sets, room
 from warpsmith.generator.fft.problem import Fft, Layout
-from warpsmith.generator.fft.product import ROWS_OF_A_TILE
-from warpsmith.generator.fft.words import Loads, Packing, Stores, Twiddles, complex_columns
+from warpsmith.generator.fft.product import ROWS_OF_A_TILE, Product
+from warpsmith.generator.fft.text import Loads, Packing, Stores, Twiddles, complex_columns
 from warpsmith.generator.space import Constraint, Parameter, Space
+
+TOGETHER = 8
+"""Registers per thread come in multiples of 8: a warp gets 256 at once (compute capability 3.0 and later)."""
+LEAST_REGISTERS = 40
+"""Least registers per thread, whatever the radices: ptxas 13.0 miscompiled a config with 32, and no shipped winner has
+fewer than 56."""
+OTHER_REGISTERS = 16
+"""Registers per thread besides a pass's numbers: with fewer, 87% of configs spill; 28 and 32 points do with 72 and
+80."""
+
+
+def register_constraints(problem: Fft, device: Device, radices: tuple[str, ...]) -> tuple[Constraint, ...]:
+    """Constraints on registers. The one for a single block lets a walk through the space turn back early."""
+    names = (*radices, "spectrum") if Access.MIRRORED in spectrum_accesses(problem) else radices
+    have = f"a thread has {LEAST_REGISTERS} registers, and {OTHER_REGISTERS} beside its numbers of a pass"
+
+    def suffice(threads: int, *words: str) -> bool:
+        left = device.thread_registers(threads) // TOGETHER * TOGETHER
+        return left >= max(LEAST_REGISTERS, _numbers(problem, *words) + OTHER_REGISTERS)
+
+    return (
+        Constraint(f"{have}: one block has {device.registers_per_multiprocessor} in all", suffice, ("threads", *names)),
+        Constraint(
+            f"{have}: the blocks of a multiprocessor share {device.registers_per_multiprocessor}",
+            lambda threads, tiles, min_blocks, *words: suffice(threads * tiles * max(1, min_blocks), *words),
+            ("threads", "tiles", "min_blocks", *names),
+        ),
+    )
+
+
+def _numbers(problem: Fft, x_radices: str, y_radices: str = "1", spectrum: str = "") -> int:
+    """Registers for the numbers of the largest pass: two per point, for two sets of points if they are mirrored."""
+    x = radices_of(x_radices)
+    sets = 2 * radix_of_sets(problem, x) if spectrum == Access.MIRRORED else 1
+    return 2 * max(*x, *radices_of(y_radices), sets)
+
+
+_HALVES_AT_HAND = Constraint(
+    "a pass reads the halves of two signals' spectra, each element twice, where they lie in shared memory",
+    # Reads from global memory took 3 to 30% longer.
+    lambda packing, spectrum, loads: spectrum == Access.STAGED or (packing == Packing.PAIR and loads == Loads.BULK),
+)
+
+_RESULTS_TOGETHER = Constraint(
+    "results of several rows of a product do not lie together, to be written at once",
+    lambda stores, rows: rows == 1 or stores != Stores.BULK,
+)
+
+
+def spectrum_accesses(problem: Fft) -> tuple[Access, ...]:
+    """Legal accesses to the spectrum."""
+    mirrored = (Access.MIRRORED,) if may_mirror(problem) else ()
+    if problem.product is not None:
+        return mirrored  # the others would read each number twice
+    if problem.is_real and not problem.inverse:
+        return (Access.STAGED, Access.SEQUENTIAL, *mirrored)
+    if mirrored:
+        return (Access.STAGED, *mirrored)
+    if problem.layout is not Layout.BATCH:
+        return (Access.STAGED,)  # neighbours in memory are no neighbours in a pass
+    is_flat = len(problem.size) == 1
+    return (Access.DIRECT, Access.STAGED) if is_flat or not problem.is_real else (Access.STAGED,)
+
+
+def access_constraints(problem: Fft) -> Iterator[Constraint]:
+    """Constraints that some accesses to the spectrum need."""
+    known = spectrum_accesses(problem)
+    if problem.is_real and Access.DIRECT in known:
+        yield _HALVES_AT_HAND
+    if Access.MIRRORED in known:
+        yield _mirrored_constraint(problem)
+    if problem.product is not None:
+        yield _whole_rows(problem.product)
+        yield _RESULTS_TOGETHER
+
+
+def _whole_rows(product: Product) -> Constraint:
+    def holds(packing: str, transforms: int, rows: int) -> bool:
+        columns, rest = divmod(transforms * Packing(packing).transforms, rows)
+        return rest == 0 and product.has_tiles_of(rows, columns)
+
+    told = f"tiles have as many columns of each row, in pairs, and all tiles of {product.rows} by {product.columns}"
+    return Constraint(f"{told} are alike", holds)
+
+
+def _mirrored_constraint(problem: Fft) -> Constraint:
+    side = "x" if problem.inverse else "y"
+
+    def holds(packing: str, x_radices: str, first: str, spectrum: str) -> bool:
+        if spectrum != Access.MIRRORED:
+            return True
+        return packing == Packing.PAIR and first == side and has_pairs(problem, radices_of(x_radices))
+
+    told = f"sets of frequencies that mirror each other are of pairs, {side} first, by even radices with an even rest"
+    return Constraint(told, holds)
+
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
 """Complex numbers of a tile per thread: with fewer, threads outnumber the work; with more, registers run out."""

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 
-from warpsmith.generator.fft.block.block_choice import Choice, tile_of
-from warpsmith.generator.fft.block.block_tile import Tile
-from warpsmith.generator.fft.block.factors import tables_of
-from warpsmith.generator.fft.block.inside import inside_of
-from warpsmith.generator.fft.block.memory import Memory
-from warpsmith.generator.fft.block.planes import Planes
-from warpsmith.generator.fft.block.spectra import SpectraProduct
-from warpsmith.generator.fft.block.split16 import HalvedSpectra
-from warpsmith.generator.fft.block.stages import Stage, Stages
-from warpsmith.generator.fft.block.walk import Walk
+from warpsmith.generator.fft.block.block_choice import BlockChoice, BlockMemory, BlockWalk, tile_of
+from warpsmith.generator.fft.block.block_places import Planes, SpectraProduct, Split16Spectra
+from warpsmith.generator.fft.block.block_stages import BlockStage, BlockStages, tables_of
+from warpsmith.generator.fft.block.block_tile import BlockTile
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.problem import Fft, Layout, Order
-from warpsmith.generator.fft.shapes import dimensions
-from warpsmith.generator.fft.text import PACKED, half_root, half_scale, scale, spectrum_place, text_key
-from warpsmith.generator.fft.words import Packing, Table
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.fft.signals import dimensions
+from warpsmith.generator.fft.text import PACKED, Packing, Table, half_root, half_scale, scale, spectrum_place, text_key
+from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config
+
+
+def inside_of(problem: Fft, choice: BlockChoice, row: str) -> tuple[str, str]:
+    """CUDA conditions under which a signal's element, and the second real one beside it, exist; empty if always."""
+    conditions = []
+    if len(problem.size) == 2 and problem.signal_size[0] < problem.size[0]:
+        conditions.append(f"{row} < {problem.signal_size[0]}")
+    second = list(conditions)
+    columns, points = problem.signal_size[-1], problem.size[-1]
+    if choice.packing is Packing.HALF:
+        if columns < points - 1:
+            conditions.append(f"x < {ceil(columns / 2)}")
+        if columns < points:
+            second.append(f"x < {columns // 2}")
+    elif columns < points:
+        conditions.append(f"x < {columns}")
+        second.append(f"x < {columns}")
+    return " && ".join(conditions), " && ".join(second)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,25 +42,25 @@ class FftBlockText:
     """Sizes, places and stages. `x` and `y` are the tile's extents; packed columns halve `x`."""
 
     problem: Fft
-    choice: Choice
-    halves: HalvedSpectra | None = None
+    choice: BlockChoice
+    split16: Split16Spectra | None = None
     """Split fp16 storage of the spectra; None for complex numbers."""
 
     @classmethod
-    def of(cls, problem: Fft, config: Config, halves: HalvedSpectra | None = None) -> FftBlockText:
-        return cls(problem, Choice.of(problem, config), halves)
+    def of(cls, problem: Fft, config: Config, split16: Split16Spectra | None = None) -> FftBlockText:
+        return cls(problem, BlockChoice.of(problem, config), split16)
 
     @property
     def key(self) -> str:
         return text_key(self.problem)
 
     @cached_property
-    def tile(self) -> Tile:
+    def tile(self) -> BlockTile:
         return tile_of(self.problem, self.choice)
 
     @cached_property
-    def stages(self) -> tuple[Stage, ...]:
-        return Stages(self.problem, self.choice, self.tile).all()
+    def stages(self) -> tuple[BlockStage, ...]:
+        return BlockStages(self.problem, self.choice, self.tile).all()
 
     @property
     def divides(self) -> bool:
@@ -79,8 +91,8 @@ class FftBlockText:
         return self.tile.elements if any("tile" in (stage.reads, stage.writes) for stage in self.stages) else 0
 
     @property
-    def memory(self) -> Memory:
-        return Memory(self.problem, self.choice, self.tile_elements)
+    def memory(self) -> BlockMemory:
+        return BlockMemory(self.problem, self.choice, self.tile_elements)
 
     @property
     def shared_bytes(self) -> int:
@@ -88,8 +100,8 @@ class FftBlockText:
         return 8 * self.choice.tiles * self.memory.pitch
 
     @property
-    def walk(self) -> Walk:
-        return Walk(self.problem, self.choice)
+    def walk(self) -> BlockWalk:
+        return BlockWalk(self.problem, self.choice)
 
     @property
     def scale(self) -> str:
@@ -298,7 +310,7 @@ class FftBlockText:
         return " && ".join(filter(None, asked))
 
 
-def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
+def _summary(problem: Fft, choice: BlockChoice) -> tuple[str, ...]:
     radices = " by ".join("x".join(map(str, each)) for each in (choice.y_radices, choice.x_radices) if each)
     tile = f"{choice.transforms} per tile" if choice.shares == 1 else "every other row of one per tile"
     barrier = "__syncwarp()" if choice.threads == 32 else "__syncthreads()"
@@ -308,3 +320,51 @@ def _summary(problem: Fft, choice: Choice) -> tuple[str, ...]:
         *filter(None, (PACKED[choice.packing].strip(),)),
         f"kThreads threads compute a tile. Stages work in place in shared memory, separated by {barrier}.",
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BorderText:
+    """Template values of such a load. Points of the tile count from the first point of the border."""
+
+    mode: PaddingMode
+    lines: tuple[str, ...]
+    """Lines that turn a point into the row and the column of the element there."""
+    place: str
+    """CUDA expression of that element's place in the signal."""
+    second: str
+    """Elements from the real part's element to the imaginary part's."""
+    inside: str
+    """CUDA condition under which a point has an element; empty if all have one."""
+    inside_second: str
+
+
+def border_of(text: FftBlockText) -> BorderText | None:
+    """Border text of a transform; None if it has no border."""
+    problem, packing = text.problem, text.choice.packing
+    if problem.border is None:
+        return None
+    *rows, columns = (
+        (at, before, there)
+        for at, (before, _), there in zip(
+            ("y", "x")[-len(problem.size) :], problem.border.pads, problem.signal_size, strict=True
+        )
+    )
+    lines = [f"const int row = {_source(*each)};" for each in rows]
+    if packing is Packing.HALF:
+        _, before, there = columns
+        lines.append(f"const int column = {_source('2 * x', before, there)};")
+        lines.append(f"const int second = {_source('2 * x', before - 1, there)} - column;")
+    else:
+        lines.append(f"const int column = {_source(*columns)};")
+    pitch, transforms = text.source_pitch, text.pair if text.is_paired else "t"
+    place = f"{transforms} * {pitch}{f' + row * {columns[2]}' if rows else ''} + column"
+    # The conditions are those of a signal that contains its border.
+    whole = dataclasses.replace(problem, valid=problem.bordered_size, border=None)
+    there_text = dataclasses.replace(text, problem=whole)
+    second = "second" if packing is Packing.HALF else str(text.second)
+    return BorderText(problem.border.mode, tuple(lines), place, second, there_text.inside, there_text.inside_second)
+
+
+def _source(at: str, before: int, there: int) -> str:
+    shift = f" - {before}" if before > 0 else f" + {-before}" if before else ""
+    return f"source_of({at}{shift}, {there})"

@@ -1,4 +1,16 @@
-"""Tile of `fft_block`: its axes in shared memory, the threads' order in each stage, and the gaps between rows."""
+"""Tile of `fft_block`: its axes in shared memory, the threads' order in each stage, and the gaps between rows.
+
+In some passes that access the spectra of two real signals in memory, each thread has two sets of frequencies (`Sets`),
+mirror images of each other.
+
+The spectrum of a real signal is its own mirror image, conjugated. So the spectra of two signals that are transformed as
+one complex signal follow from a frequency and its mirror image (Cooley, Lewis and Welch 1970, "The Fast Fourier
+Transform Algorithm: Programming Considerations in the Calculation of Sine, Cosine and Laplace Transforms", section 3).
+Along a row of X columns the last pass of radix R has the frequencies (y, d + M j) for j = 0 to R - 1 in one thread,
+where M = X / R. Their mirror images (-y, -d - M j) are one set too, that of row -y and digit M - d. A thread that has
+both sets can split them without another exchange through the tile. The first pass of an inverse transform is the same
+in reverse.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warpsmith.generator.fft.axes import Axis, Digit, Pass, Place, modulo, quotient
+from warpsmith.generator.fft.problem import Fft, Layout
 
 BANKS = 16
 """Banks of shared memory for elements of 8 bytes; half a warp reads or writes at once."""
@@ -145,8 +158,8 @@ class TileShape:
     gaps: int = 25
     """Percent of the tile that may be left out between its rows."""
     is_mirrored: tuple[bool, bool] = (False, False)
-    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them: see
-    `mirrored.py`."""
+    """True if the first pass reads two mirrored sets of frequencies, and if the last one writes them
+    (`Sets`)."""
 
     present: tuple[int, int] = (0, 0)
     """Rows and columns of the signal that may differ from 0 or are needed as results; 0 for all."""
@@ -182,7 +195,7 @@ Gaps = tuple[tuple[int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tile:
+class BlockTile:
     """Tile in shared memory. Distances are in complex numbers."""
 
     shape: TileShape
@@ -194,12 +207,12 @@ class Tile:
     """Thread order of each pass; empty for the usual orders."""
 
     @classmethod
-    def with_gaps(cls, shape: TileShape, gaps: Gaps, leads: tuple[Lead, ...] = ()) -> Tile:
+    def with_gaps(cls, shape: TileShape, gaps: Gaps, leads: tuple[Lead, ...] = ()) -> BlockTile:
         """Tile with gaps of these sizes."""
         return cls.with_strides(shape, strides_of(shape, gaps), leads)
 
     @classmethod
-    def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leads: tuple[Lead, ...] = ()) -> Tile:
+    def with_strides(cls, shape: TileShape, strides: tuple[int, ...], leads: tuple[Lead, ...] = ()) -> BlockTile:
         """Tile whose digits, or their parts, are `strides` elements apart: the innermost first, the arrays last."""
         ahead = list(strides)
         places = []
@@ -284,7 +297,7 @@ def digits_of(shape: TileShape) -> tuple[tuple[int, int], ...]:
 
 
 def strides_of(shape: TileShape, gaps: Gaps) -> tuple[int, ...]:
-    """Strides for `Tile.with_strides` that leave out these elements."""
+    """Strides for `BlockTile.with_strides` that leave out these elements."""
     strides, stride = [], 1
     for (inner, outer), (within, after) in zip(digits_of(shape), gaps, strict=True):
         strides.append(stride)
@@ -294,3 +307,79 @@ def strides_of(shape: TileShape, gaps: Gaps) -> tuple[int, ...]:
             stride = strides[-1] * outer
         stride += after
     return (*strides, stride)
+
+
+def may_mirror(problem: Fft) -> bool:
+    """True if both spectra of a pair are neighbours in memory, and rows and columns let sets come in pairs."""
+    is_flat_or_complex = len(problem.size) == 1 or not problem.is_real
+    side_by_side = problem.batch if problem.product is None else problem.product.columns
+    if is_flat_or_complex or not problem.may_pair or problem.layout is not Layout.FREQUENCY or side_by_side % 2:
+        return False
+    return problem.size[0] % 2 == 0 and problem.size[1] % 4 == 0
+
+
+def set_address(work: PassWork, row: str, digit: str) -> Address:
+    """Address of a set's first element in the tile, for `t` and variables named `row` and `digit`."""
+    own = "later" if work.step.later > 1 else "earlier"
+    names = {"t": "t", "y": row, own: digit}
+    return Address(tuple((names[name], place) for name, place in work.address.terms if name in names))
+
+
+def has_pairs(problem: Fft, x_radices: tuple[int, ...]) -> bool:
+    """True if the pass that accesses the spectrum has an even radix and an even number of sets in a row."""
+    radix = radix_of_sets(problem, x_radices)
+    return radix % 2 == 0 and problem.size[-1] // radix % 2 == 0
+
+
+def radix_of_sets(problem: Fft, x_radices: tuple[int, ...]) -> int:
+    """Points of each of a thread's two sets in the pass that accesses the spectrum."""
+    return x_radices[0] if problem.inverse else x_radices[-1]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sets:
+    """Pairs of sets of one pass, numbered by t, y and `part`; digit 0 and the middle digit mirror themselves.
+
+    For these two digits the rows come in pairs (y, -y). Rows 0 and Y / 2 have no partner and form one more pair, in
+    which the first and the second set each mirror themselves.
+    """
+
+    transforms: int
+    rows: int
+    """Y, the rows of a transform."""
+    digits: int
+    """M, the sets of a row."""
+
+    @classmethod
+    def of_pass(cls, shape: TileShape, work: PassWork) -> Sets:
+        """Sets of a pass along x, the first or the last one of a tile of that shape."""
+        return cls(shape.transforms, shape.y, work.step.later * work.step.earlier)
+
+    @property
+    def pool(self) -> Pool:
+        """Pool over the pairs of sets, neighbours in memory first."""
+        return Pool.of(t=self.transforms, y=self.rows, part=self.digits // 2)
+
+    def indices(self, values: dict[str, Any], *, is_there: bool) -> dict[str, Any]:
+        """Transform `t`, row `y` and `digit` of one of an item's two sets; `values` may be arrays of items."""
+        y, part, half = values["y"], values.get("part", 0), self.rows // 2
+        is_own = 1 * (part == 0)
+        here_y = is_own * (y % half) + (1 - is_own) * y
+        here = part + is_own * (y >= half) * (self.digits // 2)
+        is_alone = is_own * (here_y == 0)
+        there_y = is_alone * half + (1 - is_alone) * (-here_y % self.rows)
+        there = is_own * here + (1 - is_own) * (self.digits - part)
+        row, digit = (there_y, there) if is_there else (here_y, here)
+        return {"t": values.get("t", 0), "y": row, "digit": digit}
+
+    def lines(self) -> tuple[str, ...]:
+        """CUDA definitions of both sets' rows and digits, from t, y and part."""
+        half, middle = self.rows // 2, self.digits // 2
+        return (
+            "const bool is_own_digit = part == 0;  // digits 0 and M / 2, which mirror themselves",
+            f"const int first_y = is_own_digit ? {modulo('y', half) if half > 1 else '0'} : y;",
+            f"const int first_digit = is_own_digit ? (y < {half} ? 0 : {middle}) : part;",
+            "const bool is_self_mirrored = is_own_digit && first_y == 0;  // in rows 0 and Y / 2, their own mirrors",
+            f"const int second_y = is_self_mirrored ? {half} : first_y == 0 ? 0 : {self.rows} - first_y;",
+            f"const int second_digit = is_own_digit ? first_digit : {self.digits} - part;",
+        )

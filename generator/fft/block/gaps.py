@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from warpsmith.generator.fft.block.block_tile import (
     BANKS,
     Address,
+    BlockTile,
     Gaps,
     Lead,
     PassWork,
     Pool,
-    Tile,
+    Sets,
     TileShape,
     Touch,
     digits_of,
+    set_address,
     strides_of,
 )
-from warpsmith.generator.fft.block.mirrored import Sets, set_address
 
 _MOST = 16
 """Exclusive bound on the elements of a gap: 16 would shift the banks by a whole cycle."""
@@ -44,7 +45,7 @@ Numbers = NDArray[Any]
 
 
 @functools.lru_cache(maxsize=4096)
-def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
+def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> BlockTile:
     """The tile of that shape whose gaps and thread orders avoid bank conflicts best.
 
     The search draws a few guesses, then improves the best one gap at a time.
@@ -66,7 +67,7 @@ def fitted_tile(shape: TileShape, touches: tuple[Touch, ...]) -> Tile:
     best = conflicts.best_of(guesses)
     for digit, part in slots * _ROUNDS:
         best = conflicts.best_of([best, *(_replaced(best, digit, part, gap) for gap in range(_MOST))])
-    return Tile.with_gaps(shape, best, conflicts.leads(best))
+    return BlockTile.with_gaps(shape, best, conflicts.leads(best))
 
 
 def _replaced(gaps: Gaps, digit: int, part: int, gap: int) -> Gaps:
@@ -151,7 +152,7 @@ def _accesses(shape: TileShape, touches: tuple[Touch, ...]) -> Iterator[_Access]
     """Accesses of every stage to the tile, in terms of strides that are not chosen yet."""
     count = sum(1 if outer == 1 else 2 for _, outer in digits_of(shape)) + 1
     # The strides are powers of a large number, so a place shows its digits.
-    tile = Tile.with_strides(shape, tuple(_APART**i for i in range(count)))
+    tile = BlockTile.with_strides(shape, tuple(_APART**i for i in range(count)))
     works = tile.passes
     for group, work in enumerate(works):
         if shape.is_mirrored_pass(group, len(works)):

@@ -12,13 +12,11 @@ import functools
 import itertools
 from math import ceil
 
-from warpsmith.generator.device import Device
-from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
-from warpsmith.generator.filter2d.fft.lines import Radices, instructions, sizes, ways
-from warpsmith.generator.filter2d.overlap.overlap_model import CLOCK_SHARE
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Radices, instructions, sizes, ways
+from warpsmith.generator.filter2d.overlap_family import CLOCK_SHARE
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.rates import REFERENCE
-from warpsmith.generator.tiles.radices import TWIDDLE, resident
+from warpsmith.generator.tiles.space import TWIDDLE, resident
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 PAIRS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -62,7 +60,7 @@ _LIKELY = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class Filter2dFftChoice:
     """Tiles of one size, the columns of a block, and the chunks in the workspace."""
 
     y: Radices
@@ -87,10 +85,10 @@ def axis_sizes(problem: Filter2d, axis: int) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
+def likely(problem: Filter2d, device: Device) -> tuple[Filter2dFftChoice, ...]:
     """Tiles that fit a device, fastest first by the model: each size once, with its best columns, pairs and buffers."""
     choices = [
-        Choice(ways(rows)[0], ways(columns)[0], 8 if resident(8 * rows, device) else SIDE[0], 1)
+        Filter2dFftChoice(ways(rows)[0], ways(columns)[0], 8 if resident(8 * rows, device) else SIDE[0], 1)
         for rows, columns in itertools.product(axis_sizes(problem, 0), axis_sizes(problem, 1))
         if problem.filters * rows * columns <= MOST_SPECTRA
     ]
@@ -113,7 +111,7 @@ def likely(problem: Filter2d, device: Device) -> tuple[Choice, ...]:
     return tuple(sorted(found, key=lambda each: nanoseconds(problem, each, device)))
 
 
-def pairs_in_cache(choice: Choice, device: Device) -> int:
+def pairs_in_cache(choice: Filter2dFftChoice, device: Device) -> int:
     """Most pairs, out of PAIRS, that stay in the L2 cache beside a spectrum; 1 if none do."""
     room = _KEPT * device.l2_bytes / (COMPLEX_BYTES * _points(choice.y) * _points(choice.x)) - 1
     return max((pairs for pairs in PAIRS if pairs <= room), default=1)
@@ -160,7 +158,7 @@ class _Traffic:
     spectrum: int
 
     @classmethod
-    def of(cls, problem: Filter2d, choice: Choice) -> _Traffic:
+    def of(cls, problem: Filter2d, choice: Filter2dFftChoice) -> _Traffic:
         rows, columns = _points(choice.y), _points(choice.x)
         height, r = problem.output_shape[0], problem.filter[0]
         count = items(problem, rows, columns)
@@ -182,7 +180,7 @@ class _Traffic:
         return COMPLEX_BYTES * pairs * self.pixel_rows * self.columns + self.spectrum <= _KEPT * device.l2_bytes
 
 
-def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
+def nanoseconds(problem: Filter2d, choice: Filter2dFftChoice, device: Device) -> float:
     """Nanoseconds for the whole problem, by the model; infinite if a block's columns do not fit shared memory."""
     blocks = resident(choice.side * _points(choice.y), device)
     if not blocks:
@@ -193,7 +191,7 @@ def nanoseconds(problem: Filter2d, choice: Choice, device: Device) -> float:
     return _in_chunks(problem, traffic, choice, blocks, device)
 
 
-def _in_chunks(problem: Filter2d, traffic: _Traffic, choice: Choice, blocks: int, device: Device) -> float:
+def _in_chunks(problem: Filter2d, traffic: _Traffic, choice: Filter2dFftChoice, blocks: int, device: Device) -> float:
     """Nanoseconds with launches for each chunk: the longest of the times of memory, cache and arithmetic hides a part
     of the others.
     """
@@ -217,7 +215,7 @@ def _in_chunks(problem: Filter2d, traffic: _Traffic, choice: Choice, blocks: int
     return _CHUNKED * (longest + _HIDDEN * sum(others)) * (0.6 + 0.4 * ragged) + launches * _LAUNCH_NS
 
 
-def _in_one_launch(traffic: _Traffic, choice: Choice, blocks: int, device: Device) -> float:
+def _in_one_launch(traffic: _Traffic, choice: Filter2dFftChoice, blocks: int, device: Device) -> float:
     """Nanoseconds with one launch: all bytes move at one rate. Blocks wait if few jobs lie between a job and the jobs
     that depend on it.
     """

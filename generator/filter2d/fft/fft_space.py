@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil, log2, prod
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.words import Twiddles
-from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
+from warpsmith.generator.fft.text import Twiddles
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Radices, axis_of, radices_of, span, text_of, ways
 from warpsmith.generator.filter2d.fft.fft_model import (
     MOST_CHUNKS,
     MOST_SPECTRA,
@@ -16,11 +16,10 @@ from warpsmith.generator.filter2d.fft.fft_model import (
     axis_sizes,
     is_allowed,
 )
-from warpsmith.generator.filter2d.fft.lines import Radices, axis_of, radices_of, span, text_of, ways
-from warpsmith.generator.filter2d.overlap.overlap_geometry import Partners
+from warpsmith.generator.filter2d.overlap_family import Partners
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
-from warpsmith.generator.filter2d.window.window_geometry import StoreHint
+from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.space import Constraint, Parameter
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 

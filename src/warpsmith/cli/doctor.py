@@ -25,7 +25,7 @@ from warpsmith.devices.native import native
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.store.location import shown, write_location
 from warpsmith.store.store_chain import open_for_reading
 

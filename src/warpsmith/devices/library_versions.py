@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from warpsmith.errors import LaunchError
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 
 
 @functools.cache

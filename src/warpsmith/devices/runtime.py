@@ -12,7 +12,7 @@ from warpsmith.devices.compiler import Binaries, Binary
 from warpsmith.devices.module import Allocation, CallArguments, DeviceLibrary, Graph, Launches, Module
 from warpsmith.errors import DeviceError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import Program
 from warpsmith.generator.steps import Workspace
 

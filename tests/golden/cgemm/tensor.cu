@@ -1,6 +1,7 @@
 // warpsmith cgemm_tensor
 // problem: cgemm batch=544 m=128 n=128 k=128 b=c
-// config:  block_columns=2 block_rows=4 columns=32 min_blocks=2 multiplies=4 products=1 rows=16 slices=1 splits=1 stages=3 terms=16
+// config:  block_columns=2 block_rows=4 columns=32 min_blocks=2 multiplies=4 products=1 rows=16 slices=1 splits=1
+//          stages=3 terms=16
 //
 // c = op(a) * op(b) by mma.sync m16n8k8 on TF32 (3xTF32). A block computes a kTileM x kTileN tile of c, a
 // warp kWarpM x kWarpN of it. Each float32 is high + low, two TF32 numbers; a product is low * high + high * low +

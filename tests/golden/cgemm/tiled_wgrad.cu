@@ -1,6 +1,7 @@
 // warpsmith cgemm_tiled
 // problem: cgemm batch=2112 m=64 n=64 k=128 a=c
-// config:  block_columns=16 block_rows=8 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1 stages=3 terms=8
+// config:  block_columns=16 block_rows=8 columns=4 lanes=8 min_blocks=0 multiplies=4 products=1 rows=8 splits=1
+//          stages=3 terms=8
 //
 // c = op(a) * op(b) on the FP32 cores. A block computes a kTileM x kTileN tile of c, a thread
 // kThreadM x kThreadN accumulators of it in registers. A stage has a tile of a, then a tile of b, laid out as in

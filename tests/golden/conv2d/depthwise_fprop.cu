@@ -1,6 +1,7 @@
 // warpsmith conv2d_depthwise
 // problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee padding=3x3 groups=192
-// config:  block_filters=1 channels=1 column_bands=1 columns=4 filters=1 min_blocks=1 rounds=1 row_bands=1 rows=7 stages=1 stores=direct tap_rows=7 units=2
+// config:  block_filters=1 channels=1 column_bands=1 columns=4 filters=1 min_blocks=1 rounds=1 row_bands=1 rows=7
+//          stages=1 stores=direct tap_rows=7 units=2
 //
 // Depthwise or grouped convolution. A unit is one group of one image. A block computes kBlockUnits units at a time; a
 // thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of y of one unit in registers.

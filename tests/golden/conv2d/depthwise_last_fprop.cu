@@ -1,5 +1,6 @@
 // warpsmith conv2d_depthwise_last
-// problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee dtype=bfloat16 padding=3x3 groups=192 layout=nhwc bias=yes relu=yes
+// problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee dtype=bfloat16 padding=3x3 groups=192
+//          layout=nhwc bias=yes relu=yes
 // config:  columns=4 lanes=8 min_blocks=1 rows=2 strips=16 tap_rows=7 vector=4
 //
 // Depthwise convolution, channels last. A thread computes a strip of kThreadRows x kThreadColumns pixels of y in

@@ -1,5 +1,6 @@
 // warpsmith conv2d_depthwise_last
-// problem: conv2d pass=wgrad input=32x96x112x112 weight=96x1x3x3 precision=ieee stride=2x2 padding=1x1 groups=96 layout=nhwc
+// problem: conv2d pass=wgrad input=32x96x112x112 weight=96x1x3x3 precision=ieee stride=2x2 padding=1x1 groups=96
+//          layout=nhwc
 // config:  block_taps=1 columns=4 lanes=4 members=64 min_blocks=1 rows=2 splits=22 tap_rows=3 vector=4
 //
 // Depthwise wgrad, channels last. A thread accumulates kTapRows rows of taps of kVector adjacent channels in registers,

@@ -1,6 +1,7 @@
 // warpsmith conv2d_depthwise
 // problem: conv2d pass=wgrad input=16x128x56x56 weight=128x1x31x31 precision=ieee padding=15x15 groups=128
-// config:  bands=1 block_channels=1 block_filters=1 block_groups=1 block_taps=31 columns=14 down=1 filters=1 images=1 min_blocks=1 rows=4 splits=4 stages=2 tap_rows=1
+// config:  bands=1 block_channels=1 block_filters=1 block_groups=1 block_taps=31 columns=14 down=1 filters=1 images=1
+//          min_blocks=1 rows=4 splits=4 stages=2 tap_rows=1
 //
 // Depthwise wgrad. A thread accumulates kTapRows rows of taps of kThreadFilters filters and one channel in registers.
 // kPartitionsK threads of a block share one such set of weights and split its reduction over the pixels of y. A thread

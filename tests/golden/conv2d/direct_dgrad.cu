@@ -1,6 +1,7 @@
 // warpsmith conv2d_direct
 // problem: conv2d pass=dgrad input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1
-// config:  block_columns=16 block_filters=1 block_rows=16 channels=2 columns=4 filters=8 min_blocks=0 pixels=global rows=1 spacing=apart weights=shared
+// config:  block_columns=16 block_filters=1 block_rows=16 channels=2 columns=4 filters=8 min_blocks=0 pixels=global
+//          rows=1 spacing=apart weights=shared
 //
 // Direct convolution: a thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of dx in
 // registers, over all channels of dy and all taps. It reads pixels from global memory and weights from

@@ -1,6 +1,7 @@
 // warpsmith conv2d_direct
 // problem: conv2d pass=fprop input=32x192x28x28 weight=192x1x7x7 precision=ieee padding=3x3 groups=192
-// config:  block_columns=16 block_filters=1 block_rows=16 channels=1 columns=2 filters=1 min_blocks=2 pixels=global rows=2 spacing=adjacent weights=global
+// config:  block_columns=16 block_filters=1 block_rows=16 channels=1 columns=2 filters=1 min_blocks=2 pixels=global
+//          rows=2 spacing=adjacent weights=global
 //
 // Direct convolution: a thread accumulates kThreadFilters channels by kThreadRows x kThreadColumns pixels of y in
 // registers, over all channels of x and all taps. It reads pixels from global memory and weights from

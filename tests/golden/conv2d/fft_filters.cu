@@ -1,6 +1,8 @@
 // warpsmith fft_block
 // problem: fft size=60x60 batch=4096 kind=r2c valid=3x3 start=59x59 layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10 y_radices=6x10
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=3 packing=pair shares=1 signal=direct
+//          spectrum=mirrored stores=plain threads=256 tiles=1 transforms=2 twiddles=powers x_radices=6x10
+//          y_radices=6x10
 //
 // Forward transforms of 60x60 points, 2 per tile.
 // Radices 6x10 by 6x10: each radix is an in-register DFT of a thread.

@@ -1,6 +1,7 @@
 // warpsmith fft_block
 // problem: fft size=13x13 batch=49152 kind=r2c layout=frequency
-// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct spectrum=staged stores=plain threads=224 tiles=1 transforms=16 twiddles=powers x_radices=13 y_radices=13
+// config:  ahead=0 blocks=0 first=y gaps=25 loads=plain min_blocks=0 packing=pair shares=1 signal=direct
+//          spectrum=staged stores=plain threads=224 tiles=1 transforms=16 twiddles=powers x_radices=13 y_radices=13
 //
 // Forward transforms of 13x13 points, 16 per tile.
 // Radices 13 by 13: each radix is an in-register DFT of a thread.
@@ -109,7 +110,8 @@ __device__ __forceinline__ float power_of_two(int exponent) {
     return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
 }
 
-// Pointer to spectra in split fp16 format: a scaled real number is the sum of a high and a low fp16 part. The scale is a
+// Pointer to spectra in split fp16 format: a scaled real number is the sum of a high and a low fp16 part. The scale is
+// a
 // power of two, one for each group of kSignalsPerScale signals.
 struct Spectra {
     unsigned short* parts;

@@ -1,5 +1,6 @@
 // warpsmith conv2d_warpgroup_im2col
-// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc bias=yes relu=yes
+// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc
+//          bias=yes relu=yes
 // config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=4 sharing=row warpgroups=3
 //
 // Convolution as an implicit GEMM by wgmma: M counts pixels of the result, N its channels, K taps and channels.

@@ -1,5 +1,6 @@
 // warpsmith conv2d_plain
-// problem: conv2d pass=dgrad input=32x256x28x28 weight=256x8x3x3 precision=ieee dtype=bfloat16 padding=1x1 padding_mode=reflect groups=32 layout=nhwc bias=yes
+// problem: conv2d pass=dgrad input=32x256x28x28 weight=256x8x3x3 precision=ieee dtype=bfloat16 padding=1x1
+//          padding_mode=reflect groups=32 layout=nhwc bias=yes
 // config:  threads=256 unroll=1
 //
 // One thread computes one element of dx and reads every tap from global memory, without staging.

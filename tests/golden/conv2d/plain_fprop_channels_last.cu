@@ -1,5 +1,6 @@
 // warpsmith conv2d_plain
-// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee dtype=bfloat16 padding=1x1 layout=nhwc bias=yes relu=yes
+// problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee dtype=bfloat16 padding=1x1 layout=nhwc
+//          bias=yes relu=yes
 // config:  threads=256 unroll=1
 //
 // One thread computes one element of y and reads every tap from global memory, without staging.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Cgemm, Op
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import PEAK, Accuracy
 from warpsmith.tuner.operations.judge import Operands, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside, threads
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.problem import PEAK, Accuracy
 from warpsmith.tuner.operations.conv2d.fourier_oracle import by_transforms, is_by_transforms
 from warpsmith.tuner.operations.conv2d.padding import Numbers, folded, most_places, standing, window
 from warpsmith.tuner.operations.judge import Operands, Samples

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.cgemm import Op
 from warpsmith.generator.fft import Fft, Kind, Layout, Order, Product, Tiling
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.problem import PEAK
 from warpsmith.tuner.operations.judge import Operands, Samples
 from warpsmith.tuner.operations.strips import for_each_strip, room_beside
 

@@ -17,9 +17,8 @@ from math import cbrt, ceil
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText
 from warpsmith.generator.cgemm.tiled_geometry import PAIR, OperandTiles
-from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE
+from warpsmith.generator.cgemm.warpgroup_family import LIKELY_SIZE, fits_result, registers
 from warpsmith.generator.cgemm.warpgroup_geometry import GROUP_ROWS, GROUP_THREADS
-from warpsmith.generator.cgemm.warpgroup_space import fits_result, registers
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, LINE_BYTES, MOST_CORNER, why_no_map
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
@@ -28,12 +27,11 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     OTHER_REGISTERS,
     REGISTERS,
 )
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.fft.block.split16 import PARTS, RUN
+from warpsmith.generator.fft.block.block_places import PARTS, RUN
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.program import Argument, Launch, Pointer, Program
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.steps import TensorMap

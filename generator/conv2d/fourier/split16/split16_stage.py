@@ -21,13 +21,12 @@ from warpsmith.generator.conv2d.fourier.split16.split16_transform import (
     TransformInTurns,
 )
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
-from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.guesses import SHORT
-from warpsmith.generator.fft.block.mirrored import may_mirror
+from warpsmith.generator.device import REFERENCE, Device, Rates
+from warpsmith.generator.fft.block.block_family import SHORT
+from warpsmith.generator.fft.block.block_tile import may_mirror
 from warpsmith.generator.fft.problem import Fft
 from warpsmith.generator.pipeline import Stage
 from warpsmith.generator.problem import Accuracy
-from warpsmith.generator.rates import REFERENCE, Rates
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 
 IN_TURNS, APART = TransformInTurns(), TransformApart()

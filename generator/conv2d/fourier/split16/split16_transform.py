@@ -20,21 +20,23 @@ from warpsmith.generator.conv2d.products.split16.split16_maximum import (
     samples,
 )
 from warpsmith.generator.device import Device
-from warpsmith.generator.fft.block.block_family import FftBlock, block_launch, block_source, nearest_config
-from warpsmith.generator.fft.block.block_text import FftBlockText
-from warpsmith.generator.fft.block.guesses import (
+from warpsmith.generator.fft.block.block_family import (
     MOST_TOGETHER,
     OF_A_MULTIPROCESSOR,
     ONE_BY_ONE,
     SHORT,
+    FftBlock,
     Guess,
+    block_launch,
+    block_source,
     even_plans,
     guesses_by_sets,
+    nearest_config,
 )
-from warpsmith.generator.fft.block.split16 import HalvedSpectra, HalvesOrder
+from warpsmith.generator.fft.block.block_places import Split16Order, Split16Spectra
+from warpsmith.generator.fft.block.block_text import FftBlockText
 from warpsmith.generator.fft.problem import Fft
-from warpsmith.generator.fft.text import text_key
-from warpsmith.generator.fft.words import Loads, Packing
+from warpsmith.generator.fft.text import Loads, Packing, text_key
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
@@ -73,7 +75,7 @@ class ImagePowers:
     """Name of the workspace of the powers."""
 
     @classmethod
-    def of(cls, family: str, problem: Fft, spectra: HalvedSpectra, names: tuple[str, str]) -> ImagePowers:
+    def of(cls, family: str, problem: Fft, spectra: Split16Spectra, names: tuple[str, str]) -> ImagePowers:
         assert problem.together is not None
         (signal,) = problem.inputs
         return cls(
@@ -121,7 +123,7 @@ class ImagePowers:
 class Split16Transform(FftBlock):
     """`fft_block` with a split fp16 spectrum. It is a stage of a layer and solves no problem of its own."""
 
-    order: ClassVar[HalvesOrder]
+    order: ClassVar[Split16Order]
 
     def why_not(self, problem: Fft, device: Device) -> str | None:
         if prod(problem.size) > MOST_POINTS:
@@ -147,7 +149,7 @@ class Split16Transform(FftBlock):
             return self._program_of_images(problem, config)
         maximum = Maximum(self.name, signal, samples(signal))
         found = render("conv2d/halves_largest.cu.jinja", key=text_key(problem), g=maximum, threads=THREADS)
-        spectra = HalvedSpectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
+        spectra = Split16Spectra.of(problem, self.order, maximum.blocks, is_sampled=maximum.is_sampled)
         text = FftBlockText.of(problem, config, spectra)
         numbers = dataclasses.replace(maximum.workspace, name=LARGEST, holds=(signal.name,))
         largest = dataclasses.replace(
@@ -163,7 +165,7 @@ class Split16Transform(FftBlock):
 
     def _program_of_images(self, problem: Fft, config: Config) -> Program:
         """The program that scales each image by its own power of two."""
-        spectra = HalvedSpectra.of(problem, self.order, 0, is_sampled=False)
+        spectra = Split16Spectra.of(problem, self.order, 0, is_sampled=False)
         text = FftBlockText.of(problem, config, spectra)
         powers = ImagePowers.of(self.name, problem, spectra, (LARGEST, POWER))
         signal, spectrum = problem.operands
@@ -189,14 +191,14 @@ class TransformInTurns(Split16Transform):
     """High and low parts alternate, for products that sum over contiguous terms."""
 
     name = "fft_block_halves_in_turns"
-    order = HalvesOrder.TURNS
+    order = Split16Order.TURNS
 
 
 class TransformApart(Split16Transform):
     """All high parts come before the low parts, for products that sum from row to row."""
 
     name = "fft_block_halves_apart"
-    order = HalvesOrder.APART
+    order = Split16Order.APART
 
 
 def _launches(text: FftBlockText) -> tuple[Launch, ...]:
@@ -205,11 +207,11 @@ def _launches(text: FftBlockText) -> tuple[Launch, ...]:
     """
     signal, spectrum = text.problem.operands
     first, *others = Pointer(signal.name), Pointer(POWER), Pointer(spectrum.name)
-    assert text.halves is not None
+    assert text.split16 is not None
     numbers = Pointer(LARGEST)
-    if not text.halves.is_sampled:
+    if not text.split16.is_sampled:
         return (block_launch(text, (first, numbers, *others)),)
-    checks = (numbers, Pointer(LARGEST, 4 * (text.halves.largest + 1)))
+    checks = (numbers, Pointer(LARGEST, 4 * (text.split16.largest + 1)))
     return tuple(block_launch(text, (first, numbers, each, *others)) for each in checks)
 
 

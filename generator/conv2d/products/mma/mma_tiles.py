@@ -17,8 +17,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     busy_multiprocessor,
 )
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import Rates
+from warpsmith.generator.device import Device, Rates
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import REFERENCE, Rates
+from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.space import Config, Space
 
 CLOCK_SHARE = 1.65 / REFERENCE.cycles_per_ns

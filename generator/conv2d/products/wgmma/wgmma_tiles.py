@@ -13,8 +13,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     TimedConfig,
 )
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import Rates
+from warpsmith.generator.device import Device, Rates
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType, instruction_of
 

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from warpsmith.generator.literals import float_literal
+from warpsmith.generator.render import float_literal
 
 TAPS = 3
 POINTS: dict[int, tuple[Fraction, ...]] = {

@@ -38,9 +38,8 @@ from warpsmith.generator.conv2d.products.winograd.winograd_transforms import (
     WinogradFilters,
     WinogradTiles,
 )
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.steps import aligned

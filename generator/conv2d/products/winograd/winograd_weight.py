@@ -42,9 +42,8 @@ from warpsmith.generator.conv2d.products.winograd.winograd_transforms import (
     WinogradAxis,
     WinogradTiles,
 )
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
-from warpsmith.generator.rates import REFERENCE
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Parameter, Space, Value
 

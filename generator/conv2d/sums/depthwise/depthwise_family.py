@@ -24,8 +24,8 @@ from warpsmith.generator.conv2d.sums.depthwise.depthwise_image import DepthwiseI
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_image_geometry import NAME
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_weight import DepthwiseWeights
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Work
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 
 MAX_GROUP = 16
 """Most channels, or filters, per group; with more of them, the GEMM families do the work."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.device import Device
-from warpsmith.generator.rates import REFERENCE
+from warpsmith.generator.device import REFERENCE, Device
 
 MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that these kernels reach (measured, H200); the best copies reach 0.85."""

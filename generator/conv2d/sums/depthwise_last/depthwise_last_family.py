@@ -23,9 +23,9 @@ from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_image import 
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_model import NAME
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_weight import DepthwiseLastWeights
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Work
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.space import Config
-from warpsmith.generator.work import Work
 
 MAX_TAPS = 31
 """Most rows, and most columns, of a filter."""

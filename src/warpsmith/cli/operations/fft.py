@@ -8,7 +8,7 @@ import typer
 
 from warpsmith.cli.options import sizes
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order
-from warpsmith.generator.fft.border import REPEATING, Border
+from warpsmith.generator.fft.signals import REPEATING, Border
 from warpsmith.generator.problem import member
 
 SizeOption = Annotated[

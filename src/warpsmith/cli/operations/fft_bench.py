@@ -30,7 +30,7 @@ from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOpt
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.problem import Fft, Kind, Layout, Norm
-from warpsmith.generator.fft.shapes import dimensions
+from warpsmith.generator.fft.signals import dimensions
 from warpsmith.generator.problem import DType
 
 FBFFT_SIZES = ("8x8", "16x16", "32x32", "64x64", "128x128")

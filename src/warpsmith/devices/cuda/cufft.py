@@ -17,7 +17,7 @@ from warpsmith.devices.cuda.vendor_library import failure_of, loaded_library, ou
 from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.devices.process import ForkLock
 from warpsmith.errors import DeviceError, LaunchError
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, TransformKind
+from warpsmith.generator.library_calls import CufftTransform, Direction, TransformKind
 from warpsmith.generator.steps import LibraryCall
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from warpsmith.devices.process import HomeProcess
 from warpsmith.devices.runtime import Runtime, StreamIdentity
 from warpsmith.errors import CompileError, LaunchError
 from warpsmith.generator.device import Device
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.steps import Workspace
 

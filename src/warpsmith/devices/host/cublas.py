@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
-from warpsmith.generator.cublas_product import CublasProduct, Transpose
+from warpsmith.generator.library_calls import CublasProduct, Transpose
 from warpsmith.generator.steps import LibraryCall
 
 LOST, LOST_BYTES = 0xFF, 256

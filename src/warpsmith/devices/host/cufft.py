@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.module import BoundLaunch, DeviceLibrary, LoadedCall, addresses_of
 from warpsmith.errors import LaunchError
-from warpsmith.generator.cufft_transform import CufftTransform, Direction, Strided, TransformKind
+from warpsmith.generator.library_calls import CufftTransform, Direction, Strided, TransformKind
 from warpsmith.generator.steps import LibraryCall
 
 SCRATCH_BYTES = 256

@@ -35,7 +35,7 @@ from warpsmith.devices.process import ForkLock
 from warpsmith.devices.runtime import DefaultWork, Runtime, Work, closing
 from warpsmith.errors import CompileError, DeviceError, LaunchError, OutOfMemory
 from warpsmith.generator.device import Device
-from warpsmith.generator.library import Library
+from warpsmith.generator.library_calls import Library
 from warpsmith.generator.program import Constant, Launch, Texture
 from warpsmith.generator.steps import ALIGNMENT
 

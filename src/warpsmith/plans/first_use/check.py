@@ -15,11 +15,10 @@ from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.elements import numpy_dtype, scaled_error
 from warpsmith.devices.launches import launches_of
 from warpsmith.devices.runtime import ALIGNMENT, Runtime, Work
-from warpsmith.generator.bounds import PEAK
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import Entry, Planes, Reference, Scale
 from warpsmith.generator.first_use.registry import reference_of
-from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.generator.problem import PEAK, DType, Problem, Role
 from warpsmith.generator.steps import Lifetime
 from warpsmith.plans.first_use.data import SCRATCH_BYTES, Data, data_of, memory_needed, random_data, values_of
 from warpsmith.plans.first_use.kernels import ReferenceKernels, Samples, Sums, kernels_for, samples_of, threads_of

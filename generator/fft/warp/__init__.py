@@ -1,1 +1,0 @@
-"""`fft_warp`: transforms within a warp."""

@@ -1,1 +1,0 @@
-"""`filter2d_warpgroup`: wgmma products on Hopper's tensor cores."""

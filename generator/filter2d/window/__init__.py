@@ -1,1 +1,0 @@
-"""`filter2d_window`: a window that slides down in registers."""
