@@ -209,3 +209,8 @@ def winner(
     """A winner that look-ups find, because this version of the generator writes its text (see `generated`)."""
     won = generated(problem, outcome, device, family=family, choices=choices, compiler=compiler)
     return record(problem, won, device, baselines=baselines, left_out=left_out, environment=environment)
+
+
+def with_whole_head(source: str) -> str:
+    """A generated text with its problem and its config on one line each, however long they are."""
+    return re.sub(r"\n// {10}(?=\S)", " ", source)

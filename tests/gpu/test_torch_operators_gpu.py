@@ -48,7 +48,7 @@ every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.fixture(autouse=True)
 def nothing_stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(location, "shipped_store", lambda: Path("/none/cache.db"))
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield
 
 

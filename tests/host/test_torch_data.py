@@ -221,7 +221,7 @@ def test_pytorch_s_switch_for_tf32_is_not_asked(called: list[ws.Conv2d]) -> None
     x, w, _ = operands(LAYERS["reflect"], torch.float32)
     for is_allowed in (True, False):
         # Not by assignment: PyTorch's own test utilities, which opcheck imports, forbid that for the rest of a process.
-        with torch.backends.cudnn.flags(allow_tf32=is_allowed):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=is_allowed):
             wt.conv2d(x, w, fallback="default")
     assert {each.precision for each in called} == {Precision.IEEE}
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import exhaustive
-from builders import count_of_words
+from builders import count_of_words, with_whole_head
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.cublas_family import CgemmCublas
 from warpsmith.generator.cgemm.plain_family import CgemmPlain
@@ -193,7 +193,7 @@ class TestText:
     @whatever_is_solved
     def test_tells_problem_and_config_first_and_is_tidy(self, family: Family, problem: Cgemm) -> None:
         for program in programs(family, problem):
-            first, second, third, *rest = program.source.splitlines()
+            first, second, third, *rest = with_whole_head(program.source).splitlines()
             assert first == f"// warpsmith {family.name}"
             assert second == f"// problem: {problem.key()}"
             assert third == f"// config:  {program.config.key()}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import count_of_words
+from builders import count_of_words, with_whole_head
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.circular_family import Conv2dCircular
@@ -124,7 +124,7 @@ class TestText:
     def test_is_the_same_every_time_and_tidy(self, problem: Conv2d) -> None:
         for config, program in zip(sample(problem), programs(problem), strict=True):
             assert FAMILY.program(problem, config) == program
-            first, second, third, *rest = program.source.splitlines()
+            first, second, third, *rest = with_whole_head(program.source).splitlines()
             assert first == "// warpsmith conv2d_depthwise"
             assert second == f"// problem: {problem.key()}"
             assert third == f"// config:  {program.config.key()}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import count_of_words
+from builders import count_of_words, with_whole_head
 from machine_code import frames_of
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -123,7 +123,7 @@ class TestText:
     @every_problem
     def test_is_tidy_and_uses_every_constant(self, problem: Conv2d) -> None:
         for program in programs(problem):
-            first, second, third, *rest = program.source.splitlines()
+            first, second, third, *rest = with_whole_head(program.source).splitlines()
             assert first == "// warpsmith conv2d_depthwise_last"
             assert second == f"// problem: {problem.key()}"
             assert third == f"// config:  {program.config.key()}"

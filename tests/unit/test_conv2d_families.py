@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from builders import count_of_words
+from builders import count_of_words, with_whole_head
 from conv2d_layers import small
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -155,7 +155,7 @@ class TestText:
     @whatever_is_solved
     def test_tells_problem_and_config_first_and_is_tidy(self, family: Family, problem: Conv2d) -> None:
         for program in programs(family, problem):
-            first, second, third, *rest = program.source.splitlines()
+            first, second, third, *rest = with_whole_head(program.source).splitlines()
             assert first == f"// warpsmith {family.name}"
             assert second == f"// problem: {problem.key()}"
             assert third == f"// config:  {program.config.key()}"

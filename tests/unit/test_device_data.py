@@ -42,7 +42,7 @@ def offences() -> dict[Offence, list[str]]:
     """Places of each offence, in one pass over the source."""
     found: dict[Offence, list[str]] = {each: [] for each in Offence}
     modules = [path for path in sorted(GENERATOR.rglob("*.py")) if path.relative_to(GENERATOR).as_posix() not in TABLES]
-    assert len(modules) > 200
+    assert len(modules) > 150
     for path in modules:
         for node in ast.walk(ast.parse(path.read_text())):
             for each in offences_of(node):

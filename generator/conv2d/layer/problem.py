@@ -241,17 +241,17 @@ class Conv2d(Problem):
         """K/G: channels of y in a group."""
         return self.weight[0] // self.groups
 
-    @property
+    @functools.cached_property
     def summed_channels(self) -> int:
         """Channels of a group that fprop or dgrad sums over."""
         return self.pass_.select(self.group_channels, self.group_filters, 1)
 
-    @property
+    @functools.cached_property
     def result_channels(self) -> int:
         """Channels of a group in the result of fprop or dgrad."""
         return self.pass_.select(self.group_filters, self.group_channels, 1)
 
-    @property
+    @functools.cached_property
     def terms(self) -> int:
         """Most products of one result's sum (K of the implicit GEMM), if each pixel stands at one place of the padded
         image.
