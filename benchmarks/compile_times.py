@@ -22,7 +22,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import families_for
 
 LIMIT_S = 2.0
@@ -73,7 +73,7 @@ def problems() -> Iterator[Problem]:
 def compile_s(compiler: Compiler, problem: Problem, device: Device, every: bool) -> Iterator[tuple[float, str, str]]:
     """Seconds, family and config of the default that answers `problem`, or of every family's default."""
     able = families_for(problem, device)
-    defaults = [(each, each.default(problem, device)) for each in able] if every else [answering(problem, device)]
+    defaults = [(each, each.default(problem, device)) for each in able] if every else [default_answer(problem, device)]
     for family, config in defaults:
         program = family.program(problem, config)
         before = os.times()

@@ -58,8 +58,8 @@ def extent(value: Any, name: str) -> tuple[int, int]:
         if not (0 < rows < 2**30 and 0 < columns < 2**30):
             raise ValueError
     except (TypeError, ValueError):
-        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
-        raise BadArgument(f"{name} must be two positive sizes below 2^30, ROWSxCOLUMNS; got {told}") from None
+        got = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
+        raise BadArgument(f"{name} must be two positive sizes below 2^30, ROWSxCOLUMNS; got {got}") from None
     return rows, columns
 
 
@@ -71,9 +71,9 @@ def sizes(value: Any, name: str) -> tuple[int, ...]:
         if not (1 <= len(found) <= 2 and all(0 < n < 2**15 for n in found)):
             raise ValueError
     except (TypeError, ValueError):
-        told = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
+        got = "x".join(map(str, value)) if isinstance(value, tuple | list) else repr(value)
         raise BadArgument(
-            f"{name} must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got {told}"
+            f"{name} must be one or two positive sizes below 32768, N or ROWSxCOLUMNS; got {got}"
         ) from None
     return found
 

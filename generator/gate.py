@@ -146,5 +146,5 @@ class Gate:
             raise
         except Exception as failed:
             self._failures.setdefault(family.name, failed)
-            told = f"{family.name} failed: {type(failed).__name__}: {one_line(failed)}"
-            raise IllegalConfig(told) from failed
+            message = f"{family.name} failed: {type(failed).__name__}: {one_line(failed)}"
+            raise IllegalConfig(message) from failed

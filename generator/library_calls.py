@@ -126,7 +126,7 @@ class CufftTransform:
         """Bytes of each argument of the call from the address that the call gets."""
         return self.source_bytes, self.target_bytes
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Short description for people."""
         return f"{self.kind} {self.direction}, {'x'.join(map(str, self.sizes))} points, {self.batch} at once"
 
@@ -223,12 +223,12 @@ class CublasProduct:
         if any(type(count) is not int or not 1 <= count < 2**31 for count in counts):
             raise ValueError(f"the sizes of a product must be 1 to 2^31 - 1; got {counts}")
         if type(self.workspace_bytes) is not int or not LEAST_CUBLAS_BYTES <= self.workspace_bytes < 2**31:
-            told = f"{LEAST_CUBLAS_BYTES} to 2^31 - 1 bytes"
-            raise ValueError(f"the workspace of a product must be {told}; got {self.workspace_bytes}")
+            allowed = f"{LEAST_CUBLAS_BYTES} to 2^31 - 1 bytes"
+            raise ValueError(f"the workspace of a product must be {allowed}; got {self.workspace_bytes}")
         if type(self.streams) is not int or not 1 <= self.streams <= MOST_STREAMS:
             raise ValueError(f"products are spread over 1 to {MOST_STREAMS} streams; got {self.streams}")
         if self.streams > (self.batch if self.is_looped else 1):
-            raise ValueError(f"each of {self.streams} streams must have a call; got {self.told()}")
+            raise ValueError(f"each of {self.streams} streams must have a call; got {self.description()}")
 
     @property
     def leads(self) -> tuple[int, int, int]:
@@ -256,13 +256,13 @@ class CublasProduct:
         """Bytes of the workspaces of all streams."""
         return (self.streams - 1) * self.workspace_pitch_bytes + self.workspace_bytes
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Short description for people."""
         many = f"{self.batch} one by one" if self.is_looped else f"{self.batch} at once"
         if self.streams > 1:
             many += f" over {self.streams} streams"
-        told = f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
-        return told if self._is_usual else f"{told}, {self.workspace_bytes} bytes of workspace"
+        text = f"{self.function} {self.first}{self.second}, m={self.m} n={self.n} k={self.k}, {many}"
+        return text if self._is_usual else f"{text}, {self.workspace_bytes} bytes of workspace"
 
     @property
     def _is_usual(self) -> bool:

@@ -25,6 +25,6 @@ class PaddingMode(enum.StrEnum):
         return {PaddingMode.REFLECT: size - 1, PaddingMode.CIRCULAR: size}.get(self)
 
 
-def told_pads(pads: Pads) -> str:
+def pads_text(pads: Pads) -> str:
     """Text of both pads of an axis: `1`, or `0+1` if they differ."""
     return str(pads[0]) if pads[0] == pads[1] else f"{pads[0]}+{pads[1]}"

@@ -343,8 +343,8 @@ class Problem(abc.ABC):
     def _check_names(cls, spec: Mapping[str, Any]) -> None:
         """Raises BadArgument for a field that the class does not have, and for a required field that is missing."""
         if unknown := [name for name in spec if name not in cls._field_names()]:
-            told = ", ".join(map(repr, unknown))
-            raise BadArgument(f"{cls.operation} has no field {told}; its fields are {', '.join(cls._field_names())}")
+            listed = ", ".join(map(repr, unknown))
+            raise BadArgument(f"{cls.operation} has no field {listed}; its fields are {', '.join(cls._field_names())}")
         needed = (each.name for each in dataclasses.fields(cls) if each.default is dataclasses.MISSING)  # type: ignore[arg-type]
         if missing := [name for name in needed if name not in spec]:
             raise BadArgument(f"{cls.operation} needs the field {', '.join(missing)}, which is missing")

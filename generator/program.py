@@ -89,9 +89,9 @@ class Program:
         """
         if self._is_one_text:
             return self.units[0].source
-        told = [f"// calls {call.told()}\n" for call in self.calls]
+        comments = [f"// calls {call.description()}\n" for call in self.calls]
         named = (f"// unit {unit.name}\n{unit.source}" if unit.name else unit.source for unit in self.units)
-        return "\n".join([*filter(None, ["".join(told)]), *named])
+        return "\n".join([*filter(None, ["".join(comments)]), *named])
 
     @property
     def _is_one_text(self) -> bool:
@@ -154,13 +154,13 @@ class Program:
     def spec(self) -> dict[str, Any]:
         """The program without its sources, as JSON values; `from_spec` reads it back together with them."""
         steps = [step_spec(step) for step in self.steps]
-        told = (
+        code = (
             {"launches": steps} if self._is_one_text else {"units": [each.name for each in self.units], "steps": steps}
         )
         return {
             "family": self.family,
             "config": self.config.values(),
-            **told,
+            **code,
             "workspaces": self._workspace_spec(),
         }
 

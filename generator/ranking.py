@@ -36,7 +36,7 @@ def likely_first(families: Iterable[FamilyT], problem: Problem, device: Device) 
     return [*first, *(each for each in listed if each not in first)]
 
 
-def answering(problem: Problem, device: Device) -> tuple[Family, Config]:
+def default_answer(problem: Problem, device: Device) -> tuple[Family, Config]:
     """First of the `defaults`. Raises BadArgument, with the reasons, if there is none."""
     reasons: list[str] = []
     first = next(defaults(Gate(problem, device), reasons), None)
@@ -78,9 +78,9 @@ def _in_order(gate: Gate) -> list[Family]:
     solving = able_families(gate)
     able = likely_first((each for each in solving if each.may_answer), gate.problem, gate.device)
     if not able:
-        told = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
+        solvers = f"{', '.join(each.name for each in solving)} alone, which is chosen by a search and never without"
         operation = gate.problem.operation
-        raise BadArgument(f"{gate.problem.key()} is solved by {told}: run `warpsmith tune {operation}` first")
+        raise BadArgument(f"{gate.problem.key()} is solved by {solvers}: run `warpsmith tune {operation}` first")
     return able
 
 
@@ -89,6 +89,6 @@ def likeliest_pipeline(pipelines: Sequence[PipelineT], problem: Problem, device:
 
     def strange_stages(family: PipelineT) -> int:
         stages = family.stages(problem)
-        return sum(stage.family.name != answering(stage.problem, device)[0].name for stage in stages)
+        return sum(stage.family.name != default_answer(stage.problem, device)[0].name for stage in stages)
 
     return min(pipelines, key=strange_stages)

@@ -49,8 +49,8 @@ def able_families(gate: Gate, families: tuple[Family, ...] | None = None) -> tup
     reasons = {family.name: gate.why_unable(family) for family in families}
     able = tuple(family for family in families if reasons[family.name] is None)
     if not able:
-        told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-        raise BadArgument(f"no kernel family solves {gate.problem.key()}: {told}")
+        listed = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+        raise BadArgument(f"no kernel family solves {gate.problem.key()}: {listed}")
     return able
 
 

@@ -139,9 +139,9 @@ class LibraryCall:
         """Library that is called."""
         return self.parameters.library
 
-    def told(self) -> str:
+    def description(self) -> str:
         """Short description for people."""
-        return f"{self.library} {self.parameters.told()}: {' -> '.join(each.buffer for each in self.arguments)}"
+        return f"{self.library} {self.parameters.description()}: {' -> '.join(each.buffer for each in self.arguments)}"
 
 
 Step = Launch | LibraryCall

@@ -96,12 +96,12 @@ class PlainProgress:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._scale = _Scale(bytes_moved=0, copy_ns=None)
-        self._shown: Snapshot | None = None
+        self._printed: Snapshot | None = None
         self._latest: Snapshot | None = None
 
     def start(self, title: str, total: int, bytes_moved: int, copy_ns: float | None) -> None:
         self._scale = _Scale(bytes_moved, copy_ns)
-        self._shown = self._latest = None
+        self._printed = self._latest = None
         self._write(f"{title}: {total} trials")
 
     def update(self, snapshot: Snapshot) -> None:
@@ -110,20 +110,20 @@ class PlainProgress:
             self._show(snapshot)
 
     def stop(self) -> None:
-        if self._latest is not None and self._latest != self._shown:
+        if self._latest is not None and self._latest != self._printed:
             self._show(self._latest)
 
     def _is_news(self, snapshot: Snapshot) -> bool:
-        if self._shown is None or snapshot.best_ns != self._shown.best_ns:
+        if self._printed is None or snapshot.best_ns != self._printed.best_ns:
             return True
-        return snapshot.elapsed_s - self._shown.elapsed_s >= LINE_EVERY_S
+        return snapshot.elapsed_s - self._printed.elapsed_s >= LINE_EVERY_S
 
     def _show(self, snapshot: Snapshot) -> None:
         best = f"best {' '.join(_best_of(snapshot, self._scale))}"
         failed = f"failed {failures}" if (failures := format_failures(snapshot.failures)) else ""
         parts = (f"[{snapshot.done}/{snapshot.total}] {best}", snapshot.best, failed, _left(snapshot))
         self._write("; ".join(part for part in parts if part))
-        self._shown = snapshot
+        self._printed = snapshot
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")

@@ -165,12 +165,12 @@ class ScalePass:
     def of(cls, problem: Fft, scaling: Scaling, config: Config) -> ScalePass:
         """Scaling pass of a config; its literals have the digits of float32."""
         operand, vector = _scaled(problem, scaling), config.integer("vector")
-        told = "scales the output of cuFFT" if scaling is Scaling.AFTER else "scales the input of cuFFT"
+        purpose = "scales the output of cuFFT" if scaling is Scaling.AFTER else "scales the input of cuFFT"
         return cls(
             problem_key=text_key(problem),
             family=FftCufft.name,
             entry="fft_cufft_scale",
-            summary=(f"One vector of {vector} floats per thread: {told}.",),
+            summary=(f"One vector of {vector} floats per thread: {purpose}.",),
             count=operand.components.size // vector,
             threads=config.integer("threads"),
             vector=vector,

@@ -220,8 +220,8 @@ class Fft(Problem):
         made = cls(points or size, batch, kind, inverse, norm=member(Norm, norm, "norm"))
         if made.inverse:
             if made.spectrum_size != given:
-                told = f"{dimensions(made.spectrum_size)} frequencies; the array has {dimensions(given)}"
-                raise BadArgument(f"the inverse transform to {dimensions(made.size)} points takes {told}")
+                mismatch = f"{dimensions(made.spectrum_size)} frequencies; the array has {dimensions(given)}"
+                raise BadArgument(f"the inverse transform to {dimensions(made.size)} points takes {mismatch}")
             return made
         if any(part > whole for part, whole in zip(given, made.size, strict=True)):
             raise BadArgument(f"s={dimensions(made.size)} would crop the array's {dimensions(given)}: slice it first")

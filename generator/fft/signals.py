@@ -14,7 +14,7 @@ from typing import Any
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, integer, sizes
-from warpsmith.generator.padding import PaddingMode, Pads, told_pads
+from warpsmith.generator.padding import PaddingMode, Pads, pads_text
 from warpsmith.generator.problem import member
 
 
@@ -109,7 +109,7 @@ class Border:
         raise BadArgument(f"border must be MODE:PADS, such as reflect:1 or reflect:2+1x3; got {value!r}")
 
     def __str__(self) -> str:
-        return f"{self.mode}:{'x'.join(map(told_pads, self.pads))}"
+        return f"{self.mode}:{'x'.join(map(pads_text, self.pads))}"
 
     def spec(self) -> dict[str, Any]:
         """JSON values of the fields."""
@@ -129,7 +129,7 @@ class Border:
             most = self.mode.most(there)
             if most is not None and max(pads) > most:
                 raise BadArgument(
-                    f"border {self.mode} has at most {most} on each side of {there}; got {told_pads(pads)}"
+                    f"border {self.mode} has at most {most} on each side of {there}; got {pads_text(pads)}"
                 )
             if there + sum(pads) > points:
                 raise BadArgument(f"the signal and its border are {there + sum(pads)} points, of {points}")
@@ -203,8 +203,8 @@ class Tiling:
             "plane": dimensions(self.plane),
             "inner": self.inner if self.inner > 1 else None,
         }
-        told = (f"{name}={value}" for name, value in parts.items() if value is not None)
-        return " ".join([dimensions(self.count), *told])
+        fields = (f"{name}={value}" for name, value in parts.items() if value is not None)
+        return " ".join([dimensions(self.count), *fields])
 
     def spec(self) -> dict[str, Any]:
         """JSON values of the fields."""

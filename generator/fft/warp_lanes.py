@@ -205,8 +205,8 @@ class WarpTwiddles:
         if powers:
             exponents = [twiddle_exponent(self.choice.first, self._lanes, lane) for lane in range(self._lanes)]
             values = [self._directed(root(j * exponent, self._columns)) for j in powers for exponent in exponents]
-            told = f"j = {', '.join(map(str, powers))} and each lane"
-            meaning = f"exp({sign}2 pi i j {self._root_lane} / {self._columns}) for {told}."
+            indices = f"j = {', '.join(map(str, powers))} and each lane"
+            meaning = f"exp({sign}2 pi i j {self._root_lane} / {self._columns}) for {indices}."
             tables.append(Table.of("kTwiddles", values, meaning))
         for step in (step for step in self.steps if step.span):
             values = [self._directed(root(step.exponent(lane), step.span)) for lane in range(step.span)]

@@ -132,8 +132,8 @@ class Filter2dMatrix(Family[Filter2d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter2d, device: Device) -> str | None:
-        if told := too_many_weights(problem):
-            return told
+        if reason := too_many_weights(problem):
+            return reason
         if problem.dtype is DType.FLOAT32:
             return "float32 pixels do not fit a half"
         if problem.filters > 1:

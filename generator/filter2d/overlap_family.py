@@ -270,8 +270,8 @@ class Filter2dOverlapSave(Family[Filter2d]):
             return "transforms images of one channel"
         if prod(problem.filter) < MIN_TAPS:
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
-        if told := too_many_weights(problem, pointers=3):
-            return told
+        if reason := too_many_weights(problem, pointers=3):
+            return reason
         if not likely_axes(problem, device):
             r, s = problem.filter
             return f"no tile for a filter of {r}x{s} fits {device.shared_per_block_bytes} bytes of shared memory"

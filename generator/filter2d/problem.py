@@ -47,8 +47,8 @@ class Border(enum.StrEnum):
             return cls(plain)
         except ValueError:
             others = ", ".join(f"{alias} ({border})" for alias, border in BORDER_ALIASES.items())
-            told = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}"
-            raise BadArgument(told) from None
+            message = f"unknown border {plain!r}; choose one of {', '.join(cls)}, or by another name {others}"
+            raise BadArgument(message) from None
 
 
 BORDER_ALIASES = {

@@ -45,9 +45,9 @@ from warpsmith.generator.filter2d.warpgroup_geometry import (
     Alignment,
     Filter2dWarpgroupGeometry,
     Frame,
-    asked_for_bytes,
     batches,
     depth,
+    dynamic_shared_bytes,
     fits,
     frame_of,
     has_shared,
@@ -113,8 +113,8 @@ def has_loads(problem: Filter2d) -> bool:
 def frame_parameters(problem: Filter2d) -> tuple[Parameter, ...]:
     """The parameter of how to compute the frame; none for a problem without loads, whose configs do not name it."""
     choices = frames(problem)
-    told = "whether blocks of their own compute the frame, or loads make the border"
-    return (Parameter("frame", words(choices), told),) if Frame.LOADS in choices else ()
+    meaning = "whether blocks of their own compute the frame, or loads make the border"
+    return (Parameter("frame", words(choices), meaning),) if Frame.LOADS in choices else ()
 
 
 def frame_rules(problem: Filter2d) -> tuple[Constraint, ...]:
@@ -147,12 +147,12 @@ def warps_wave(problem: Filter2d, device: Device, resident: int) -> int:
     """Rows of a strip of WARP_COLUMNS with which the warps of all planes walk the fewest rows one after the other, at
     `resident` warpgroups per SM.
     """
-    rows, held = problem.output_shape[0], 4 * resident * device.multiprocessors
+    rows, resident_warps = problem.output_shape[0], 4 * resident * device.multiprocessors
     across = ceil(problem.output_shape[1] * problem.channels / WARP_COLUMNS) * problem.planes
     most = max(1, rows // LEAST_WALK)
-    choices = {min(most, max(1, waves * held // across)) for waves in range(1, MAX_WAVES + 1)}
+    choices = {min(most, max(1, waves * resident_warps // across)) for waves in range(1, MAX_WAVES + 1)}
     walked = {
-        strips: ceil(across * strips / held) * (ceil(rows / strips) + problem.filter[0] - 1 + START_ROWS)
+        strips: ceil(across * strips / resident_warps) * (ceil(rows / strips) + problem.filter[0] - 1 + START_ROWS)
         for strips in sorted(choices)
     }
     return ceil(rows / min(walked, key=walked.__getitem__))
@@ -258,8 +258,8 @@ class Filter2dWarpgroup(Family[Filter2d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter2d, device: Device) -> str | None:
-        if told := too_many_weights(problem):
-            return told
+        if reason := too_many_weights(problem):
+            return reason
         if (why_not := device.why_no_tensor_instruction(TensorType.TF32, WARPGROUP)) is not None:
             return why_not
         if problem.filters > 1:
@@ -367,14 +367,14 @@ class Filter2dWarpgroup(Family[Filter2d]):
         fitting = (each for each in RESIDENT if wave_rows(there, home.device, each, frame_of(config)) == rows)
         resident = next(fitting, AHEAD_RESIDENT)
         # A problem without a choice of frame drops it; a config from a problem without one gets the default.
-        is_told = "frame" in config.values() and frame_parameters(here)
-        frame = frame_of(config) if is_told else likely_frame(here)
+        has_choice = "frame" in config.values() and frame_parameters(here)
+        frame = frame_of(config) if has_choice else likely_frame(here)
         return Config.of(config.values() | {"rows": wave_rows(here, device, resident, frame)})
 
     def program(self, problem: Filter2d, config: Config) -> Program:
         geometry, weights = Filter2dWarpgroupGeometry.of(problem, config), Weights.of(config)
         terms = separable_terms(problem) if weights is Weights.LITERAL else ()
-        asked_for = asked_for_bytes(problem, weights)
+        dynamic_bytes = dynamic_shared_bytes(problem, weights)
         source = render(
             "filter2d/warpgroup.cu.jinja",
             p=Filter2dText.of(problem),
@@ -382,14 +382,14 @@ class Filter2dWarpgroup(Family[Filter2d]):
             config=config.key(),
             weights=weights.value,
             terms=[literals(term) for term in terms],
-            is_asked_for=asked_for > 0,
+            has_dynamic_shared=dynamic_bytes > 0,
         )
         launch = Launch(
             entry=self.name,
             grid=(geometry.blocks(problem.planes), 1, 1),
             block=(128 * geometry.block_groups, geometry.block_strips, 1),
             arguments=filter2d_arguments(weights),
-            shared_bytes=asked_for,
+            shared_bytes=dynamic_bytes,
             constants=filter2d_constants(weights),
         )
         return Program.of_source(self.name, config, source, (launch,))

@@ -302,11 +302,11 @@ def has_shared(
 ) -> bool:
     """True if a block has the shared memory that it needs."""
     needed = shared_bytes(problem, weights, prefetch, warpgroups, parts)
-    asked_for = asked_for_bytes(problem, weights)
-    return needed <= device.shared_per_block_bytes and needed - asked_for <= STATIC_SHARED_BYTES
+    dynamic_bytes = dynamic_shared_bytes(problem, weights)
+    return needed <= device.shared_per_block_bytes and needed - dynamic_bytes <= STATIC_SHARED_BYTES
 
 
-def asked_for_bytes(problem: Filter2d, weights: Weights) -> int:
+def dynamic_shared_bytes(problem: Filter2d, weights: Weights) -> int:
     """Bytes of dynamic shared memory for the matrices; 0 if static shared memory has room for them.
 
     A filter with a float32 result is split into parts instead.

@@ -81,8 +81,8 @@ class Filter2dWindow(Family[Filter2d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter2d, device: Device) -> str | None:
-        if told := too_many_weights(problem):
-            return told
+        if reason := too_many_weights(problem):
+            return reason
         if _space(problem, device).narrowed(_LEAST).why_empty is not None:
             what = f"{problem.filters} filters" if problem.filters > 1 else "a filter"
             return f"{what} of {problem.filter[0]}x{problem.filter[1]} do not fit the registers of a thread"

@@ -32,16 +32,16 @@ _MOST_ROWS, _MOST_COLUMNS = 4, 8
 """Most rows and columns of a thread's results: 32 accumulators, which read 12 numbers of shared memory per term."""
 _BLOCKS = 2048
 """Least blocks of a grid, if its sums are long enough to be split: rounds of 132 SMs."""
-_LEAST_TERMS = 4096
-"""Least terms of a split sum."""
+_LEAST_K = 4096
+"""Least K of a split sum."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conv2dReferenceText:
-    """Implicit GEMM of one pass. Each group has a matrix of `rows` by `columns` results with `terms` terms each.
+    """Implicit GEMM of one pass. Each group has `m` by `n` results, each the sum of `k` products.
 
-    fprop: filters by positions of y; channels and taps. dgrad: channels by pixels of x; filters and taps. wgrad:
-    filters by channels and taps; positions of y.
+    M, N and K are, for fprop: filters, pixels of y, channels and taps; for dgrad: channels, pixels of x, filters and
+    taps; for wgrad: filters, channels and taps, pixels of y.
     """
 
     key: str
@@ -51,9 +51,9 @@ class Conv2dReferenceText:
     b: Operand
     """Image operand that is read at the pixels: x, or dy for dgrad."""
     groups: int
-    rows: int
-    columns: int
-    terms: int
+    m: int
+    n: int
+    k: int
     channels: int
     """Channels of x in a group."""
     filters: int
@@ -74,30 +74,29 @@ class Conv2dReferenceText:
     thread_rows: int
     thread_columns: int
     splits: int
-    """Blocks that share the terms of a tile's sums."""
+    """Blocks that share K of a tile."""
 
     @classmethod
     def of(cls, problem: Conv2d) -> Conv2dReferenceText:
         by_name = {operand.name: operand for operand in problem.operands}
         groups, channels, filters = problem.groups, problem.group_channels, problem.group_filters
-        taps, positions = math.prod(problem.weight[2:]), problem.input[0] * math.prod(problem.output_size)
-        pixels = problem.input[0] * math.prod(problem.input[2:])
-        terms = problem.terms
-        rows, columns = problem.pass_.select((filters, positions), (channels, pixels), (filters, channels * taps))
+        taps, y_pixels = math.prod(problem.weight[2:]), problem.input[0] * math.prod(problem.output_size)
+        x_pixels = problem.input[0] * math.prod(problem.input[2:])
+        m, n = problem.pass_.select((filters, y_pixels), (channels, x_pixels), (filters, channels * taps))
         a, b = problem.pass_.select(("w", "x"), ("w", "dy"), ("dy", "x"))
         thread_rows, thread_columns = (
-            min(most, math.ceil(count / _SIDE)) for most, count in ((_MOST_ROWS, rows), (_MOST_COLUMNS, columns))
+            min(most, math.ceil(count / _SIDE)) for most, count in ((_MOST_ROWS, m), (_MOST_COLUMNS, n))
         )
-        tiles = groups * math.ceil(rows / (_SIDE * thread_rows)) * math.ceil(columns / (_SIDE * thread_columns))
+        tiles = groups * math.ceil(m / (_SIDE * thread_rows)) * math.ceil(n / (_SIDE * thread_columns))
         return cls(
             key=problem.key(),
             pass_=problem.pass_,
             a=by_name[a],
             b=by_name[b],
             groups=groups,
-            rows=rows,
-            columns=columns,
-            terms=terms,
+            m=m,
+            n=n,
+            k=problem.terms,
             channels=channels,
             filters=filters,
             image=problem.input[2:],
@@ -112,21 +111,21 @@ class Conv2dReferenceText:
             relu=problem.relu,
             thread_rows=thread_rows,
             thread_columns=thread_columns,
-            splits=max(1, min(math.ceil(_BLOCKS / tiles), terms // _LEAST_TERMS)),
+            splits=max(1, min(math.ceil(_BLOCKS / tiles), problem.terms // _LEAST_K)),
         )
 
     @property
     def row_tiles(self) -> int:
-        return math.ceil(self.rows / (_SIDE * self.thread_rows))
+        return math.ceil(self.m / (_SIDE * self.thread_rows))
 
     @property
     def column_tiles(self) -> int:
-        return math.ceil(self.columns / (_SIDE * self.thread_columns))
+        return math.ceil(self.n / (_SIDE * self.thread_columns))
 
     @property
-    def split_terms(self) -> int:
-        """Terms of one block's sums, in whole stages."""
-        return _SIDE * math.ceil(self.terms / (_SIDE * self.splits))
+    def split_k(self) -> int:
+        """K of one block, in whole stages."""
+        return _SIDE * math.ceil(self.k / (_SIDE * self.splits))
 
     @property
     def blocks(self) -> int:

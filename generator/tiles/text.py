@@ -142,14 +142,14 @@ class TileText:
         for axis, step in ((self.passes.y, self.y), (self.passes.x, self.x)):
             exponents = [power.exponent for power in step.powers if power.row >= 0]
             values = [root(-exponent * j, axis.points) for exponent in exponents for j in range(axis.second)]
-            told = ", ".join(map(str, exponents))
-            meaning = f"exp(-2 pi i k j / {axis.points}) for k = {told}, j = 0 to {axis.second - 1}."
+            listed = ", ".join(map(str, exponents))
+            meaning = f"exp(-2 pi i k j / {axis.points}) for k = {listed}, j = 0 to {axis.second - 1}."
             found[step.table] = Table.of(step.table, values, meaning)
             if not roots:
                 continue
             every = [root(j, axis.points) for j in range(axis.points)]
-            told = f"exp(2 pi i j / {axis.points}) for j = 0 to {axis.points - 1}."
-            found[step.roots] = Table.of(step.roots, every, told)
+            meaning = f"exp(2 pi i j / {axis.points}) for j = 0 to {axis.points - 1}."
+            found[step.roots] = Table.of(step.roots, every, meaning)
         return tuple(found.values())
 
     @property

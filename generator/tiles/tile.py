@@ -123,14 +123,14 @@ def fitted(shape: TileShape) -> TileLayout:
 
 def turns(shape: TileShape, layout: TileLayout) -> float:
     """Wavefronts of shared memory per access of half a warp, on average; 1 without bank conflicts."""
-    halves = _accesses(dataclasses.replace(shape, gaps=0), rows_first=layout.rows_first)
+    half_warps = _accesses(dataclasses.replace(shape, gaps=0), rows_first=layout.rows_first)
     row, digit = layout.row, layout.digit
     taken = 0
-    for half in halves:
-        banks = [place % BANKS for place in {row * y + digit * d + j for y, d, j in half}]
+    for half_warp in half_warps:
+        banks = [place % BANKS for place in {row * y + digit * d + j for y, d, j in half_warp}]
         different = set(banks)
         taken += 1 if len(different) == len(banks) else max(map(banks.count, different))
-    return taken / len(halves)
+    return taken / len(half_warps)
 
 
 @functools.lru_cache(maxsize=256)

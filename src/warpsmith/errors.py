@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 
-def one_line(told: object) -> str:
+def one_line(text: object) -> str:
     """Text of another library's error or warning in one line, with single blanks in place of line breaks."""
-    return " ".join(str(told).split())
+    return " ".join(str(text).split())
 
 
 class WarpsmithError(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from problems import DEVICES, Question, random_problem
 from warpsmith.errors import BadArgument
 from warpsmith.generator.family import Family, Subject
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import OPERATIONS, family_named
 from warpsmith.generator.space import Config, Space
 
@@ -56,7 +56,7 @@ def check(case: Case) -> str | None:
     problem, device = case.question.problem, case.question.device
     if case.family is None:
         try:
-            family, config = answering(problem, device)
+            family, config = default_answer(problem, device)
         except BadArgument as refused:  # a transform of a prime size has no family that answers
             is_solved = OPERATIONS[problem.operation].simplest.why_not(problem, device) is None
             return f"nothing answers: {refused}" if is_solved else None

@@ -369,6 +369,7 @@ fft_block(const float2* __restrict__ a, const float2* __restrict__ b, const floa
     float2* const tile = shared;
     const long long number = blockIdx.x;
     const long long tile_number = min(number, 37631LL), first = tile_number / 24 * 384 + tile_number % 24 * 4;
-    transform(ProductOperands{a + first / 96LL * 3, b + first % 96LL * 3, offset + first % 96LL}, Planes{target, static_cast<int>(first)},
+    transform(ProductOperands{a + first / 96LL * 3, b + first % 96LL * 3, offset + first % 96LL},
+              Planes{target, static_cast<int>(first)},
               tile, thread);
 }

@@ -27,7 +27,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.cgemm.plain_family import CHAIN
 from warpsmith.generator.cgemm.thin_family import CgemmThin
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.tuner.operations.cgemm.stress import stress_inputs
 
 __all__ = ["bench_of_small_ones"]  # a fixture
@@ -111,4 +111,4 @@ class TestUnderTheSanitizers:
 def test_solves_what_has_a_thin_side() -> None:
     assert FAMILY.why_not(Cgemm(9, 5, 5, 100), HOST) == "takes results of 4 rows or columns at the most"
     for problem in (Cgemm(2664, 64, 1, 96), Cgemm(9, 4, 100, 3)):
-        assert answering(problem, H200)[0].name == FAMILY.name
+        assert default_answer(problem, H200)[0].name == FAMILY.name

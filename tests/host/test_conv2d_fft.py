@@ -26,7 +26,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.library_calls import LEAST_CUBLAS_BYTES, USUAL_CUBLAS_BYTES
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall, Pointer, aligned
 from warpsmith.store.record import Failure, FailureKind, Measurement
@@ -99,7 +99,7 @@ def test_is_right_with_products_of_few_rows_or_columns(host: Runtime, quickest: 
 
 def test_products_of_few_columns_answer_where_they_are() -> None:
     lost = Conv2d((64, 1, 72, 72), (96, 1, 9, 9), pass_=Pass.DGRAD)  # type: ignore[arg-type]
-    assert answering(lost, H200)[0].name == THIN.name
+    assert default_answer(lost, H200)[0].name == THIN.name
     assert "4 rows or columns" in (THIN.why_not(Conv2d((8, 5, 9, 9), (5, 5, 3, 3)), DEVICE) or "")  # type: ignore[arg-type]
 
 
@@ -258,15 +258,15 @@ class TestLikely:
         assert TENSOR.is_likely(problem, H200) is likely
         assert WARPGROUP.is_likely(problem, H200) is likely
         # Split fp16 products of 384 channels are expected to be faster still.
-        assert (answering(problem, H200)[0].name in ("conv2d_fft_halves", "conv2d_fft_warpgroup")) is likely
+        assert (default_answer(problem, H200)[0].name in ("conv2d_fft_halves", "conv2d_fft_warpgroup")) is likely
         others = dataclasses.replace(H200, compute_capability=(8, 0))  # without wgmma products
-        assert (answering(problem, others)[0].name == "conv2d_fft_tensor") is likely
+        assert (default_answer(problem, others)[0].name == "conv2d_fft_tensor") is likely
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
         problem = Conv2d((128, 3, 128, 128), (96, 3, 11, 11), pass_=Pass.DGRAD)
         assert FAMILY.is_likely(problem, H200)
         assert not TENSOR.is_likely(problem, H200)
-        assert answering(problem, H200)[0].name == TILED_THIN.name
+        assert default_answer(problem, H200)[0].name == TILED_THIN.name
 
 
 class TestWorkspace:

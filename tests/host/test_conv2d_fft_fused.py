@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.store.record import Failure, FailureKind, Measurement
 
 WHOLE, TILED = FOURIER["conv2d_fft_fused"], FOURIER["conv2d_fft_tiled_fused"]
@@ -113,4 +113,4 @@ def test_says_what_it_does_not_solve(layer: Conv2d, why: str) -> None:
     ],
 )
 def test_answers_where_it_is_likely(layer: Conv2d, name: str) -> None:
-    assert answering(layer, H200)[0].name == name
+    assert default_answer(layer, H200)[0].name == name

@@ -82,10 +82,10 @@ def test_as_much_of_it_as_is_usual_is_not_told() -> None:
     limited = with_room(program, 1 << 20)
     (usual,), (less,) = (each.calls for each in (program, limited))
     assert with_room(program, 1 << 40) == program
-    assert "workspace" not in json.dumps(usual.parameters.spec()) + usual.told()
+    assert "workspace" not in json.dumps(usual.parameters.spec()) + usual.description()
     assert less.parameters.spec() == usual.parameters.spec() | {"workspace_bytes": 1 << 20}
     assert limited.fingerprint != program.fingerprint
-    assert "1048576 bytes of workspace" in less.told()
+    assert "1048576 bytes of workspace" in less.description()
     for each in (usual, less):
         assert CublasProduct.of(json.loads(json.dumps(each.parameters.spec()))) == each.parameters
 

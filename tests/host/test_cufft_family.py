@@ -32,7 +32,7 @@ from warpsmith.generator.fft.cufft_family import FftCufft
 from warpsmith.generator.library_calls import Library
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import FAMILIES, families_for
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import LibraryCall
@@ -212,13 +212,13 @@ class TestFamily:
     @pytest.mark.parametrize("problem", [Fft(16, 8), Fft(250, 9), Fft((32, 32), 7, kind="c2r"), Fft(512, 1)])
     def test_never_answers_where_nothing_is_stored(self, problem: Fft) -> None:
         assert CUFFT in families_for(problem, H200, (CUFFT,))
-        assert answering(problem, H200)[0].name != CUFFT.name
+        assert default_answer(problem, H200)[0].name != CUFFT.name
 
     def test_not_even_alone(self) -> None:
         prime = Fft(101, 8)
         assert [each.name for each in families_for(prime, H200)] == ["fft_cufft"]
         with pytest.raises(BadArgument, match=r"fft_cufft alone, which is chosen by a search .*: run `warpsmith tune"):
-            answering(prime, H200)
+            default_answer(prime, H200)
 
 
 class TestIdentity:

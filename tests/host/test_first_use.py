@@ -24,7 +24,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 from warpsmith.plans import make
 from warpsmith.plans.first_use import check, verdicts
@@ -109,7 +109,7 @@ PAIRS: tuple[tuple[Problem, Problem], ...] = (
 
 def plan_of(host: Runtime, quickest: HostCompiler, problem: Problem, of: Problem | None = None) -> Plan:
     """Plan whose program is the default for another problem."""
-    family, config = answering(of or problem, DEVICE)
+    family, config = default_answer(of or problem, DEVICE)
     program = family.program(of or problem, config)
     return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
 
@@ -210,7 +210,7 @@ def wrong_family(monkeypatch: pytest.MonkeyPatch) -> Wrong:
     family, operation = Wrong(), registry.OPERATIONS["filter2d"]
     families = dataclasses.replace(operation, listed={family.name: lambda: family, **operation.listed})
     monkeypatch.setattr(registry, "OPERATIONS", {**registry.OPERATIONS, "filter2d": families})
-    assert answering(SMALL, DEVICE)[0] is family
+    assert default_answer(SMALL, DEVICE)[0] is family
     return family
 
 

@@ -17,7 +17,7 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import PRESETS
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import OPERATIONS
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
 
@@ -76,7 +76,7 @@ def test_every_family_answers_there(problem: Problem, added: Device) -> None:
         expected_ns = family.expected_ns(problem, added)
         assert expected_ns is None or 1000 < expected_ns < math.inf, family.name
     assert able >= 2
-    assert answering(problem, added)[0].name
+    assert default_answer(problem, added)[0].name
 
 
 def test_it_is_gone_afterwards() -> None:

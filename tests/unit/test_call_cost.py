@@ -28,7 +28,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import ByValue, Launch, Program
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.steps import Workspace
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -84,7 +84,7 @@ class Gpu(HostRuntime):
 
 
 def plan_of(problem: Problem, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
-    family, config = answering(problem, H200)
+    family, config = default_answer(problem, H200)
     match = Match(MatchKind.DEFAULT, family.program(problem, config), None, ())
     plan = Plan.load(problem, match, {"": made_binary()}, Gpu(launch_kernel))
     signature, launches = plan.loaded.signature, plan.loaded.launches

@@ -27,7 +27,7 @@ from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config, Space
 from warpsmith.generator.steps import PROGRESS
 
@@ -173,12 +173,12 @@ class TestRefusals:
         expected = TENSOR if min(problem.m, problem.n, problem.k) >= 32 else TILED
         is_thin = THIN.why_not(problem, H200) is None
         expected = THIN if is_thin else expected
-        assert answering(problem, H200)[0].name == expected.name
-        assert answering(problem, HOST)[0].name == (THIN if is_thin else TILED).name
+        assert default_answer(problem, H200)[0].name == expected.name
+        assert default_answer(problem, HOST)[0].name == (THIN if is_thin else TILED).name
         is_large = min(problem.m, problem.n) >= 48 and problem.k >= 16
         assert WARPGROUP.is_likely(problem, H200) is is_large
         expected = WARPGROUP if is_large else expected
-        assert answering(asked_of(WARPGROUP, problem), H200)[0].name == expected.name
+        assert default_answer(asked_of(WARPGROUP, problem), H200)[0].name == expected.name
 
 
 class TestText:

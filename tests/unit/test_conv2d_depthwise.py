@@ -26,7 +26,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 
 FAMILY = Conv2dDepthwise()
@@ -274,12 +274,12 @@ class TestAnswers:
             problem = Conv2d(**layer, pass_=pass_)
             assert FAMILY.is_likely(problem, H200)
             assert not FAMILY.is_likely(problem, HOST)
-            assert answering(problem, H200)[0].name == FAMILY.name
+            assert default_answer(problem, H200)[0].name == FAMILY.name
             expected_ns = FAMILY.expected_ns(problem, H200)
             assert expected_ns is not None
             assert expected_ns > 2e9 * multiply_adds(problem) / 64e12 * 0.9
         large = Conv2d(**LAYERS[2], pass_=pass_)
-        assert answering(large, H200)[0].name == Conv2dCircular.name
+        assert default_answer(large, H200)[0].name == Conv2dCircular.name
         assert FAMILY.is_likely(Conv2d(**LAYERS[2], accuracy="elementwise", pass_=pass_), H200)  # type: ignore[arg-type]
         assert not FAMILY.is_likely(Conv2d((8, 4, 9, 9), (8, 4, 3, 3), pass_=pass_), H200)
 

@@ -24,7 +24,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.presets import A100, H200, HOST
 from warpsmith.generator.program import Pointer, Program
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 
 FAMILY = Conv2dDepthwiseLast()
@@ -182,7 +182,7 @@ class TestAnswers:
             problem = Conv2d(**each, pass_=pass_)
             assert Conv2dDirect().why_not(problem, device) is None
             assert FAMILY.is_likely(problem, device)
-            assert answering(problem, device)[0].name == FAMILY.name
+            assert default_answer(problem, device)[0].name == FAMILY.name
             expected_ns = FAMILY.expected_ns(problem, H200)
             assert expected_ns is not None
             assert expected_ns > 2e9 * multiply_adds(problem) / 64e12 * 0.9

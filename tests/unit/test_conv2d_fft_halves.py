@@ -27,7 +27,7 @@ from warpsmith.generator.fft.block.block_places import RUN, Split16Order, Split1
 from warpsmith.generator.fft.problem import Fft, Layout
 from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 
 FAMILY, PRODUCT = FOURIER["conv2d_fft_halves"], Split16Product()
 L5: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3)}
@@ -114,9 +114,9 @@ class TestProducts:
 class TestLayers:
     @every_pass
     def test_answer_where_their_products_are_most_of_the_work(self, pass_: Pass) -> None:
-        assert answering(Conv2d(**L5, pass_=pass_), H200)[0].name == FAMILY.name
+        assert default_answer(Conv2d(**L5, pass_=pass_), H200)[0].name == FAMILY.name
         large = Conv2d((128, 64, 27, 27), (192, 64, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
-        assert answering(large, H200)[0].name == "conv2d_fft_warpgroup"
+        assert default_answer(large, H200)[0].name == "conv2d_fft_warpgroup"
 
     def test_tiles_are_solved_alike(self) -> None:
         problem = Conv2d((16, 64, 57, 57), (64, 64, 3, 3))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from warpsmith.generator.family import Subject
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import TensorMap
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 
 FAMILY = Conv2dWarpgroupIm2col()
 LAST: dict[str, Any] = {"dtype": "float16", "layout": "nhwc"}
@@ -72,7 +72,7 @@ def test_answers_layers_of_many_channels(pass_: Pass, precision: str) -> None:
     """Times on an H200 decide the default: the family was the fastest of 27 passes of layers there."""
     few: dict[str, Any] = {**LAST, "input": (32, 64, 56, 56), "weight": (64, 64, 3, 3), "padding": 1}
     for shape in (DEEP, few):
-        assert answering(Conv2d(**shape, precision=precision, pass_=pass_), H200)[0].name == FAMILY.name
+        assert default_answer(Conv2d(**shape, precision=precision, pass_=pass_), H200)[0].name == FAMILY.name
 
 
 def test_a_window_is_what_all_taps_read() -> None:
@@ -104,7 +104,7 @@ def test_a_gradient_of_weights_reads_results_where_they_are() -> None:
     assert (x.first, dy.first) == ((-1, -1), (0, 0))
     assert x.extent == dy.extent
     assert dy.shape == (128, 13, 13, 384)
-    assert dy.pixels == geometry.terms <= x.pixels
+    assert dy.pixels == geometry.tile_k <= x.pixels
 
 
 @every_pass

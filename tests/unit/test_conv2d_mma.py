@@ -19,7 +19,7 @@ from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arith
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config, Value
 
 FAMILY = Conv2dMma()
@@ -50,8 +50,8 @@ class TestImageTiles:
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
                 geometry = MmaImageGeometry.of(problem, config)
-                assert geometry.positions == geometry.warps.down * geometry.warps.rows
-                assert 0 <= geometry.tiles_down * geometry.positions - geometry.lattice.positions < geometry.positions
+                assert geometry.tile_m == geometry.warps.down * geometry.warps.rows
+                assert 0 <= geometry.tiles_down * geometry.tile_m - geometry.lattice.positions < geometry.tile_m
                 assert geometry.tiles_across * geometry.columns >= geometry.results
                 per_place = geometry.tiles_down * geometry.tiles_across
                 assert geometry.blocks == len(geometry.lattice.phases) * problem.groups * per_place
@@ -62,10 +62,10 @@ class TestImageTiles:
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
                 geometry = MmaImageGeometry.of(problem, config)
-                last = (geometry.tiles_down - 1) * geometry.positions
+                last = (geometry.tiles_down - 1) * geometry.tile_m
                 for step in geometry.steps:
                     assert last + step.first % geometry.images.length + geometry.run <= geometry.images.length
-                    assert step.shift + geometry.positions <= geometry.run
+                    assert step.shift + geometry.tile_m <= geometry.run
 
     @pytest.mark.parametrize("layer", LAYERS[:5])
     @pytest.mark.parametrize("reach", ["row", "filter"])
@@ -102,14 +102,14 @@ class TestWeightTiles:
             geometry = MmaWeightGeometry.of(problem, config)
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
             assert found == Counter(range(geometry.tap_count))
-            assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
+            assert geometry.steps * geometry.tile_k == geometry.dy.length >= geometry.lattice.positions
             assert geometry.has_steps
             assert geometry.splits * geometry.split_steps >= geometry.steps
             assert geometry.threads == 32 * geometry.taps * geometry.warps.count <= 256
             for each in geometry.tap_sets:
-                end = geometry.dy.length - geometry.terms + each.first % geometry.x.length + geometry.run
+                end = geometry.dy.length - geometry.tile_k + each.first % geometry.x.length + geometry.run
                 assert end <= geometry.x.length
-                assert max(each.shifts) + geometry.terms <= geometry.run
+                assert max(each.shifts) + geometry.tile_k <= geometry.run
 
 
 class TestWarps:
@@ -136,20 +136,20 @@ class TestChoice:
         problem = Conv2d((32, 256, 14, 14), (1024, 256, 1, 1), pass_=pass_)
         # Direct sums are expected by the rates to be 1.2 times as fast at the weight gradient on an RTX 4090.
         for device in (A100,) if pass_ is Pass.WGRAD else (A100, RTX_4090):
-            assert answering(problem, device)[0].name == FAMILY.name
+            assert default_answer(problem, device)[0].name == FAMILY.name
 
     def test_leaves_small_layers_to_others(self) -> None:
         for device in (A100, RTX_4090):
             for channels in (8, 16, 32):  # few of them, or little to do in all
                 problem = Conv2d((1, channels, 14, 14), (channels, channels, 3, 3), padding=1)  # type: ignore[arg-type]
-                assert answering(problem, device)[0].name != FAMILY.name
+                assert default_answer(problem, device)[0].name != FAMILY.name
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_answers_for_the_gradient_of_a_stem_where_warpgroups_multiply_too(self, pass_: Pass) -> None:
         stem = Conv2d((32, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3, pass_=pass_)  # type: ignore[arg-type]
         larger = Conv2d((128, 3, 224, 224), (64, 3, 11, 11), stride=4, padding=2, pass_=pass_)  # type: ignore[arg-type]
-        assert (answering(stem, H200)[0].name == FAMILY.name) == (pass_ is Pass.WGRAD)
-        assert answering(larger, H200)[0].name == Conv2dWarpgroup.name
+        assert (default_answer(stem, H200)[0].name == FAMILY.name) == (pass_ is Pass.WGRAD)
+        assert default_answer(larger, H200)[0].name == Conv2dWarpgroup.name
 
     @pytest.mark.parametrize("pass_", Pass)
     @pytest.mark.parametrize("layer", LAYERS[:1])

@@ -15,7 +15,7 @@ from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices,
 from warpsmith.generator.conv2d.products.ozaki.ozaki_slices import LARGEST, MOST_TERMS, OzakiArithmetic
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, RTX_4090
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 
 FAMILY = Conv2dSlices()
 LAYER = Conv2d(**LAYERS[0])
@@ -52,7 +52,7 @@ class TestRefusals:
 
     def test_it_answers_nothing_unasked(self) -> None:
         assert not FAMILY.may_answer
-        assert answering(LAYER, A100)[0].name != FAMILY.name
+        assert default_answer(LAYER, A100)[0].name != FAMILY.name
 
 
 class TestDigits:

@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.axes import prime_factors
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import families_for
 from warpsmith.tuner.operations.registry import random_operands, reference
 
@@ -218,13 +218,13 @@ class TestLikely:
             assert not FAMILY.is_likely(problem, HOST)
             assert not FOURIER["conv2d_fft_tiled_2"].is_likely(problem, H200)
             if likely:
-                assert answering(problem, H200)[0].name == "conv2d_fft_tiled_warpgroup"
+                assert default_answer(problem, H200)[0].name == "conv2d_fft_tiled_warpgroup"
                 assert FOURIER["conv2d_fft_tiled_tensor"].is_likely(problem, H200)
 
     def test_is_without_tensor_cores_where_products_are_thin(self) -> None:
         problem = Conv2d((8, 5, 224, 224), (64, 5, 7, 7), padding=3)  # type: ignore[arg-type]
         assert not FOURIER["conv2d_fft_tiled_tensor"].is_likely(problem, H200)
-        assert answering(problem, H200)[0].name == "conv2d_fft_tiled"
+        assert default_answer(problem, H200)[0].name == "conv2d_fft_tiled"
 
     def test_the_likely_family_that_is_expected_to_be_the_fastest_answers(self) -> None:
         """The first likely family is not the fastest: for one image, tiles beat the few products of whole planes."""
@@ -234,7 +234,7 @@ class TestLikely:
                 expected_ns = family.expected_ns(one, H200)
                 assert expected_ns is not None
                 likely.append((expected_ns, family.name))
-        assert answering(one, H200)[0].name == min(likely)[1] == FAMILY.name
+        assert default_answer(one, H200)[0].name == min(likely)[1] == FAMILY.name
         assert likely[0][0] > 1.5 * min(likely)[0]
 
     def test_odd_columns_take_longer_than_expected(self) -> None:
@@ -243,7 +243,7 @@ class TestLikely:
         assert FourierParts.bases(lost, TILES)[0] == Basis(45, 45)
         assert FAMILY.expected_ns(lost, H200) < WHOLE.expected_ns(lost, H200)
         assert not FAMILY.is_likely(lost, H200)
-        assert answering(lost, H200)[0].name == "conv2d_fft_warpgroup"
+        assert default_answer(lost, H200)[0].name == "conv2d_fft_warpgroup"
 
     def test_of_whole_planes_counts_sectors_that_are_used_in_part(self) -> None:
         """12,288 planes of 128x128 points back, two per tile: 1093 us measured; all bytes alone would take 601 us."""

@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice,
 from warpsmith.generator.conv2d.products.split16.split16_maximum import MOST_SHARES, SAMPLE, Maximum
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
-    GROUP_POSITIONS,
+    GROUP_M,
     WgmmaImageGeometry,
     image_ns,
     least_image,
@@ -28,7 +28,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeightGeometry, weight_ns
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.conv2d.oracle import reference
 
@@ -137,7 +137,7 @@ class TestTiles:
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
                 geometry = WgmmaImageGeometry.of(problem, config)
-                positions = GROUP_POSITIONS * geometry.warpgroups
+                positions = GROUP_M * geometry.warpgroups
                 assert geometry.tiles_down * positions >= geometry.lattice.positions
                 assert (geometry.tiles_down - 1) * positions < geometry.lattice.positions
                 assert geometry.tiles_across * geometry.columns >= geometry.results
@@ -149,11 +149,11 @@ class TestTiles:
             problem = Conv2d(**layer, pass_=pass_)
             for config in drawn(problem, 3):
                 geometry = WgmmaImageGeometry.of(problem, config)
-                last = (geometry.tiles_down - 1) * GROUP_POSITIONS * geometry.warpgroups
+                last = (geometry.tiles_down - 1) * GROUP_M * geometry.warpgroups
                 for step in geometry.steps:
                     in_plane = step.first % geometry.images.length
                     assert last + in_plane + geometry.run <= geometry.images.length
-                    assert step.shift + GROUP_POSITIONS * geometry.warpgroups <= geometry.run
+                    assert step.shift + GROUP_M * geometry.warpgroups <= geometry.run
                 assert sum(step.begins for step in geometry.steps) == sum(step.ends for step in geometry.steps)
 
     @pytest.mark.parametrize("layer", LAYERS)
@@ -164,13 +164,13 @@ class TestTiles:
             found = Counter(weight for each in geometry.tap_sets for weight in each.weights if weight >= 0)
             assert found == Counter(range(geometry.tap_count))
             assert geometry.weights == math.prod(folded(problem).weight)
-            assert geometry.steps * geometry.terms == geometry.dy.length >= geometry.lattice.positions
+            assert geometry.steps * geometry.tile_k == geometry.dy.length >= geometry.lattice.positions
             assert (geometry.splits - 1) * geometry.split_steps < geometry.steps
             assert geometry.splits * geometry.split_steps >= geometry.steps
             for each in geometry.tap_sets:
                 in_plane = each.first % geometry.x.length
-                assert geometry.dy.length - geometry.terms + in_plane + geometry.run <= geometry.x.length
-                assert max(each.shifts) + geometry.terms <= geometry.run
+                assert geometry.dy.length - geometry.tile_k + in_plane + geometry.run <= geometry.x.length
+                assert max(each.shifts) + geometry.tile_k <= geometry.run
 
 
 class TestArithmetic:
@@ -248,7 +248,7 @@ class TestChoice:
     def test_answers_layers_of_many_channels_that_transforms_do_not_solve(
         self, layer: dict[str, Any], pass_: Pass
     ) -> None:
-        assert answering(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
+        assert default_answer(Conv2d(**layer, pass_=pass_), H200)[0].name == FAMILY.name
 
 
 def folded_images(folding: Folding, x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -318,7 +318,7 @@ class TestFolding:
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_first_layers_of_networks_are_answered(self, pass_: Pass) -> None:
-        assert answering(Conv2d(**LAYERS[1], pass_=pass_), H200)[0].name == FAMILY.name
+        assert default_answer(Conv2d(**LAYERS[1], pass_=pass_), H200)[0].name == FAMILY.name
 
     def test_small_layers_are_left_to_one_launch(self) -> None:
         assert not FAMILY.is_likely(Conv2d((1, 16, 8, 8), (16, 16, 3, 3)), H200)

@@ -99,7 +99,7 @@ def test_every_weight_has_its_tap(shape: dict[str, Any]) -> None:
         geometry = Im2colWeightGeometry.of(problem, config)
         weights = [weight for each in geometry.tap_sets for weight in each.weights if weight >= 0]
         assert sorted(weights) == list(range(problem.weight[2] * problem.weight[3]))
-        assert geometry.run >= geometry.terms + max(each.shifts[-1] for each in geometry.tap_sets)
+        assert geometry.run >= geometry.tile_k + max(each.shifts[-1] for each in geometry.tap_sets)
         pitch, columns = geometry.lattice.columns.pitch, geometry.lattice.columns.steps
         assert pitch == columns or geometry.taps > 1
 

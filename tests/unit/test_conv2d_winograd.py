@@ -25,7 +25,7 @@ from warpsmith.generator.conv2d.products.winograd.winograd_image import (
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import WinogradAxis
 from warpsmith.generator.conv2d.products.winograd.winograd_weight import WinogradWeightGeometry, gradient_ns
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Pointer, aligned
 from warpsmith.tuner.operations.conv2d.oracle import reference
@@ -204,7 +204,7 @@ class TestGeometry:
             assert (x.nbytes, dy.nbytes) == (multiply.x.nbytes, multiply.dy.nbytes)
             assert (x.read, dy.read, x.step, dy.step) == (4, 2, 2, 2)
             assert (dy.rows.sources, dy.columns.sources) == problem.output_size
-            assert dy.length % multiply.terms == 0
+            assert dy.length % multiply.tile_k == 0
             assert geometry.sum_blocks * 32 * 8 >= problem.weight[0] * problem.weight[1]
             needed = sum(aligned(each.nbytes) for each in geometry.workspaces)
             assert needed <= multiply.workspace_bytes
@@ -245,7 +245,7 @@ class TestChoice:
     def test_answers_where_its_transforms_pay(self, name: str, pays: bool, answers: bool) -> None:
         problem = Conv2d(**LAYERS[name])
         assert (FAMILY.expected_ns(problem, H200) < Conv2dWarpgroup().expected_ns(problem, H200)) == pays
-        assert (answering(problem, H200)[0].name == FAMILY.name) == answers
+        assert (default_answer(problem, H200)[0].name == FAMILY.name) == answers
 
     def test_large_tiles_are_for_many_channels(self) -> None:
         """F(4x4) errs more than stress data allow for few channels; the family's docstring has figures."""

@@ -14,7 +14,7 @@ from warpsmith.generator.fft import Fft
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import families_for, family_named
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.location import shipped_store
@@ -55,7 +55,7 @@ def test_no_answer_has_more_code_than_compiles_in_two_seconds(device: Device) ->
     """Code is counted here; benchmarks/compile_times.py times it."""
     long = []
     for problem in filters():
-        family, config = answering(problem, device)
+        family, config = default_answer(problem, device)
         assert family.space(problem, device).contains(config)
         if family.unrolled(problem, config) > MAX_UNROLLED:
             long.append((problem.key(), family.name, config.key()))
@@ -131,18 +131,18 @@ def test_what_is_counted_is_what_a_compiler_takes(
     ids=lambda value: value if isinstance(value, str) else value.key(),
 )
 def test_the_family_that_wins_answers(problem: Problem, family: str) -> None:
-    assert answering(problem, H200)[0].name == family
+    assert default_answer(problem, H200)[0].name == family
 
 
 def test_nine_in_ten_shipped_winners_are_of_the_family_that_would_have_answered() -> None:
     with Store.open(str(shipped_store()), write=False) as store:
         records = store.records()
     some = records[::3]
-    right = sum(answering(each.problem, each.device)[0].name == each.trial.family for each in some)
+    right = sum(default_answer(each.problem, each.device)[0].name == each.trial.family for each in some)
     assert right >= 0.9 * len(some)
 
 
 def test_the_host_answers_with_the_first_family() -> None:
     """A GPU's winner says nothing about a CPU."""
     problem = Filter2d(image=(2000, 3000), filter=(11, 11))
-    assert answering(problem, HOST)[0] is families_for(problem, HOST)[0]
+    assert default_answer(problem, HOST)[0] is families_for(problem, HOST)[0]

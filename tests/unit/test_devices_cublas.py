@@ -322,8 +322,8 @@ class TestProduct:
         one = dataclasses.replace(SPREAD, streams=1)
         assert "streams" not in one.spec()
         assert SPREAD.spec() == one.spec() | {"streams": 3}
-        assert one.told() == "cgemm nn, m=5 n=7 k=11, 5 one by one, 20000 bytes of workspace"
-        assert SPREAD.told() == "cgemm nn, m=5 n=7 k=11, 5 one by one over 3 streams, 20000 bytes of workspace"
+        assert one.description() == "cgemm nn, m=5 n=7 k=11, 5 one by one, 20000 bytes of workspace"
+        assert SPREAD.description() == "cgemm nn, m=5 n=7 k=11, 5 one by one over 3 streams, 20000 bytes of workspace"
 
     @pytest.mark.parametrize(("streams", "nbytes"), [(1, 20_000), (2, 40_224), (4, 80_672)])
     def test_has_a_workspace_for_each_stream(self, streams: int, nbytes: int) -> None:

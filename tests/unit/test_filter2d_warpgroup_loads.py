@@ -17,7 +17,7 @@ from warpsmith.generator.filter2d.text import result_pitch, row_pitch
 from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup, frames, likely_frame, warps_wave
 from warpsmith.generator.filter2d.warpgroup_geometry import SEGMENT, WARP_COLUMNS, Filter2dWarpgroupGeometry, Frame
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config, Space
 
 WARPGROUP = Filter2dWarpgroup()
@@ -97,9 +97,9 @@ class TestChoice:
         assert likely_frame(problem) is faster
 
     def test_planes_of_the_issue_are_answered_by_it(self) -> None:
-        family, config = answering(PLANES, H200)
+        family, config = default_answer(PLANES, H200)
         assert (family.name, config.text("frame")) == (WARPGROUP.name, "loads")
-        assert answering(dataclasses.replace(PLANES, planes=1), H200)[0].name == "filter2d_window"
+        assert default_answer(dataclasses.replace(PLANES, planes=1), H200)[0].name == "filter2d_window"
 
     def test_warps_by_themselves_lie_in_one_line_of_a_block_and_in_the_result(self) -> None:
         space, usual = WARPGROUP.space(PLANES, H200), WARPGROUP.default(PLANES, H200).values()

@@ -121,7 +121,7 @@ def layer() -> Figures:
         "blocks, persistent": launch.grid[0],
         "tiles": g.tiles,
         "threads of a block: 3 consumer warpgroups and a producer": launch.block[0],
-        "M: positions of a tile": g.positions,
+        "M: positions of a tile": g.tile_m,
         "N: channels of a tile": g.columns,
         "K of a stage: channels": config.integer("channels"),
         "positions of an image on the line": g.lattice.image_pitch,

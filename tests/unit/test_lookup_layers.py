@@ -12,7 +12,7 @@ from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, NEAR_REACH, Conv2d
 from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.space import Config
 from warpsmith.plans.lookup import find
 from warpsmith.plans.match import Match, MatchKind
@@ -42,7 +42,7 @@ def found(layer: Conv2d, *records: Record) -> Match:
 
 
 def default(layer: Conv2d) -> tuple[str, Config]:
-    family, config = answering(layer, GPU)
+    family, config = default_answer(layer, GPU)
     return family.name, config
 
 

@@ -15,7 +15,7 @@ from warpsmith.generator.fft.block.block_family import FftBlock
 from warpsmith.generator.fft.two_pass_family import FftTwoPass
 from warpsmith.generator.pipeline import Pipeline
 from warpsmith.generator.presets import H200
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config
 from warpsmith.store.record import Failure, FailureKind, Measurement, Trial
@@ -90,7 +90,7 @@ class TestBudget:
         one = Conv2d((1, 96, 72, 72), (64, 96, 9, 9))
         able = families_for(one, H200)
         first = next(each for each in able if isinstance(each, Pipeline) and each.is_likely(one, H200))
-        tuned = answering(one, H200)[0]
+        tuned = default_answer(one, H200)[0]
         assert isinstance(tuned, Pipeline)
         assert first is not tuned
         parts, _ = budget_of_parts(one, H200, able, store, self.OPTIONS)

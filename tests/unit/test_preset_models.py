@@ -10,7 +10,7 @@ import pytest
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, HOST, PRESETS, T4
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import OPERATIONS
 
 from .test_adding_a_gpu import PROBLEMS
@@ -33,7 +33,7 @@ def test_defaults_are_legal_and_times_are_positive(problem: Problem) -> None:
                 config = family.default(problem, device)
                 assert family.space(problem, device).why_not(config) is None, (device.name, family.name)
         assert all(0 < time_ns < math.inf for time_ns in expected(problem, device).values())
-        assert answering(problem, device)
+        assert default_answer(problem, device)
 
 
 @EVERY

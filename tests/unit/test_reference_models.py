@@ -18,7 +18,7 @@ import pytest
 from warpsmith.errors import BadArgument
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
-from warpsmith.generator.ranking import answering
+from warpsmith.generator.ranking import default_answer
 from warpsmith.generator.registry import OPERATIONS
 
 FILE = Path(__file__).parent / "reference_models.jsonl.gz"
@@ -47,7 +47,7 @@ def problem_of(row: Row) -> Problem:
 
 def answered(problem: Problem) -> Row:
     try:
-        answer = answering(problem, H200)[0].name
+        answer = default_answer(problem, H200)[0].name
     except BadArgument:
         answer = None  # no family answers without a search
     able = (each for each in OPERATIONS[problem.operation].families if each.why_not(problem, H200) is None)

@@ -12,7 +12,7 @@ from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.store import location, store_chain
 from warpsmith.store.contents import check_store
-from warpsmith.store.location import shown
+from warpsmith.store.location import redacted
 from warpsmith.store.store import Store
 
 PROBLEMS = tuple(Filter2d(image=(64, 64), filter=(size, size)) for size in (2, 3, 5))
@@ -167,7 +167,7 @@ def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_no_password_is_told(named: str, told: str) -> None:
-    assert shown(named) == told
+    assert redacted(named) == told
 
 
 def test_the_answers_for_one_problem_are_its_own_of_all_answers(home: Path) -> None:

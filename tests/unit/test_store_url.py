@@ -8,7 +8,7 @@ import pytest
 
 from warpsmith.errors import BadArgument, StoreError
 from warpsmith.store.database import ServerLost
-from warpsmith.store.location import shown
+from warpsmith.store.location import redacted
 from warpsmith.store.opening import BadUrl
 from warpsmith.store.store import Store
 from warpsmith.store.store_reader import open_winners
@@ -24,7 +24,7 @@ def refusal(url: str, *, write: bool) -> str:
     message = str(caught.value)
     assert "\n" not in message
     assert "s3cret" not in message
-    assert "s3cret" not in shown(url)
+    assert "s3cret" not in redacted(url)
     assert caught.value.exit_code == 2
     assert isinstance(caught.value, BadArgument)
     assert isinstance(caught.value, StoreError)  # as of every other store that cannot be opened

@@ -279,7 +279,7 @@ class Dataset:
         """Checks one result of set 0, which was filled with `byte` before the run."""
         verifier = self._verifiers.get(output.name)
         found = verifier.findings(byte) if verifier else None
-        return found.max_error if found and found.right else self._looked_at(output, 0, found)
+        return found.max_error if found and found.right else self._diagnosed(output, 0, found)
 
     def poison_results(self) -> None:
         """Fills the results of all sets, so that elements that a run does not write are detected."""
@@ -298,7 +298,7 @@ class Dataset:
         self._runtime.synchronize()
         for output in self._outputs:
             for number, findings in self._suspects(output, checked):
-                found = self._looked_at(output, number, findings)
+                found = self._diagnosed(output, number, findings)
                 if isinstance(found, Failure):
                     return number, found
         for name, number in self._changed_inputs(checked):
@@ -321,16 +321,16 @@ class Dataset:
         changed = next(iter(self._verifiers.values())).changed_inputs()
         return [each for each in changed if each[1] in numbers]
 
-    def _looked_at(self, output: Operand, number: int, findings: Findings | None) -> float | Failure:
+    def _diagnosed(self, output: Operand, number: int, findings: Findings | None) -> float | Failure:
         """Largest scaled error of one result in a set, or the failure with its message."""
         for each, buffer in self._sets[number].items():
             if damage := buffer.damage():
                 return Failure(FailureKind.OUT_OF_BOUNDS, f"{each}: {damage}")
         if self._made is not None and findings is not None:
-            return self._told(output, number, findings)
+            return self._device_failure(output, number, findings)
         return self._checked_on_host(output, number)
 
-    def _told(self, output: Operand, number: int, findings: Findings) -> Failure:
+    def _device_failure(self, output: Operand, number: int, findings: Findings) -> Failure:
         """Failure from the device's findings, if the reference lies only on the device."""
         name, verifier = output.name, self._verifiers[output.name]
         if verifier.reference_sums() != self._sums:

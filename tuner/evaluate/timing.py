@@ -324,10 +324,10 @@ def measure_sustained(
             readings.append(_Reading(at_s, runtime.clock_mhz(), runtime.throttled()))
     launched = Launched.QUEUED if runtime.queues_work else Launched.EAGER
     cached = Cached.COLD if rotation.cold else Cached.WARM
-    return _told(samples, readings, f"median, {repeats} runs a sample, {launched}, sustained, {cached}")
+    return _sustained(samples, readings, f"median, {repeats} runs a sample, {launched}, sustained, {cached}")
 
 
-def _told(samples: list[_Sample], readings: list[_Reading], policy: str) -> Sustained:
+def _sustained(samples: list[_Sample], readings: list[_Reading], policy: str) -> Sustained:
     whole_s = samples[-1].at_s
     first = [sample.ns for sample in samples if sample.at_s <= LAST_PART * whole_s]
     last = [sample.ns for sample in samples if sample.at_s > (1 - LAST_PART) * whole_s]

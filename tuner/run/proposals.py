@@ -67,7 +67,7 @@ class Proposals:
         while not self._mine:
             if self._sharing is not None and self._sharing.departed > self._departed:
                 self.offer_again()
-            if not (programs := self._asked()):
+            if not (programs := self._next_programs()):
                 return None
             self._claim(programs)
         return self._mine.popleft()
@@ -95,18 +95,18 @@ class Proposals:
             self._search.offer(family, config)
         self._elsewhere.clear()
 
-    def _asked(self) -> list[Program]:
+    def _next_programs(self) -> list[Program]:
         programs: list[Program] = []
         while len(programs) < self._at_once:
             with self._ledger.during(CostStage.ASK):
-                asked = self._search.ask()
-            if asked is None:
+                candidate = self._search.ask()
+            if candidate is None:
                 break
             try:
                 with self._ledger.during(CostStage.GENERATE):
-                    programs.append(self._evaluator.program(*asked))
+                    programs.append(self._evaluator.program(*candidate))
             except IllegalConfig as error:
-                self._refuse(*asked, error)
+                self._refuse(*candidate, error)
         return programs
 
     def _refuse(self, family: str, config: Config, error: IllegalConfig) -> None:

@@ -156,8 +156,8 @@ def resident_warps(launch: Launch, usage: Usage, device: Device) -> int:
     fitting = [blocks, device.threads_per_multiprocessor // (warps * _WARP)]
     if usage.registers:
         registers = math.ceil(usage.registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
-        held = device.registers_per_multiprocessor // registers // _WARPS_AT_ONCE * _WARPS_AT_ONCE
-        fitting.append(held // warps)
+        resident = device.registers_per_multiprocessor // registers // _WARPS_AT_ONCE * _WARPS_AT_ONCE
+        fitting.append(resident // warps)
     shared = (usage.shared_bytes or 0) + launch.shared_bytes + _RESERVED_SHARED
     fitting.append(device.shared_per_multiprocessor_bytes // shared)
     return min(fitting) * warps

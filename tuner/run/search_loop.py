@@ -30,7 +30,7 @@ from warpsmith.tuner.run.journal import GATHER_S, SHARED_GATHER_S, Journal
 from warpsmith.tuner.run.parts import KnownStages, known_stages
 from warpsmith.tuner.run.proposals import Proposals
 from warpsmith.tuner.run.screen import Screen
-from warpsmith.tuner.run.sharing import Companions, Sharing
+from warpsmith.tuner.run.sharing import HelperTuners, Sharing
 from warpsmith.tuner.search.competition import POLISH_SHARE, Competition, Prospect
 from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
 from warpsmith.tuner.search.finished import Finished
@@ -81,7 +81,7 @@ class SearchLoop(FlowCallbacks):
         progress: display of the progress.
         start: time.monotonic() at the start of the run.
         sharing: this tuner's connection to others on the same store; None if there are none.
-        companions: tuners on this machine's other devices; None if there are none.
+        helpers: tuners on this machine's other devices; None if there are none.
         known: candidates to try first, likeliest first; see `known_first`. Each is asked for at its turn.
         faults: collects the parts that fail; None for a new list, `faults`.
     """
@@ -95,14 +95,14 @@ class SearchLoop(FlowCallbacks):
         progress: Progress,
         start: float,
         sharing: Sharing | None,
-        companions: Companions | None = None,
+        helpers: HelperTuners | None = None,
         known: Iterable[Key] = (),
         faults: Faults | None = None,
     ) -> None:
         self.faults = Faults() if faults is None else faults
         self._limit = TimeLimit(options.time_limit_s)
         self._evaluator, self._store, self._options = evaluator, store, options
-        self._progress, self._start, self._sharing, self._companions = progress, start, sharing, companions
+        self._progress, self._start, self._sharing, self._helpers = progress, start, sharing, helpers
         problem, device = evaluator.problem, evaluator.device
         self.trials: dict[Key, Trial] = {}
         self.failures: collections.Counter[FailureKind] = collections.Counter()
@@ -265,8 +265,8 @@ class SearchLoop(FlowCallbacks):
     def next(self) -> Program | None:
         # Requests have no limit of their own: trials count once they are done, and what is in progress then is given
         # up. Known configs must not be given up, so until they have times no more are requested than the trials wanted.
-        asked_for = len(self.trials) if self._known_have_times else self.search.tried
-        program = self._proposals.next() if asked_for < self._options.trials else None
+        requested = len(self.trials) if self._known_have_times else self.search.tried
+        program = self._proposals.next() if requested < self._options.trials else None
         if not self.search.families:
             reasons = "; ".join(each.message for each in self.faults.all)
             raise TuningFailed(f"no family of {self._evaluator.problem.key()} can be searched: {reasons}")
@@ -298,8 +298,8 @@ class SearchLoop(FlowCallbacks):
 
     def _learn(self) -> None:
         """Takes in the trials of other tuners."""
-        if self._companions is not None:
-            self._companions.check(self.faults)
+        if self._helpers is not None:
+            self._helpers.check(self.faults)
         for trial in self._sharing.news() if self._sharing is not None else ():
             is_known = (trial.family, trial.config) in self.trials or trial.family not in self.search.families
             if is_known or not self._answers(trial):

@@ -36,7 +36,7 @@ from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run.interrupt import ending_in_order, ending_later
 from warpsmith.tuner.run.parts import budget_of_parts
 from warpsmith.tuner.run.search_loop import SearchLoop
-from warpsmith.tuner.run.sharing import Companions, Sharing, new_tuner
+from warpsmith.tuner.run.sharing import HelperTuners, Sharing, new_tuner
 from warpsmith.tuner.search.known import Key, known_first, present_answer, samples_of
 from warpsmith.tuner.workers.job import Job, WorkerState
 
@@ -179,9 +179,9 @@ def _search(
         seen, stored = store.trials_since(problem, device, 0)
         is_shared = bool(others) or store.database.server_url is not None
         joining = Sharing(store, problem, device, new_tuner(store), seen) if is_shared else contextlib.nullcontext()
-        job = functools.partial(_companion, evaluator, store, options)
-        with Companions(tuple(others), store, job) as companions, joining as sharing:
-            loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, companions, known, faults)
+        job = functools.partial(_helper_job, evaluator, store, options)
+        with HelperTuners(tuple(others), store, job) as helpers, joining as sharing:
+            loop = SearchLoop(evaluator, store, stored, options, progress, start, sharing, helpers, known, faults)
             interrupted = not loop.run()
         with loop.ledger.during(CostStage.CHOOSE):
             is_cut_short = interrupted or ending.pressed or loop.is_out_of_time
@@ -196,9 +196,11 @@ def _search(
     return report
 
 
-def _companion(evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str) -> Accompany:
+def _helper_job(
+    evaluator: Evaluator, store: Store, options: TuneOptions, device: DeviceRef, tuner: str
+) -> TuneAsHelper:
     """Job of a tuner on a further device, with an evaluator like the leader's."""
-    return Accompany(
+    return TuneAsHelper(
         store.database.address or "",
         tuner,
         evaluator.problem,
@@ -245,7 +247,7 @@ def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> t
         except NEVER_CONTAINED:
             raise
         except Exception as error:
-            faults.add(Part.FAMILY, _ANSWERING, error)
+            faults.add(Part.FAMILY, _DEFAULT_ANSWER, error)
             return answer, () if answer is None else ((answer.family, answer.config),)
 
 
@@ -256,7 +258,7 @@ def _contained(known: Iterator[Key], faults: Faults) -> Iterator[Key]:
     except NEVER_CONTAINED:
         raise
     except Exception as error:
-        faults.add(Part.FAMILY, _ANSWERING, error)
+        faults.add(Part.FAMILY, _DEFAULT_ANSWER, error)
 
 
 def _choose(
@@ -356,7 +358,7 @@ def _report(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Accompany(Job[None]):
+class TuneAsHelper(Job[None]):
     """Tunes on one device until there are enough trials; usually the leader ends it sooner."""
 
     store: str
@@ -391,7 +393,7 @@ class Accompany(Job[None]):
                     publish(loop, store)
 
 
-_ANSWERING = "that answers before the search"
+_DEFAULT_ANSWER = "that answers before the search"
 """Name of the family in a fault of the candidates to try first."""
 
 

@@ -154,17 +154,17 @@ class Sharing:
 
 
 END_S = 5.0
-"""Seconds that a companion may take to end: it gives up what runs, commits its trials and ends its processes."""
+"""Seconds that a helper tuner may take to end: it gives up what runs, commits its trials and ends its processes."""
 
 
-class Companions:
+class HelperTuners:
     """Tunes on several devices through one store, inside a `with` block.
 
     Each device needs a process of its own: one interpreter is fully busy at 140 candidates per second and cannot feed
-    four GPUs. A companion that fails leaves its device idle and causes a warning.
+    four GPUs. A helper tuner that fails leaves its device idle and causes a warning.
 
     Args:
-        devices: one for each companion; may be empty.
+        devices: one for each helper tuner; may be empty.
         store: the leader's store, in a file or on a server.
         job: returns the job that tunes on a device under a tuner id until it is ended.
 
@@ -193,7 +193,7 @@ class Companions:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the companions. Each has END_S to end in order: a candidate that dies with its tuner is suspected of
+        """Ends the helper tuners. Each has END_S to end in order: a candidate that dies with its tuner is suspected of
         having killed it.
         """
         for worker in self._workers.values():
@@ -211,7 +211,7 @@ class Companions:
                 self._store.tuners.strike(tuner)
 
     def check(self, faults: Faults) -> None:
-        """Warns of companions that failed since the last call, adds them to `faults`, and frees their claims."""
+        """Warns of helper tuners that failed since the last call, adds them to `faults`, and frees their claims."""
         for future in [future for future in self._running if future.done()]:
             device = self._running.pop(future)
             error = future.exception()

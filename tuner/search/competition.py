@@ -231,8 +231,8 @@ class Competition:
             if self._is_ending and (beside := self._ask_beside()) is not None:
                 return beside
             turn = self._next_turn()
-        asked = self.families[turn].made.ask() if turn is not None else None
-        return None if turn is None or asked is None else (turn, asked)
+        config = self.families[turn].made.ask() if turn is not None else None
+        return None if turn is None or config is None else (turn, config)
 
     def tell(self, family: str, config: Config, time_ns: float | None) -> None:
         """Reports the outcome of an asked config: its time in ns, above 0, or None for a failure.

@@ -355,11 +355,11 @@ def _climbed(here: Subject, space: Space, starts: Iterable[Config], model: Effec
     rng = random.Random(here.problem.key())
     drawn = (space.drawn(rng) for _ in range(DRAWN))
     pool = {config: model.predicted(config) for config in [*starts, *drawn] if config is not None}
-    looked_at: set[Config] = set()
+    expanded: set[Config] = set()
     for _ in range(STEPS):
         best = sorted(pool, key=pool.__getitem__)[: max(NEAREST, count // 2)]
         for config in best:
-            if config not in looked_at:
-                looked_at.add(config)
+            if config not in expanded:
+                expanded.add(config)
                 pool |= {each: model.predicted(each) for each in space.neighbours(config) if each not in pool}
     return sorted(pool, key=pool.__getitem__)[:count]

@@ -25,7 +25,7 @@ from warpsmith.tuner.search.family_search import FamilySearch
 from warpsmith.tuner.search.sampler_choice import SamplerChoice
 from warpsmith.tuner.spaces.recording import Recording
 
-Asked = TypeVar("Asked")
+Candidate = TypeVar("Candidate")
 
 AHEAD = 30
 """Number of asks before the first tell, as with compilers that run ahead."""
@@ -116,14 +116,14 @@ class ReplayReport:
         }
 
 
-def asked_ahead(ask: Callable[[], Asked | None], ahead: int) -> Iterator[Asked]:
+def ask_ahead(ask: Callable[[], Candidate | None], ahead: int) -> Iterator[Candidate]:
     """Yields the results of `ask` until it returns None, keeping up to `ahead` of them outstanding. The caller tells
     each one before it takes the next.
     """
-    out: deque[Asked] = deque()
+    out: deque[Candidate] = deque()
     while True:
-        while len(out) < ahead and (asked := ask()) is not None:
-            out.append(asked)
+        while len(out) < ahead and (candidate := ask()) is not None:
+            out.append(candidate)
         if not out:
             return
         yield out.popleft()
@@ -152,7 +152,7 @@ def replay(
     name = f"replay of {recording.family}"
     search = FamilySearch(name, recording.space, [recording.default], seed, sampler=sampler)
     best_ns: list[float] = []
-    for config in itertools.islice(asked_ahead(search.ask, ahead), trials):
+    for config in itertools.islice(ask_ahead(search.ask, ahead), trials):
         time_ns = recording.times_ns.get(config)
         search.tell(config, time_ns)
         best_ns.append(min(best_ns[-1] if best_ns else math.inf, math.inf if time_ns is None else time_ns))
@@ -275,23 +275,23 @@ def ending(recording: Recording, seed: int, budget: int, noise: float = 0.0, ahe
     search = Competition({name: family}, seed, budget)
     deviates = random.Random(f"{seed} noise")
     tried: set[Config] = set()
-    told: list[tuple[float, Config]] = []
-    for _, config in itertools.islice(asked_ahead(search.ask, ahead), budget):
+    timed: list[tuple[float, Config]] = []
+    for _, config in itertools.islice(ask_ahead(search.ask, ahead), budget):
         tried.add(config)
         time_ns = recording.times_ns.get(config)
         if time_ns is not None:
             time_ns *= math.exp(deviates.gauss(0.0, noise))
-            told.append((time_ns, config))
+            timed.append((time_ns, config))
         search.tell(name, config, time_ns)
-    if not told:
+    if not timed:
         return None
-    winner = min(_finalists(told), key=recording.times_ns.__getitem__)
+    winner = min(_finalists(timed), key=recording.times_ns.__getitem__)
     untried = sum(config not in tried for config in recording.space.neighbours(winner))
     return SearchEnd(winner, recording.times_ns[winner] / recording.best_ns - 1, untried)
 
 
-def _finalists(told: list[tuple[float, Config]]) -> list[Config]:
+def _finalists(timed: list[tuple[float, Config]]) -> list[Config]:
     """The configs that a tuning run would time again."""
-    ranked = sorted(told, key=lambda each: each[0])
+    ranked = sorted(timed, key=lambda each: each[0])
     fastest_ns = ranked[0][0]
     return [config for place, (time_ns, config) in enumerate(ranked) if is_finalist(place, time_ns, fastest_ns)]

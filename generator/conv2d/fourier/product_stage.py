@@ -31,7 +31,7 @@ SPLITS = "product.splits"
 """The parameter of `cgemm_tiled`, `cgemm_tensor` and `cgemm_warpgroup` that needs a workspace."""
 CALLS = "product.calls"
 """The parameter of `cgemm_cublas` that needs a workspace."""
-DEALT = ("product.groups", "product.columns", "product.dealt_to")
+STREAM_K = ("product.groups", "product.columns", "product.dealt_to")
 """Parameters of `cgemm_warpgroup` that need a workspace under stream-K scheduling."""
 TRANSFORM = FftBlock()
 
@@ -86,9 +86,9 @@ class ProductStage:
         left = parts.workspace_left
         why = f"the spectra leave {left} bytes of workspace to the parts of sums"
         split = Constraint(why, lambda splits: parts_bytes(parts.product, splits) <= left, (SPLITS,))
-        if DEALT[-1] not in names:
+        if STREAM_K[-1] not in names:
             return (split,)
-        return split, Constraint(why, lambda *tiles: stream_k_bytes(*tiles) <= left, DEALT)
+        return split, Constraint(why, lambda *tiles: stream_k_bytes(*tiles) <= left, STREAM_K)
 
     def finished(self, program: Program, layer: Conv2d) -> Program:  # noqa: ARG002 - the interface's
         """The layer's program with what the product still needs."""

@@ -14,7 +14,7 @@ from warpsmith.generator.conv2d.layer import shapes
 from warpsmith.generator.conv2d.layer.shapes import Pair
 from warpsmith.generator.conv2d.layer.words import BOUNDS, DTYPES, ImageLayout, Pass, Precision, check_precision
 from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
-from warpsmith.generator.padding import PaddingMode, Pads, told_pads
+from warpsmith.generator.padding import PaddingMode, Pads, pads_text
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 LEAST_USUAL_WORKSPACE, USUAL_SHARE = 2**30, 1.5
@@ -256,8 +256,8 @@ class Conv2d(Problem):
         """Most products of one result's sum (K of the implicit GEMM), if each pixel stands at one place of the padded
         image.
         """
-        taps, positions = math.prod(self.weight[2:]), self.input[0] * math.prod(self.output_size)
-        return self.pass_.select(self.group_channels * taps, self.group_filters * taps, positions)
+        taps, y_pixels = math.prod(self.weight[2:]), self.input[0] * math.prod(self.output_size)
+        return self.pass_.select(self.group_channels * taps, self.group_filters * taps, y_pixels)
 
     @property
     def scales(self) -> int:
@@ -392,7 +392,7 @@ class Conv2d(Problem):
             "dtype": self.dtype if self._other_dtype else None,
             # The fields below appear only if they differ from the default, so that a key says what is special.
             "stride": None if self.stride == (1, 1) else _by_x(self.stride),
-            "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(told_pads, self.padding)),
+            "padding": None if self.padding == ((0, 0), (0, 0)) else "x".join(map(pads_text, self.padding)),
             "padding_mode": None if self.padding_mode is PaddingMode.ZEROS else self.padding_mode,
             "dilation": None if self.dilation == (1, 1) else _by_x(self.dilation),
             "groups": None if self.groups == 1 else self.groups,

@@ -9,7 +9,7 @@ from typing import Any
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import integer
-from warpsmith.generator.padding import PaddingMode, Pads, told_pads
+from warpsmith.generator.padding import PaddingMode, Pads, pads_text
 from warpsmith.generator.problem import Operand
 
 Pair = tuple[int, int]
@@ -152,7 +152,7 @@ def check_padding(mode: PaddingMode, size: Pair, padding: tuple[Pads, Pads]) -> 
         if most is not None and max(pads) > most:
             raise BadArgument(
                 f"padding_mode {mode} makes at most {most} {what} on each side of an image of {length}; "
-                f"got {told_pads(pads)}"
+                f"got {pads_text(pads)}"
             )
     if max(length + sum(pads) for length, pads in zip(size, padding, strict=True)) >= MAX_SIZE:
         raise BadArgument("the padded x has 2^30 elements or more in a row or a column")

@@ -96,8 +96,8 @@ def _whole_rows(product: Product) -> Constraint:
         columns, rest = divmod(transforms * Packing(packing).transforms, rows)
         return rest == 0 and product.has_tiles_of(rows, columns)
 
-    told = f"tiles have as many columns of each row, in pairs, and all tiles of {product.rows} by {product.columns}"
-    return Constraint(f"{told} are alike", holds)
+    why = f"tiles have as many columns of each row, in pairs, and all tiles of {product.rows} by {product.columns}"
+    return Constraint(f"{why} are alike", holds)
 
 
 def _mirrored_constraint(problem: Fft) -> Constraint:
@@ -108,8 +108,8 @@ def _mirrored_constraint(problem: Fft) -> Constraint:
             return True
         return packing == Packing.PAIR and first == side and has_pairs(problem, radices_of(x_radices))
 
-    told = f"sets of frequencies that mirror each other are of pairs, {side} first, by even radices with an even rest"
-    return Constraint(told, holds)
+    why = f"sets of frequencies that mirror each other are of pairs, {side} first, by even radices with an even rest"
+    return Constraint(why, holds)
 
 
 LEAST_ELEMENTS, MOST_ELEMENTS = 2, 64
@@ -164,14 +164,14 @@ def _parameters(problem: Fft, device: Device) -> tuple[Parameter, ...]:
         )
     whole = _is_whole(problem, device)
     lasting, later = _walks(problem, device, LASTING), _walks(problem, device, AHEAD)
-    told = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
-    ahead = (Parameter("ahead", (0, *later), told),) if _may_fetch_ahead(problem) else ()
+    meaning = "tiles from one to the next whose data it fetches into the L2 cache; 0: none"
+    ahead = (Parameter("ahead", (0, *later), meaning),) if _may_fetch_ahead(problem) else ()
     # Compilers give a thread of a single block all registers there are, so all its loads can be in flight.
     is_large, fewest = _has_large_tiles(problem), (2, 3, 4, 6, 8)
     accesses = tuple(each.value for each in (Access.DIRECT, Access.STAGED))
     reached = tuple(each.value for each in spectrum_accesses(problem))
-    rows_told = "of a product whose results a tile has: as many share a column of b as share a row of a"
-    of_product = (Parameter("rows", ROWS_OF_A_TILE, rows_told),) if problem.product is not None else ()
+    rows_meaning = "of a product whose results a tile has: as many share a column of b as share a row of a"
+    of_product = (Parameter("rows", ROWS_OF_A_TILE, rows_meaning),) if problem.product is not None else ()
     has_choice = len(reached) > 1 or problem.product is not None
     spectrum = (Parameter("spectrum", reached, "the same of the spectrum"),) if has_choice else ()
     return (

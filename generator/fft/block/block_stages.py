@@ -37,9 +37,9 @@ def tables_of(problem: Fft, choice: BlockChoice, tile: BlockTile) -> tuple[Table
         values = [step.twiddle(p, later) for p in powers for later in range(step.later)]
         factors = [value if problem.inverse else value.conjugate() for value in values]
         sign = "" if problem.inverse else "-"
-        told = ", ".join(map(str, powers))
+        listed = ", ".join(map(str, powers))
         meaning = (
-            f"exp({sign}2 pi i j later / {step.radix * step.later}) for j = {told}, later = 0 to {step.later - 1}."
+            f"exp({sign}2 pi i j later / {step.radix * step.later}) for j = {listed}, later = 0 to {step.later - 1}."
         )
         name = table_name(step.radix, step.later)
         tables[name] = Table.of(name, factors, meaning)

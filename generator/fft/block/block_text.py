@@ -306,8 +306,8 @@ class FftBlockText:
 
     def _conditions(self, not_done: str, inside: str) -> str:
         """Joined conditions; results that another tile has are left out too."""
-        asked = (not_done if self.walk.is_guarded and self.problem.inverse else "", inside)
-        return " && ".join(filter(None, asked))
+        conditions = (not_done if self.walk.is_guarded and self.problem.inverse else "", inside)
+        return " && ".join(filter(None, conditions))
 
 
 def _summary(problem: Fft, choice: BlockChoice) -> tuple[str, ...]:

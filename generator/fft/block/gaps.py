@@ -87,7 +87,7 @@ class _Access:
     """Accesses that each counted half-warp stands for."""
     parts: Numbers
     """Coefficients of the strides in each lane's address: lanes x strides."""
-    halves: Numbers
+    half_warps: Numbers
     """Number of the half-warp that each lane belongs to."""
 
 
@@ -98,7 +98,7 @@ class _Conflicts:
     shape: TileShape
     accesses: tuple[_Access, ...]
     parts: Numbers
-    halves: Numbers
+    half_warps: Numbers
     """Half-warp of each lane, over all accesses."""
     starts: tuple[int, ...]
     """First half-warp of each access."""
@@ -110,14 +110,14 @@ class _Conflicts:
     @classmethod
     def of(cls, shape: TileShape, touches: tuple[Touch, ...]) -> _Conflicts:
         accesses = tuple(_accesses(shape, touches))
-        counts = [int(access.halves[-1]) + 1 for access in accesses]
+        counts = [int(access.half_warps[-1]) + 1 for access in accesses]
         starts = [sum(counts[:i]) for i in range(len(counts))]
         parts = np.concatenate([access.parts for access in accesses]).astype(np.float32)
-        halves = np.concatenate([access.halves + start for access, start in zip(accesses, starts, strict=True)])
+        half_warps = np.concatenate([access.half_warps + start for access, start in zip(accesses, starts, strict=True)])
         stages = [access.group for access in accesses]
         groups = tuple(stages.index(stage) for stage in dict.fromkeys(stages))
         weights = np.array([access.weight for access in accesses])
-        return cls(shape, accesses, parts, halves, tuple(starts), groups, weights)
+        return cls(shape, accesses, parts, half_warps, tuple(starts), groups, weights)
 
     def best_of(self, candidates: list[Gaps]) -> Gaps:
         """The gaps with the lowest cost; the first of equal ones."""
@@ -140,11 +140,11 @@ class _Conflicts:
 
     def _counts(self, strides: Numbers) -> Numbers:
         """Wavefronts of each access for each column of strides: accesses x columns."""
-        columns, halves = strides.shape[1], int(self.halves[-1]) + 1
+        columns, count = strides.shape[1], int(self.half_warps[-1]) + 1
         banks = (self.parts @ strides).astype(np.int32) % BANKS
-        keys = (np.arange(columns) * halves + self.halves[:, None]) * BANKS + banks
-        taken = np.bincount(keys.ravel(), minlength=columns * halves * BANKS)
-        worst = taken.reshape(columns, halves, BANKS).max(2)
+        keys = (np.arange(columns) * count + self.half_warps[:, None]) * BANKS + banks
+        taken = np.bincount(keys.ravel(), minlength=columns * count * BANKS)
+        worst = taken.reshape(columns, count, BANKS).max(2)
         return self.weights[:, None] * np.add.reduceat(worst, self.starts, axis=1).T
 
 
@@ -196,13 +196,13 @@ def _access(
     indices: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> _Access:
     warps = math.ceil(pool.items / 32)
-    looked_at = sorted({round(i * (warps - 1) / max(1, _WARPS - 1)) for i in range(_WARPS)})
-    items = np.concatenate([np.arange(32 * warp, min(32 * warp + 32, pool.items)) for warp in looked_at])
-    lanes = np.concatenate([np.arange(min(32, pool.items - 32 * warp)) + 32 * i for i, warp in enumerate(looked_at)])
+    sampled = sorted({round(i * (warps - 1) / max(1, _WARPS - 1)) for i in range(_WARPS)})
+    items = np.concatenate([np.arange(32 * warp, min(32 * warp + 32, pool.items)) for warp in sampled])
+    lanes = np.concatenate([np.arange(min(32, pool.items - 32 * warp)) + 32 * i for i, warp in enumerate(sampled)])
     numbers = indices(pool.values(items))
     parts = np.zeros((len(items), count), np.int32)
     for name, place in address.terms:
         for digit in place.digits:
             stride = round(math.log(digit.stride, _APART))
             parts[:, stride] += numbers.get(name, 0) // digit.weight % digit.extent
-    return _Access(group, lead, times * warps / len(looked_at), parts, lanes // (32 // 2))
+    return _Access(group, lead, times * warps / len(sampled), parts, lanes // (32 // 2))

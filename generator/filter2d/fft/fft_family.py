@@ -130,9 +130,9 @@ def _likely_rows(problem: Filter2d, choice: Filter2dFftChoice, device: Device) -
     def of_full_waves(rows: int) -> tuple[int, int]:
         threads = likely_threads(choice.x, rows, 256)[0]
         by_registers = device.registers_per_multiprocessor // (registers_of(text_of(choice.x)) * threads)
-        held = min(max(1, by_registers), max(1, resident(rows * columns_points, device)))
+        most_resident = min(max(1, by_registers), max(1, resident(rows * columns_points, device)))
         blocks = ceil(lines / rows / device.multiprocessors)
-        return rows * (blocks if blocks <= held else held * ceil(blocks / held)), -rows
+        return rows * (blocks if blocks <= most_resident else most_resident * ceil(blocks / most_resident)), -rows
 
     fitting = [each for each in ROWS if each == 1 or each * columns_points <= 2 * BLOCK_POINTS]
     return min(fitting, key=of_full_waves)

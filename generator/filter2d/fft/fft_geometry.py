@@ -28,7 +28,7 @@ _SMALL = tuple(radix for radix in _RADICES if 4 <= radix <= 16)
 """Radices of three-pass lines: larger ones take registers and save no pass."""
 _GAPS = (0, 1, 2, 3, 4)
 """Gaps, in elements, that may follow all values of a digit against bank conflicts."""
-_LOOKED_AT = 64
+_SAMPLED = 64
 """Transforms of a pass whose bank conflicts are counted: their pattern repeats."""
 _WAYS_OF_TWO, _WAYS_OF_THREE = 3, 2
 """Splits of a number of points into two and into three radices that are kept, the fastest ones."""
@@ -125,7 +125,7 @@ def turns(axis: Axis, side_by_side: int) -> float:
 def _turns_of(step: Pass, items: int, together: int) -> float:
     bases = [
         step.earlier_place.at(item // step.later) + step.later_place.at(item % step.later)
-        for item in range(min(items, _LOOKED_AT))
+        for item in range(min(items, _SAMPLED))
     ]
     counts = [
         max(Counter(base % together for base in bases[start : start + together]).values())

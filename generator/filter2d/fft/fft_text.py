@@ -142,8 +142,8 @@ class StepText:
         order = self.first * self.second
         exponents = [power.exponent for power in self.powers if power.row >= 0]
         values = [root(-exponent * q, order) for exponent in exponents for q in range(self.second)]
-        told = ", ".join(map(str, exponents))
-        meaning = f"exp(-2 pi i k q / {order}) for k = {told}, q = 0 to {self.second - 1}."
+        listed = ", ".join(map(str, exponents))
+        meaning = f"exp(-2 pi i k q / {order}) for k = {listed}, q = 0 to {self.second - 1}."
         return Table.of(self.table, values, meaning)
 
 

@@ -60,7 +60,7 @@ def _merge(
     """Merge another store into this one; the faster of two winners is kept. All or nothing."""
     with Store.open(source, write=False) as other, Store.open(write_location(store), write=True) as own:
         report = merge_stores(own, other)
-    return _tell(report, json)
+    return _print_report(report, json)
 
 
 def _import(
@@ -79,7 +79,7 @@ def _import(
         import_lines(whole, lines, source=str(file))
         with Store.open(write_location(store), write=True) as own:
             report = merge_stores(own, whole)
-    return _tell(report, json)
+    return _print_report(report, json)
 
 
 def _export(
@@ -159,7 +159,7 @@ def _refuse_store(file: Path, store: Store) -> None:
         raise BadArgument(f"{file} is the store itself; name another file")
 
 
-def _tell(report: MergeReport, json: bool) -> int:
+def _print_report(report: MergeReport, json: bool) -> int:
     document = dataclasses.asdict(report)
     if json:
         print_json(document)

@@ -107,14 +107,14 @@ class _Times:
         if not self._winners:
             raise NothingStored(f"no winner is stored for {self._device.key()}; run `warpsmith tune` first")
         shuffled = random.Random(self._seed).sample(self._winners, len(self._winners))
-        seen = [self._look(*each) for each in sorted(shuffled, key=_last_look)[:count]]
+        seen = [self._check_winner(*each) for each in sorted(shuffled, key=_last_checked)[:count]]
         if not self._quiet:
             verdicts = [each.rechecked.checked.verdict for each in seen]
             text = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
             print_facts([("checked", f"{len(seen)} of {len(self._winners)} winners of {self._device.name}: {text}")])
         return seen
 
-    def _look(self, store: Store, record: Record) -> _Seen:
+    def _check_winner(self, store: Store, record: Record) -> _Seen:
         rechecked = recheck(record, self._ref, self._seed)
         seen = _Seen(store.location, rechecked, self._note(store, rechecked))
         if not self._quiet:
@@ -133,11 +133,11 @@ class _Times:
         return False  # a read-only file, for example; the result is printed anyway
 
     def document(self, seen: list[_Seen]) -> dict[str, Any]:
-        looked = [_document(each) for each in seen]
-        return {"device_key": self._device.key(), "winners": len(self._winners), "looked_at": looked}
+        documents = [_document(each) for each in seen]
+        return {"device_key": self._device.key(), "winners": len(self._winners), "looked_at": documents}
 
 
-def _last_look(winner: tuple[Store, Record]) -> str:
+def _last_checked(winner: tuple[Store, Record]) -> str:
     checked = checked_of(winner[1])
     return "" if checked is None else checked.at
 

@@ -130,7 +130,7 @@ def _show_words(
         views = [_view(each, *found) for each in stores.stores for found in subjects_with(each, words, device_key)]
     if not views:
         raise NothingStored("nothing is stored with these words in its problem; `warpsmith db ls` lists all")
-    return _tell(views, json)
+    return _print_views(views, json)
 
 
 def _show_problem(
@@ -148,7 +148,7 @@ def _show_problem(
         raise NothingStored(
             f"nothing is stored for {problem.key()}{on}; run `warpsmith tune {problem.operation}` first"
         )
-    return _tell(views, json)
+    return _print_views(views, json)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _poison_facts(poisoned: Mapping[str, Failure]) -> list[tuple[str, str]]:
     return [("poisoned", f"{len(poisoned)} programs that are not run again on this device"), *lines]
 
 
-def _tell(views: list[_View], json: bool) -> int:
+def _print_views(views: list[_View], json: bool) -> int:
     if json:
         print_json({"records": [view.document() for view in views]})
         return 0

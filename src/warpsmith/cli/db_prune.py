@@ -82,10 +82,10 @@ def _prune(
         gone = stale_programs(programs, _still_generated, _Progress(len(programs)))
         before, unwanted = count_rows(own), Unwanted(scope, keep_trials, gone, poisoned, everything=whole)
         if not yes:
-            _tell(prune_store(own, unwanted, dry_run=True), before, own.location, removed=False, json=json)
+            _print_pruned(prune_store(own, unwanted, dry_run=True), before, own.location, removed=False, json=json)
             return 0
     with Store.open(location, write=True) as own:
-        _tell(prune_store(own, unwanted), before, own.location, removed=True, json=json)
+        _print_pruned(prune_store(own, unwanted), before, own.location, removed=True, json=json)
         freed = compact_store(own)
     if not json:
         print_facts([("freed", f"{freed / 1e6:.1f} MB")])
@@ -110,7 +110,7 @@ class _Progress:
             print(f"generated {done} of {self._total} kernels again", file=sys.stderr, flush=True)
 
 
-def _tell(pruned: Pruned, before: Counts, location: str, *, removed: bool, json: bool) -> None:
+def _print_pruned(pruned: Pruned, before: Counts, location: str, *, removed: bool, json: bool) -> None:
     trials = sum(pruned.trials.values())
     if json:
         print_json({"store": location, "removed": removed, **_document(pruned)})

@@ -26,7 +26,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
 from warpsmith.generator.library_calls import Library
-from warpsmith.store.location import shown, write_location
+from warpsmith.store.location import redacted, write_location
 from warpsmith.store.store_chain import open_for_reading
 
 TRIAL_ARCH = "sm_80"
@@ -53,21 +53,21 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
     Each compiler is tried on a small kernel, also where there is no GPU; PyCUDA's where PyCUDA is installed. NVIDIA's
     libraries are candidates beside our kernels, and nothing else needs them.
     """
-    gpu = _look("gpu", lambda: DeviceRef.parse("cuda:0").device().key())
+    gpu = _check("gpu", lambda: DeviceRef.parse("cuda:0").device().key())
     arch = DeviceRef.parse("cuda:0").device().arch if gpu.good else TRIAL_ARCH
     findings = [
-        _look("warpsmith", lambda: f"{importlib.metadata.version('warpsmith')}, Python {platform.python_version()}"),
-        _look("host", lambda: DeviceRef.parse("host").device().name),
+        _check("warpsmith", lambda: f"{importlib.metadata.version('warpsmith')}, Python {platform.python_version()}"),
+        _check("host", lambda: DeviceRef.parse("host").device().name),
         _of("host compiler", report_on_host_compiler()),
-        _look("calls", _calls),
+        _check("calls", _calls),
         gpu,
         _of("nvrtc", report_on_nvrtc(arch)),
         _of("nvcc", report_on_nvcc(arch)),
         *(_of("pycuda", report) for report in (report_on_pycuda(arch),) if report is not None),
-        *(_look(library, functools.partial(installed_version, library)) for library in Library),
-        _look("stores", lambda: _stores(store)),
-        _look("writes to", lambda: shown(write_location(store))),
-        *(_look(f"extra {extra}", functools.partial(_extra, extra)) for extra in Extra),
+        *(_check(library, functools.partial(installed_version, library)) for library in Library),
+        _check("stores", lambda: _stores(store)),
+        _check("writes to", lambda: redacted(write_location(store))),
+        *(_check(f"extra {extra}", functools.partial(_extra, extra)) for extra in Extra),
     ]
     good = {finding.name: finding.good for finding in findings}
     usable = good["stores"] and ((good["host"] and good["host compiler"]) or (good["gpu"] and good["nvrtc"]))
@@ -86,9 +86,9 @@ def _of(name: str, report: CompilerReport) -> _Finding:
     return _Finding(name, report.condition is Condition.OK, report.condition, report.message)
 
 
-def _look(name: str, look: Callable[[], str]) -> _Finding:
+def _check(name: str, check: Callable[[], str]) -> _Finding:
     try:
-        return _Finding(name, True, Condition.OK, look())
+        return _Finding(name, True, Condition.OK, check())
     except WarpsmithError as error:
         condition = Condition.MISSING if isinstance(error, DeviceError) else Condition.BROKEN
         return _Finding(name, False, condition, str(error))

@@ -27,7 +27,7 @@ from warpsmith.cli.output import print_facts, print_json, print_table, record_fa
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import AUTO, Problem, member
-from warpsmith.store.location import shown, write_location
+from warpsmith.store.location import redacted, write_location
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.timing_policy import CacheState, Launching
@@ -120,9 +120,9 @@ def _tune(
     devices, location = DeviceRef.parse_all(device), write_location(store)
     report = tune_into(location, problem, devices, options, progress_for(sys.stderr, quiet=False))
     if json:
-        print_json(_document(report, shown(location)))
+        print_json(_document(report, redacted(location)))
     else:
-        print_facts(_facts(report, shown(location)))
+        print_facts(_facts(report, redacted(location)))
     return 0
 
 
@@ -242,10 +242,10 @@ def _tune_all(path: Path, devices: tuple[DeviceRef, ...], location: str, options
     with Store.open(location, write=True) as opened:
         standings = tune_all(problems, devices, opened, options, progress_for(sys.stderr, quiet=False))
     if json:
-        print_json({"problems": [standing.spec() for standing in standings], "store": shown(location)})
+        print_json({"problems": [standing.spec() for standing in standings], "store": redacted(location)})
     else:
         print_table(("problem", "turns", "trials", "time"), map(_cells, standings))
-        print_facts([("stored", shown(location))])
+        print_facts([("stored", redacted(location))])
     if all(standing.best_ns is None for standing in standings):
         raise ProblemListFailed(f"none of {len(standings)} problems has a winner; the first: {standings[0].failure}")
     return 0

@@ -31,8 +31,8 @@ def scaled_error(
     with np.errstate(divide="ignore", invalid="ignore"):
         error = _error(got, expected, dtype)
         scaled = np.where(error == 0, 0.0, error / scale)
-    is_asked = ~np.isnan(scale) & (np.isfinite(scale) | np.isfinite(expected))
-    return np.where(is_asked, np.where(np.isnan(scaled), np.inf, scaled), 0.0)
+    is_checked = ~np.isnan(scale) & (np.isfinite(scale) | np.isfinite(expected))
+    return np.where(is_checked, np.where(np.isnan(scaled), np.inf, scaled), 0.0)
 
 
 def _error(got: NDArray[Any], expected: NDArray[np.float64], dtype: DType) -> NDArray[np.float64]:
@@ -52,12 +52,12 @@ def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.floa
         value = np.arange(256.0)
         return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
     kind = numpy_dtype(dtype)
-    halves = np.arange(65536, dtype=np.uint16).view(kind)
+    numbers = np.arange(65536, dtype=np.uint16).view(kind)
     lowest, highest = (np.asarray(end, kind) for end in (-np.inf, np.inf))
     # IEEE 754: overflow begins halfway between the largest number, such as 65504, and the next power of 2.
     beyond = 2.0 ** (128 if dtype is DType.BFLOAT16 else 16)
     with np.errstate(all="ignore"):  # numpy warns about the neighbours of the largest half and of a signalling NaN
-        neighbours = (np.nextafter(halves, lowest), halves, np.nextafter(halves, highest))
+        neighbours = (np.nextafter(numbers, lowest), numbers, np.nextafter(numbers, highest))
         below, value, above = (np.clip(each.astype(np.float64), -beyond, beyond) for each in neighbours)
         low, high = (below + value) / 2, (value + above) / 2
     return np.where(value == -beyond, -np.inf, low), np.where(value == beyond, np.inf, high)

@@ -100,7 +100,7 @@ def is_url(location: str) -> bool:
     return "://" in location or _KNOWN.match(location) is not None
 
 
-def shown(location: str) -> str:
+def redacted(location: str) -> str:
     """The location for messages: a URL without its passwords."""
     if not is_url(location):
         return location

@@ -15,7 +15,7 @@ from warpsmith.errors import BadArgument, StoreError, one_line
 from warpsmith.store import postgresql, sqlite
 from warpsmith.store.database import Database
 from warpsmith.store.layout import PROBLEMS_TABLE, REKEYED_SINCE, SCHEMA_VERSION, VERSION_TABLE
-from warpsmith.store.location import is_url, shown
+from warpsmith.store.location import is_url, redacted
 from warpsmith.store.sqlite import APPLICATION_ID, Access
 from warpsmith.store.tables import version
 
@@ -56,7 +56,7 @@ def open_location(location: str, *, write: bool, immutable: bool) -> Database:
         return _open_file(sqlite.path_of(location), write=write, immutable=immutable)
     url = parse_url(location)
     if url.get_backend_name() != "sqlite":
-        return _open_server(url, shown(location), write=write)
+        return _open_server(url, redacted(location), write=write)
     return open_location(url.database or ":memory:", write=write, immutable=immutable)
 
 
@@ -154,7 +154,7 @@ def parse_url(location: str) -> URL:
     """The URL of a store, an SQLite file or a PostgreSQL database. Raises BadUrl, whose message never shows a
     password.
     """
-    name = shown(location)
+    name = redacted(location)
     if not location.isprintable():
         raise BadUrl(f"{' '.join(name.split())!r} has characters that no URL has: {sqlite.OTHER_STORE}")
     try:

@@ -124,7 +124,7 @@ class StoreChain(Generic[Opened_co]):
                 if store not in self._optional and (self._patient or not isinstance(error, StoreBusy)):
                     raise
                 self._passed_over.append(store)
-                _tell(store.location, error)
+                _warn_of_skipped(store.location, error)
             else:
                 yield from answers
 
@@ -209,7 +209,7 @@ def _opened(
             except StoreError as error:
                 if not is_optional and not (passes_over and isinstance(error, StoreBusy)):
                     raise
-                _tell(place.location, error)
+                _warn_of_skipped(place.location, error)
                 unopened += 1
                 continue
             if passes_over:
@@ -241,7 +241,7 @@ def _open(place: Place, opening: Callable[[str, bool], Opened]) -> Opened | None
     return opening(place.location, place.is_installed and not os.access(path, os.W_OK))
 
 
-def _tell(location: str, error: StoreError) -> None:
+def _warn_of_skipped(location: str, error: StoreError) -> None:
     """Warns that a store is skipped. For a store that stays locked it warns once, not at each look-up."""
     if isinstance(error, StoreBusy):
         if BUSY_STORES.note(busy_key(location)):

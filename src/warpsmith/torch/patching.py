@@ -236,12 +236,12 @@ def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice
     hooks = []
     for name, module in layers.items():
 
-        def look(module: nn.Module, given: tuple[Any, ...], options: Any, name: str = name) -> None:
+        def record_layer(module: nn.Module, given: tuple[Any, ...], options: Any, name: str = name) -> None:
             layer = _layer(module, given[0] if given else options["input"], (*given[1:], *options.values()), choice)
             if layer not in found[name]:
                 found[name].append(layer)
 
-        hooks.append(module.register_forward_pre_hook(look, with_kwargs=True))
+        hooks.append(module.register_forward_pre_hook(record_layer, with_kwargs=True))
     try:
         with _evaluating(model), torch.no_grad():
             if isinstance(inputs, Mapping):

@@ -401,7 +401,8 @@ __device__ __forceinline__ void transform_rows(const float2* element, float2 (&v
     for (int j = 0; j < 24; ++j) {
         v[j] = element[j];
     }
-    dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
+    dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
+        v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
 }
 
 // Inverse of the third pass. From here on real and imaginary parts are swapped, which makes a forward transform an
@@ -412,7 +413,8 @@ __device__ __forceinline__ void restore_rows(float2* element, const float2 (&sum
     for (int j = 0; j < 24; ++j) {
         v[j] = 0.000192901235f * swapped(sum[j]);
     }
-    dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
+    dft24(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
+        v[15], v[16], v[17], v[18], v[19], v[20], v[21], v[22], v[23]);
 #pragma unroll
     for (int j = 0; j < 24; ++j) {
         element[j] = v[j];

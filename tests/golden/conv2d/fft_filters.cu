@@ -255,8 +255,10 @@ __device__ __forceinline__ void transform(
         const bool is_self_mirrored = is_own_digit && first_y == 0;  // in rows 0 and Y / 2, their own mirrors
         const int second_y = is_self_mirrored ? 30 : first_y == 0 ? 0 : 60 - first_y;
         const int second_digit = is_own_digit ? first_digit : 6 - part;
-        const float2* const first_element = tile + t * 3736 + modulo<6>(first_y) * 621 + quotient<6>(first_y) * 62 + first_digit * 10;
-        const float2* const second_element = tile + t * 3736 + modulo<6>(second_y) * 621 + quotient<6>(second_y) * 62 + second_digit * 10;
+        const float2* const first_element = tile + t * 3736 + modulo<6>(first_y) * 621 +
+            quotient<6>(first_y) * 62 + first_digit * 10;
+        const float2* const second_element = tile + t * 3736 + modulo<6>(second_y) * 621 +
+            quotient<6>(second_y) * 62 + second_digit * 10;
         float2 first_v[10], second_v[10];
 #pragma unroll
         for (int j = 0; j < 10; ++j) {

@@ -58,7 +58,7 @@ class FamilyStudy:
         with quiet_optuna():
             sampler = self._own or _optunas_own(choice, seed)
             self.study = optuna.create_study(study_name=name, sampler=sampler, direction="minimize")
-        self._asked: dict[Config, optuna.trial.Trial] = {}
+        self._pending: dict[Config, optuna.trial.Trial] = {}
 
     def ask(self) -> Config | None:
         """A new legal config; None if every config was tried."""
@@ -69,14 +69,14 @@ class FamilyStudy:
         except SpaceExhausted:
             return None
         config = self._coding.config(trial.params)
-        self._asked[config] = trial
+        self._pending[config] = trial
         return config
 
     def tell(self, config: Config, time_ns: float | None) -> None:
         """Reports the outcome of a config, asked or not: its time in ns, or None for a failure."""
         # Pruned, not failed: Optuna's samplers rank pruned trials last, but forget failed ones.
         state = TrialState.PRUNED if time_ns is None else TrialState.COMPLETE
-        if (trial := self._asked.pop(config, None)) is not None:
+        if (trial := self._pending.pop(config, None)) is not None:
             self.study.tell(trial, time_ns, state)
             return
         params = self._coding.params(config)
@@ -98,7 +98,7 @@ class FamilyStudy:
             if config is None or config in self._order.tried:
                 self.study.tell(trial, state=TrialState.PRUNED)
             elif config == suggested:
-                self._asked[config] = trial
+                self._pending[config] = trial
                 return config
             else:
                 self.study.tell(trial, state=TrialState.FAIL)  # reported by `tell`, as the config that replaced it

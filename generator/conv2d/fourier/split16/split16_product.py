@@ -44,7 +44,7 @@ USUAL_STAGES = (4, 3, 2)
 """Numbers of stages that a default tries; it takes the largest that fits."""
 STARTS = 3
 """Start configs of a search beside the default."""
-CELLS = 64 * 128
+TILE_RESULTS = 64 * 128
 """Results of the tile that the times below refer to."""
 BEGIN_NS, TILE_NS = 300.0, 600.0
 """Times of a tile, and of its results, which are stored; at the reference's clock."""
@@ -283,8 +283,8 @@ class Split16Product(Family[Cgemm]):
 def expected_ns(problem: Cgemm, config: Config, device: Device) -> float:
     """The time of a product: rounds of tiles, and its bytes, which hide each other in part."""
     geometry = Split16ProductGeometry.of(problem, config)
-    cells = geometry.a.block * geometry.b.block / CELLS
-    tile_ns = BEGIN_NS + TILE_NS * cells + geometry.steps * (STEP_NS + STEP_TILE_NS * cells)
+    tile_size = geometry.a.block * geometry.b.block / TILE_RESULTS
+    tile_ns = BEGIN_NS + TILE_NS * tile_size + geometry.steps * (STEP_NS + STEP_TILE_NS * tile_size)
     rounds_ns = tile_ns * device.rates.cycle_ratio * ceil(geometry.tiles / device.multiprocessors)
     return cbrt(rounds_ns**3 + (problem.bytes / (L2_SHARE * device.rates.l2_bytes_per_ns)) ** 3)
 

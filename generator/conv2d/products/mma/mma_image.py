@@ -75,7 +75,7 @@ class MmaImageGeometry(ImageTiles):
             family,
             problem,
             arithmetic,
-            positions=warps.tile_rows,
+            tile_m=warps.tile_rows,
             columns=warps.tile_columns,
             channels=config.integer("channels"),
             reach=Reach(config.text("reach")),

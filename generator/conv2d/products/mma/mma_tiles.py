@@ -95,16 +95,16 @@ class MmaWarps:
         return sums + arithmetic.parts * (self.columns // 4 + 8) + OTHER_REGISTERS
 
 
-def sum_steps(arithmetic: Arithmetic, terms: int) -> int:
+def sum_steps(arithmetic: Arithmetic, tile_k: int) -> int:
     """Steps of 16 terms whose sum stays in the tensor cores before it is added up in float32.
 
     An mma instruction truncates up to 2^-23 of its sum: for positive terms, six instructions in a row lose about 3e-7.
 
     Args:
         arithmetic: element type and number of parts of the operands.
-        terms: terms per stage.
+        tile_k: K per stage.
     """
-    steps = terms // 16
+    steps = tile_k // 16
     return min(4 if arithmetic.products == 1 else 2, steps) if arithmetic.promotes else steps
 
 

@@ -66,7 +66,7 @@ class MmaWeightGeometry(WeightTiles):
             taps=config.integer("taps"),
             rows=warps.tile_rows,
             columns=warps.tile_columns,
-            terms=config.integer("terms"),
+            tile_k=config.integer("terms"),
             stages=config.integer("stages"),
             splits=config.integer("splits"),
             warps=warps,
@@ -76,7 +76,7 @@ class MmaWeightGeometry(WeightTiles):
     @property
     def sum_steps(self) -> int:
         """Steps of 16 terms after which a sum leaves the tensor cores."""
-        return sum_steps(self.arithmetic, self.terms)
+        return sum_steps(self.arithmetic, self.tile_k)
 
     @property
     def threads(self) -> int:
@@ -147,7 +147,7 @@ def weight_ns(geometry: MmaWeightGeometry, device: Device) -> float:
 def _ns_by_splits(geometry: MmaWeightGeometry, device: Device) -> Callable[[int], float]:
     """The time for each number of parts that sums have."""
     warps, taps, rates = geometry.warps, geometry.taps, busy_multiprocessor(device)
-    step_ns = stage_ns(geometry.arithmetic, warps, taps, geometry.terms, geometry.stage_bytes, rates)
+    step_ns = stage_ns(geometry.arithmetic, warps, taps, geometry.tile_k, geometry.stage_bytes, rates)
     all_steps, tiles, weights = geometry.steps, geometry.tiles, geometry.weights
 
     def time_ns(splits: int) -> float:

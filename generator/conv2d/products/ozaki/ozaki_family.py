@@ -226,7 +226,7 @@ class Conv2dSlices(Family[Conv2d]):
         images, filters, measures = geometry.images, geometry.filters, geometry.range.measures
         text = render("conv2d/mma_image.cu.jinja", p=Conv2dText.of(problem), g=geometry, config=config.key())
         ends = (*((Pointer("b"),) if problem.bias else ()), Pointer(problem.output.name))
-        arguments = (Pointer(images.halves.name), Pointer(filters.halves.name), Pointer(RANGE), *ends)
+        arguments = (Pointer(images.packed.name), Pointer(filters.packed.name), Pointer(RANGE), *ends)
         multiply = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
         multiply = dataclasses.replace(multiply, shared_bytes=geometry.shared_bytes, unit=MAIN)
         exact_unit, exact = _exact(problem, geometry, ends)

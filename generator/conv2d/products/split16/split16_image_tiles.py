@@ -55,7 +55,7 @@ class ImageTiles(abc.ABC):
     """
 
     lattice: Lattice
-    positions: int
+    tile_m: int
     """Positions per tile (M)."""
     columns: int
     """Channels of the result per tile (N)."""
@@ -87,7 +87,7 @@ class ImageTiles(abc.ABC):
         family: str,
         problem: Conv2d,
         arithmetic: Arithmetic,
-        positions: int,
+        tile_m: int,
         columns: int,
         channels: int,
         reach: Reach,
@@ -99,24 +99,25 @@ class ImageTiles(abc.ABC):
             family: family that owns the tiles.
             problem: fprop or dgrad.
             arithmetic: element type and number of parts of the operands.
-            positions, columns, channels, reach: as in the config; `channels` is the source channels per stage.
+            tile_m: positions per tile.
+            columns, channels, reach: as in the config; `channels` is the source channels per stage.
             own: the fields of the subclass.
         """
         folding, is_transposed = _folding(problem, arithmetic), problem.pass_.is_transposed
         lattice, chunks = _lattice(problem, arithmetic), channels // arithmetic.chunk
-        steps, first_taps, span = _walk(problem, arithmetic, positions, reach)
-        length = _line_length(lattice, positions, span)
+        steps, first_taps, span = _walk(problem, arithmetic, tile_m, reach)
+        length = _line_length(lattice, tile_m, span)
         filters = _filters(family, problem, arithmetic, columns, chunks)
         return cls(
             lattice=lattice,
-            positions=positions,
+            tile_m=tile_m,
             columns=columns,
             arithmetic=arithmetic,
             images=_images(family, problem, arithmetic, filters.blocks * chunks, length),
             filters=filters,
             steps=steps,
             first_taps=first_taps,
-            run=positions + span,
+            run=tile_m + span,
             channels_last=problem.layout is ImageLayout.NHWC and not (is_transposed and folding),
             folding=folding if is_transposed else None,
             result_strides=problem.output.element_strides,
@@ -171,7 +172,7 @@ class ImageTiles(abc.ABC):
     @property
     def tiles_down(self) -> int:
         """Tiles along the positions of a phase."""
-        return -(-self.lattice.positions // self.positions)
+        return -(-self.lattice.positions // self.tile_m)
 
     @property
     def tiles(self) -> int:
@@ -205,21 +206,21 @@ def _lattice(problem: Conv2d, arithmetic: Arithmetic) -> Lattice:
     return Lattice.of(problem if folding is None else folding.layer)
 
 
-def _line_length(lattice: Lattice, positions: int, span: int) -> int:
+def _line_length(lattice: Lattice, tile_m: int, span: int) -> int:
     """Positions of a line in whole tiles, plus those that the last tile reads beyond them."""
-    return -(-lattice.positions // positions) * positions + lattice.reach + span
+    return -(-lattice.positions // tile_m) * tile_m + lattice.reach + span
 
 
 # Cached because many configs of one problem share them, and a family's model looks at hundreds of configs.
 @functools.lru_cache(maxsize=256)
 def _walk(
-    problem: Conv2d, arithmetic: Arithmetic, positions: int, reach: Reach
+    problem: Conv2d, arithmetic: Arithmetic, tile_m: int, reach: Reach
 ) -> tuple[tuple[LineStep, ...], tuple[int, ...], int]:
     """The steps of all phases, the index of each phase's first step, and the largest shift within a stage."""
     lattice = _lattice(problem, arithmetic)
     phases = [_stages(taps, reach) for taps in lattice.phases]
     span = max((stage[-1].shift - stage[0].shift for stages in phases for stage in stages), default=0)
-    length = _line_length(lattice, positions, span)
+    length = _line_length(lattice, tile_m, span)
     steps = [tuple(itertools.chain.from_iterable(_steps(stage, length) for stage in stages)) for stages in phases]
     return tuple(itertools.chain.from_iterable(steps)), (0, *itertools.accumulate(map(len, steps))), span
 

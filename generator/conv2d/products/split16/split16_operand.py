@@ -73,7 +73,7 @@ class Split16Operand(abc.ABC):
         """Bytes of the 16-bit numbers."""
 
     @property
-    def halves(self) -> Workspace:
+    def packed(self) -> Workspace:
         """Workspace for the 16-bit numbers. Those of weights depend on weights alone and can be prepacked."""
         name = self.operand.name
         holds_weights = name == "w" and not self.arithmetic.is_sliced
@@ -81,7 +81,7 @@ class Split16Operand(abc.ABC):
 
     def workspaces(self) -> tuple[Workspace, ...]:
         """Workspaces for the largest numbers and for the 16-bit ones."""
-        return (self.halves,) if self.maximum is None else (self.maximum.workspace, self.halves)
+        return (self.packed,) if self.maximum is None else (self.maximum.workspace, self.packed)
 
     @property
     def is_sampled(self) -> bool:
@@ -101,7 +101,7 @@ class Split16Operand(abc.ABC):
             largest = (*largest, maximum.power)
         if self.arithmetic.is_sliced:
             largest = (Pointer(RANGE, 4 * self.range_place),)
-        arguments = (Pointer(self.operand.name), *largest, Pointer(self.halves.name))
+        arguments = (Pointer(self.operand.name), *largest, Pointer(self.packed.name))
         kernels = [(self.entry, blocks)]
         if self.is_sampled:
             kernels.append((self.entry_again, min(blocks, MAX_BLOCKS)))
@@ -117,8 +117,8 @@ class Split16Operand(abc.ABC):
 class Images(Split16Operand):
     """16-bit images on the line: [part][group and channel vector][plane][position][channel of the vector].
 
-    If `terms` is not 0: [group][block of `terms` positions][channel vector][part][position][channel of the vector], so
-    that a stage's positions (K) are contiguous.
+    If `tile_k` is not 0: [group][block of `tile_k` positions][channel vector][part][position][channel of the vector],
+    so that a stage's positions (K) are contiguous.
     """
 
     images: int
@@ -131,7 +131,7 @@ class Images(Split16Operand):
     columns: LatticeLine
     length: int
     """Positions per plane, including the zeros behind the last image."""
-    terms: int = 0
+    tile_k: int = 0
     folding: Folding | None = None
     """Set where rows and columns of the images become channels."""
 
@@ -164,7 +164,7 @@ class Images(Split16Operand):
 
     @classmethod
     def of_results(
-        cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, terms: int
+        cls, family: str, problem: Conv2d, operand: Operand, lattice: Lattice, chunks: int, length: int, tile_k: int
     ) -> Images:
         """dy of wgrad, at the positions of fprop's results."""
         rows, columns = (
@@ -172,7 +172,7 @@ class Images(Split16Operand):
             for line, size in zip((lattice.rows, lattice.columns), operand.shape[2:], strict=True)
         )
         source = cls.of_sources(family, problem, operand, Arithmetic.of(problem), lattice, chunks, length)
-        return dataclasses.replace(source, rows=rows, columns=columns, terms=terms)
+        return dataclasses.replace(source, rows=rows, columns=columns, tile_k=tile_k)
 
     @property
     def planes(self) -> tuple[tuple[int, int], ...]:

@@ -26,8 +26,8 @@ def image_program(family: str, template: str, problem: Conv2d, config: Config, g
     text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
     bias = (Pointer("b"),) if problem.bias else ()
     arguments = (
-        Pointer(images.halves.name),
-        Pointer(filters.halves.name),
+        Pointer(images.packed.name),
+        Pointer(filters.packed.name),
         *images.powers,
         *filters.powers,
         *bias,
@@ -43,7 +43,7 @@ def weight_program(family: str, template: str, problem: Conv2d, config: Config, 
     """Program of wgrad; `template` defines the GEMM kernel named `family`."""
     x, dy = geometry.x, geometry.dy
     text = render(template, p=Conv2dText.of(problem), g=geometry, config=config.key())
-    multiply = multiplying(family, geometry, (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS)))
+    multiply = multiplying(family, geometry, (Pointer(x.packed.name), Pointer(dy.packed.name), Pointer(PARTS)))
     total, add = summing(family, problem, geometry)
     units = (*x.units(problem), *dy.units(problem), Unit(MAIN, text), total)
     steps = (*x.launches(), *dy.launches(), multiply, add)

@@ -55,7 +55,7 @@ class WeightTiles(abc.ABC):
     """Channels of x per tile, for each tap (M)."""
     columns: int
     """Channels of dy per tile (N)."""
-    terms: int
+    tile_k: int
     """Positions per stage (K)."""
     stages: int
     splits: int
@@ -80,7 +80,7 @@ class WeightTiles(abc.ABC):
         taps: int,
         rows: int,
         columns: int,
-        terms: int,
+        tile_k: int,
         **own: Any,
     ) -> Self:
         """Build the tiles of a config.
@@ -88,21 +88,22 @@ class WeightTiles(abc.ABC):
         Args:
             family: family that owns the tiles.
             problem: wgrad.
-            taps, rows, columns, terms: as in the config; see the attributes.
+            taps, rows, columns: as in the config; see the attributes.
+            tile_k: `terms` of the config.
             own: stages, splits, and the fields of the subclass.
         """
-        tap_sets, span = _tap_sets(problem, taps, terms)
+        tap_sets, span = _tap_sets(problem, taps, tile_k)
         return cls(
             lattice=Lattice.of(folded(problem)),
             taps=taps,
             rows=rows,
             columns=columns,
-            terms=terms,
+            tile_k=tile_k,
             arithmetic=Arithmetic.of(problem),
-            x=_x(family, problem, terms, span),
-            dy=_dy(family, problem, terms, columns),
+            x=_x(family, problem, tile_k, span),
+            dy=_dy(family, problem, tile_k, columns),
             tap_sets=tap_sets,
-            run=terms + span,
+            run=tile_k + span,
             **own,
         )
 
@@ -149,7 +150,7 @@ class WeightTiles(abc.ABC):
     @property
     def steps(self) -> int:
         """Stages of a whole sum, all its parts together."""
-        return self.dy.length // self.terms
+        return self.dy.length // self.tile_k
 
     @property
     def split_steps(self) -> int:
@@ -183,7 +184,7 @@ class WeightTiles(abc.ABC):
     @property
     def stage_bytes(self) -> int:
         """Bytes of shared memory per stage, both operands."""
-        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.terms)
+        return self.arithmetic.parts * PIXEL_BYTES * (self.x_chunks * self.x_pitch + self.dy_chunks * self.tile_k)
 
     @property
     def sum_bytes(self) -> int:
@@ -230,37 +231,37 @@ class WeightTiles(abc.ABC):
         return sum(aligned(each.nbytes) for each in nbytes) + aligned(self.sum_bytes)
 
 
-def _length(lattice: Lattice, terms: int) -> int:
+def _length(lattice: Lattice, tile_k: int) -> int:
     """Positions of dy, rounded up to whole stages."""
-    return -(-lattice.positions // terms) * terms
+    return -(-lattice.positions // tile_k) * tile_k
 
 
 # Cached because many configs of one problem share them, and a family's model looks at hundreds of configs.
 @functools.lru_cache(maxsize=256)
-def _tap_sets(problem: Conv2d, taps: int, terms: int) -> tuple[tuple[LineTapSet, ...], int]:
+def _tap_sets(problem: Conv2d, taps: int, tile_k: int) -> tuple[tuple[LineTapSet, ...], int]:
     """The tap sets of the blocks, and the largest shift within a set."""
     lattice = Lattice.of(folded(problem))
     sets = [list(each) for each in _sets(lattice.phases[0], taps)]
     span = max(each[-1].shift - each[0].shift for each in sets)
-    length = _length(lattice, terms) + lattice.reach + span
+    length = _length(lattice, tile_k) + lattice.reach + span
     return tuple(_tap_set(each, taps, length) for each in sets), span
 
 
 @functools.lru_cache(maxsize=256)
-def _x(family: str, problem: Conv2d, terms: int, span: int) -> Images:
+def _x(family: str, problem: Conv2d, tile_k: int, span: int) -> Images:
     """The 16-bit images, with `span` positions beyond the last stage."""
     layer = folded(problem)
     lattice, chunks = Lattice.of(layer), -(-layer.group_channels // CHUNK)
-    length = _length(lattice, terms) + lattice.reach + span
+    length = _length(lattice, tile_k) + lattice.reach + span
     arithmetic, folding = Arithmetic.of(problem), Folding.of(problem)
     return Images.of_sources(family, problem, problem.inputs[0], arithmetic, lattice, chunks, length, folding)
 
 
 @functools.lru_cache(maxsize=256)
-def _dy(family: str, problem: Conv2d, terms: int, columns: int) -> Images:
+def _dy(family: str, problem: Conv2d, tile_k: int, columns: int) -> Images:
     """The 16-bit gradients of the results, in whole stages and in whole tiles of `columns` channels."""
     lattice, chunks = Lattice.of(folded(problem)), -(-problem.group_filters // columns) * columns // CHUNK
-    return Images.of_results(family, problem, problem.inputs[1], lattice, chunks, _length(lattice, terms), terms)
+    return Images.of_results(family, problem, problem.inputs[1], lattice, chunks, _length(lattice, tile_k), tile_k)
 
 
 def _sets(taps: tuple[Tap, ...], size: int) -> list[tuple[Tap, ...]]:

@@ -83,7 +83,7 @@ class Im2colImageGeometry(WgmmaImageGeometry):
             lattice=lattice,
             steps=window.reads,
             first_taps=(0, *itertools.accumulate(map(len, phases))),
-            run=pixels_of(on_line.positions + max((step.shift for step in window.reads), default=0)),
+            run=pixels_of(on_line.tile_m + max((step.shift for step in window.reads), default=0)),
             first_row=window.row,
             first_column=window.column,
         )

@@ -74,13 +74,13 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
         on_line = super().of(problem, config)
         lattice = window_lattice(on_line.lattice, on_line.taps > 1)
         window = Window.of(list(window_tap_sets(lattice, on_line.taps)))
-        length = -(-lattice.positions // on_line.terms) * on_line.terms
+        length = -(-lattice.positions // on_line.tile_k) * on_line.tile_k
         return dataclasses.replace(
             on_line,
             lattice=lattice,
             tap_sets=window.reads,
             dy=dataclasses.replace(on_line.dy, length=length),
-            run=pixels_of(on_line.terms + max(each.shifts[-1] for each in window.reads)),
+            run=pixels_of(on_line.tile_k + max(each.shifts[-1] for each in window.reads)),
             first_row=window.row,
             first_column=window.column,
         )
@@ -89,7 +89,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
     def tensor_maps(self) -> tuple[TensorMap, TensorMap]:
         """Tensor maps of x and dy."""
         x = tensor_map_of(self.x, self.lattice, (self.first_row, self.first_column), self.run)
-        return x, tensor_map_of(self.dy, self.lattice, (0, 0), self.terms)
+        return x, tensor_map_of(self.dy, self.lattice, (0, 0), self.tile_k)
 
     @property
     def why_not(self) -> str | None:
@@ -104,7 +104,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
 
     @property
     def stage_bytes(self) -> int:
-        return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.terms)
+        return LINE_BYTES * (self.channel_groups * self.run + lines_of(self.columns) // CHANNELS * self.tile_k)
 
     @property
     def workspace_bytes(self) -> int:

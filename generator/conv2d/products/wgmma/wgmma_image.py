@@ -44,9 +44,9 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
-GROUP_POSITIONS = 64
+GROUP_M = 64
 """Positions per consumer warpgroup: the 64 rows (M) of a wgmma product."""
-STAGED_BYTES = 4 * 16 * (GROUP_POSITIONS + 4)
+STAGED_BYTES = 4 * 16 * (GROUP_M + 4)
 """Bytes of the epilogue staging tile per warpgroup."""
 CHANNELS = (16, 32, 64)
 PIXEL_STAGES, FILTER_STAGES = (1, 2, 3), (2, 3, 4, 6)
@@ -75,7 +75,7 @@ class WgmmaImageGeometry(ImageTiles):
             cls.name,
             problem,
             Arithmetic.of(problem),
-            positions=GROUP_POSITIONS * warpgroups,
+            tile_m=GROUP_M * warpgroups,
             columns=config.integer("columns"),
             channels=config.integer("channels"),
             reach=Reach(config.text("reach")),
@@ -298,11 +298,10 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
     copying = COPY_CYCLES + geometry.copy_cycles * share
-    positions = GROUP_POSITIONS * geometry.warpgroups
-    products = positions * geometry.columns * depth * geometry.filled
-    halves = geometry.arithmetic.products * products
+    products = geometry.tile_m * geometry.columns * depth * geometry.filled
+    part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
-    step_ns = stage_ns(rates, sustained, geometry.filter_stages, halves, nbytes, copying)
+    step_ns = stage_ns(rates, sustained, geometry.filter_stages, part_products, nbytes, copying)
     tile_ns = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step_ns
     tile_ns += rates.cycles_ns(sustained.tile_cycles)
     return -(-geometry.tiles // device.multiprocessors) * tile_ns

@@ -79,7 +79,7 @@ class WgmmaWeightGeometry(WeightTiles):
             taps=config.integer("taps"),
             rows=GROUP_CHANNELS * channel_groups,
             columns=config.integer("columns"),
-            terms=config.integer("terms"),
+            tile_k=config.integer("terms"),
             stages=config.integer("stages"),
             splits=config.integer("splits"),
             channel_groups=channel_groups,
@@ -219,10 +219,10 @@ def weight_ns(geometry: WgmmaWeightGeometry, device: Device) -> float:
 
 def _ns_of_splits(geometry: WgmmaWeightGeometry, device: Device, splits: int) -> float:
     """Nanoseconds of `weight_ns` with another split-K factor than the config's."""
-    products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.terms
-    halves = geometry.arithmetic.products * products
+    products = GROUP_CHANNELS * geometry.warpgroups * geometry.columns * geometry.tile_k
+    part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
-    step_ns = stage_ns(rates, sustained, geometry.stages, halves, geometry.stage_bytes, geometry.copy_cycles)
+    step_ns = stage_ns(rates, sustained, geometry.stages, part_products, geometry.stage_bytes, geometry.copy_cycles)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
     tile_ns = -(-geometry.steps // splits) * step_ns + rates.cycles_ns(sustained.tile_cycles)
     return rounds * tile_ns + split_ns(2 * 4 * splits * geometry.weights, device)

@@ -359,7 +359,7 @@ def _parts(geometry: WinogradImageGeometry) -> tuple[Launch, ...]:
     """Launches of the image transform, the products and the output transform of each part of the batch."""
     pixels, weights, multiply, layer = geometry.pixels, geometry.weights, geometry.multiply, geometry.layer
     powers = () if geometry.scales_back else (*pixels.powers, *weights.powers)
-    factors = (Pointer(pixels.halves.name), Pointer(weights.halves.name), *powers)
+    factors = (Pointer(pixels.packed.name), Pointer(weights.packed.name), *powers)
     product = Launch.of_blocks(PRODUCT, multiply.blocks, multiply.threads, (*factors, Pointer(PRODUCTS)))
     product = dataclasses.replace(product, shared_bytes=multiply.shared_bytes, unit=MAIN)
     found: list[Launch] = []

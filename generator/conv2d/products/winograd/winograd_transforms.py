@@ -84,7 +84,7 @@ class TransformedOperand(Split16Operand, abc.ABC):
             Pointer(self.operand.name, first_image * self.operand.strides[0]),
             Pointer(self.largest.workspace.name, 4 * first_image * self.largest.shares),
             *(self.powers_from(first_image) if self.scaled_images > 1 else ()),
-            Pointer(self.halves.name),
+            Pointer(self.packed.name),
         )
         return dataclasses.replace(Launch.of_blocks(self.entry, blocks, self.threads, arguments), unit=self.entry)
 
@@ -109,7 +109,7 @@ class WinogradTiles(TransformedOperand):
     length: int
     """Positions per channel vector: the tiles, and zeros behind them."""
     block_tiles: int
-    terms: int = 0
+    tile_k: int = 0
     """Tiles that are contiguous with their channel vectors and parts, if this is dy of wgrad; otherwise 0."""
 
     @property
@@ -119,12 +119,12 @@ class WinogradTiles(TransformedOperand):
     @property
     def read(self) -> int:
         """Rows, and columns, per tile. A tile of dy acts as a filter, so it has one per tap."""
-        return self.minimal.taps if self.terms else self.minimal.window
+        return self.minimal.taps if self.tile_k else self.minimal.window
 
     @property
     def transform(self) -> tuple[str, ...]:
         """Rows of the one-dimensional transform matrix, as CUDA expressions."""
-        return self.minimal.weight_rows if self.terms else self.minimal.pixel_rows
+        return self.minimal.weight_rows if self.tile_k else self.minimal.pixel_rows
 
     @property
     def threads(self) -> int:

@@ -129,7 +129,7 @@ class WinogradWeightGeometry:
             chunks=images.chunks,
             length=images.length,
             block_tiles=self.block_tiles,
-            terms=images.terms,
+            tile_k=images.tile_k,
         )
 
 
@@ -197,7 +197,7 @@ class WinogradWeights(LayerSide):
         x, dy, multiply = geometry.x, geometry.dy, geometry.multiply
         product = Conv2dText.of(gradient_product(problem))
         main = render("conv2d/warpgroup_weight.cu.jinja", p=product, g=multiply, config=config.key())
-        factors = (Pointer(x.halves.name), Pointer(dy.halves.name), Pointer(PARTS))
+        factors = (Pointer(x.packed.name), Pointer(dy.packed.name), Pointer(PARTS))
         products = Launch.of_blocks(PRODUCT, multiply.blocks, multiply.threads, factors)
         sums = (Pointer(PARTS), *x.powers, *dy.powers, Pointer(problem.output.name))
         add = Launch.of_blocks(SUM, geometry.sum_blocks, SUM_FILTERS * SUM_CHANNELS, sums)

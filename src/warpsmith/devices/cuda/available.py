@@ -24,19 +24,19 @@ def gpu_count() -> int:
     except ImportError as error:
         raise DeviceError(f"cuda-bindings do not load ({error}): reinstall them, or use the device host") from None
     found = driver.count()
-    _first_asked()
+    _first_caller()
     return found
 
 
 @functools.cache
-def _first_asked() -> HomeProcess:
+def _first_caller() -> HomeProcess:
     """The process that first called the driver. A fork copies this cached value, but not the driver's own state."""
     return HomeProcess("CUDA")
 
 
 def _check_not_forked() -> None:
-    if _first_asked.cache_info().currsize:
-        _first_asked().check()
+    if _first_caller.cache_info().currsize:
+        _first_caller().check()
 
 
 def cuda_device_count() -> int:

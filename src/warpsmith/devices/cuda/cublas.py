@@ -125,7 +125,7 @@ class _LoadedProduct(LoadedCall):
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
         self._context, self._call, self._product = context, call, _product_of(call)
         self._lock = ForkLock()
-        self.doing = f"multiply ({call.parameters.told()})"
+        self.doing = f"multiply ({call.parameters.description()})"
         with context.active(self.doing), outside_of_captures(self.doing), contextlib.ExitStack() as made:
             self._side = _side_streams(self._product.streams - 1, self.doing, made)
             self._handles = tuple(_created(self.doing, made) for _ in range(self._product.streams))
@@ -166,7 +166,7 @@ class _LoadedProduct(LoadedCall):
 def _product_of(call: LibraryCall) -> CublasProduct:
     """Parameters of the cuBLAS call. Raises TypeError for a call of another library."""
     if not isinstance(call.parameters, CublasProduct):
-        raise TypeError(f"not a call of cuBLAS: {call.told()}")
+        raise TypeError(f"not a call of cuBLAS: {call.description()}")
     return call.parameters
 
 

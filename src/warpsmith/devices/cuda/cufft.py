@@ -123,7 +123,7 @@ class _LoadedTransform(LoadedCall):
     def __init__(self, context: PrimaryContext, call: LibraryCall) -> None:
         self._context, self._call = context, call
         self._lock = ForkLock()
-        self.doing = f"transform ({call.parameters.told()})"
+        self.doing = f"transform ({call.parameters.description()})"
         with context.active(self.doing), outside_of_captures(self.doing):
             handle, nbytes = ctypes.c_int(), ctypes.c_size_t()
             _call("cufftCreate", self.doing, ctypes.byref(handle))
@@ -165,7 +165,7 @@ class _LoadedTransform(LoadedCall):
 def _transform_of(call: LibraryCall) -> CufftTransform:
     """Parameters of the cuFFT call. Raises TypeError for a call of another library."""
     if not isinstance(call.parameters, CufftTransform):
-        raise TypeError(f"not a call of cuFFT: {call.told()}")
+        raise TypeError(f"not a call of cuFFT: {call.description()}")
     return call.parameters
 
 

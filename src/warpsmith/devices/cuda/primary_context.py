@@ -102,13 +102,13 @@ class PrimaryContext(abc.ABC):
         with self.active(doing):
             self._synchronize(doing)
 
-    def elapsed_ns(self, work: Callable[[], None], held: contextlib.AbstractContextManager[None] | None) -> float:
-        """Nanoseconds that the GPU takes for the launches of `work`. Inside `held`, such as a `Gate`, nothing begins
+    def elapsed_ns(self, work: Callable[[], None], gate: contextlib.AbstractContextManager[None] | None) -> float:
+        """Nanoseconds that the GPU takes for the launches of `work`. Inside `gate`, such as a `Gate`, nothing begins
         before all of them are queued.
         """
         doing = "time the work on the GPU"
         with self.active(doing):
-            with held or contextlib.nullcontext():
+            with gate or contextlib.nullcontext():
                 self._record_begin(doing)
                 work()
                 self._record_end(doing)

@@ -33,7 +33,7 @@ class HostCublas(DeviceLibrary):
 class _LoadedProduct(LoadedCall):
     def __init__(self, call: LibraryCall) -> None:
         if not isinstance(call.parameters, CublasProduct):
-            raise TypeError(f"not a call of cuBLAS: {call.told()}")
+            raise TypeError(f"not a call of cuBLAS: {call.description()}")
         self._call, self._product = call, call.parameters
         self._is_open = True
 
@@ -47,7 +47,7 @@ class _LoadedProduct(LoadedCall):
 
         def run(_stream: int | None) -> None:
             if not self._is_open:
-                raise LaunchError(f"cannot multiply ({product.told()}): its program was closed")
+                raise LaunchError(f"cannot multiply ({product.description()}): its program was closed")
             _multiply(product, starts)
             ctypes.memset(workspace, LOST, LOST_BYTES)
 

@@ -47,11 +47,11 @@ class _LoadedTransform(LoadedCall):
         source, target = addresses_of(self._call, addresses)
         transform = self._call.parameters
         if not isinstance(transform, CufftTransform):
-            raise TypeError(f"not a call of cuFFT: {self._call.told()}")
+            raise TypeError(f"not a call of cuFFT: {self._call.description()}")
 
         def run(_stream: int | None) -> None:
             if not self._is_open:
-                raise LaunchError(f"cannot transform ({transform.told()}): its program was closed")
+                raise LaunchError(f"cannot transform ({transform.description()}): its program was closed")
             _transform(transform, source, target)
             ctypes.memset(workspace, LOST, SCRATCH_BYTES)
 

@@ -106,8 +106,8 @@ class HostModule(Module):
         pointers = (ctypes.c_void_p * max(1, len(storage)))(*(ctypes.addressof(buffer) for buffer in storage))
         geometry = ((ctypes.c_uint * 3)(*launch.grid), (ctypes.c_uint * 3)(*launch.block), launch.shared_bytes)
         if launch.shared_bytes > self._device.shared_per_block_bytes:
-            asked, limit = launch.shared_bytes, self._device.shared_per_block_bytes
-            raise LaunchError(f"kernel {launch.entry}: {asked} B of shared memory, the limit is {limit} B")
+            requested, limit = launch.shared_bytes, self._device.shared_per_block_bytes
+            raise LaunchError(f"kernel {launch.entry}: {requested} B of shared memory, the limit is {limit} B")
         status = function(*geometry, None, self._workers)
         if status != 0:
             raise LaunchError(f"kernel {launch.entry}, grid {launch.grid}, block {launch.block}: {_REFUSALS[status]}")

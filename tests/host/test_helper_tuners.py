@@ -28,7 +28,7 @@ from warpsmith.tuner.progress import Progress, SilentProgress, Snapshot
 from warpsmith.tuner.report import TuneReport
 from warpsmith.tuner.run import search_loop, session, sharing
 from warpsmith.tuner.run.session import tune
-from warpsmith.tuner.run.sharing import Companions, new_tuner
+from warpsmith.tuner.run.sharing import HelperTuners, new_tuner
 from warpsmith.tuner.workers.job import Job
 
 HOST = DeviceRef(DeviceKind.HOST)
@@ -97,10 +97,10 @@ def test_end_with_the_trials_that_were_wanted(tuned: Callable[..., TuneReport], 
     assert again.record is not None
 
 
-def with_work_left(devices: tuple[DeviceRef, ...], store: Store, job: functools.partial[Job[None]]) -> Companions:
-    """Companions with 40 trials, so that they do not end by themselves once the leader has its trials."""
+def with_work_left(devices: tuple[DeviceRef, ...], store: Store, job: functools.partial[Job[None]]) -> HelperTuners:
+    """Helper tuners with 40 trials, so that they do not end by themselves once the leader has its trials."""
     *given, options = job.args
-    return Companions(devices, store, functools.partial(job.func, *given, dataclasses.replace(options, trials=40)))
+    return HelperTuners(devices, store, functools.partial(job.func, *given, dataclasses.replace(options, trials=40)))
 
 
 def test_what_runs_at_the_end_is_not_suspected(
@@ -108,7 +108,7 @@ def test_what_runs_at_the_end_is_not_suspected(
 ) -> None:
     ids: list[str] = []
     monkeypatch.setattr(sharing, "new_tuner", lambda store: ids.append(new_tuner(store)) or ids[-1])
-    monkeypatch.setattr(session, "Companions", with_work_left)
+    monkeypatch.setattr(session, "HelperTuners", with_work_left)
     running = "SELECT count(*) FROM warpsmith_poisoned JOIN warpsmith_claims USING (fingerprint) WHERE tuner = ?"
 
     def count(query: str, *values: str) -> int:
@@ -141,15 +141,15 @@ def test_one_that_fails_leaves_the_work_to_the_others(
         def __init__(self) -> None:
             super().__init__(range(6), {})
 
-    entered: list[Companions] = []
-    enter, keep = Companions.__enter__, search_loop.Journal.keep
+    entered: list[HelperTuners] = []
+    enter, keep = HelperTuners.__enter__, search_loop.Journal.keep
 
     def keep_once_it_has_failed(*arguments: Any) -> None:
-        """Waits until the companion has failed, so that work is left to go on with."""
+        """Waits until the helper tuner has failed, so that work is left to go on with."""
         concurrent.futures.wait(entered[0]._running, 60)
         keep(*arguments)
 
-    monkeypatch.setattr(Companions, "__enter__", lambda these: entered.append(these) or enter(these))
+    monkeypatch.setattr(HelperTuners, "__enter__", lambda these: entered.append(these) or enter(these))
     monkeypatch.setattr(search_loop.Journal, "keep", keep_once_it_has_failed)
     with pytest.warns(UserWarning, match="tuning continues without host: the worker process ended with exit code 1"):
         report = tuned(6, family=Local())
@@ -173,6 +173,6 @@ def test_nobody_is_no_trouble() -> None:
         raise AssertionError("there is nobody to give it to")
 
     with Store.open(":memory:", write=True) as store:
-        with Companions((), store, none) as nobody:
+        with HelperTuners((), store, none) as nobody:
             nobody.check(Faults())
         assert store.tuners.beats() == {}

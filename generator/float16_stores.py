@@ -8,7 +8,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Constraint
 
 
-def stores_of_halves(dtype: DType, device: Device, vector: str) -> tuple[Constraint, ...]:
+def float16_stores(dtype: DType, device: Device, vector: str) -> tuple[Constraint, ...]:
     """Constraint to scalar float16 stores on a device without paired conversion; none for other results and devices.
 
     Args:
@@ -18,5 +18,5 @@ def stores_of_halves(dtype: DType, device: Device, vector: str) -> tuple[Constra
     """
     if dtype is not DType.FLOAT16 or device.has(PAIR_CONVERSIONS):
         return ()
-    told = "float16 results are stored one by one below compute capability 8.0, which converts no pairs of them"
-    return (Constraint(told, lambda count: count == 1, (vector,)),)
+    why = "float16 results are stored one by one below compute capability 8.0, which converts no pairs of them"
+    return (Constraint(why, lambda count: count == 1, (vector,)),)
