@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import benchmark
+
 ROOT = Path(__file__).parents[2]
 HOMES = {
     "warpsmith": ROOT / "src/warpsmith",
@@ -106,18 +108,6 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.path.read_text(), str(self.path))
 
-    @functools.cached_property
-    def lines_for_types(self) -> frozenset[int]:
-        """Line numbers that only a type checker executes."""
-        blocks = (
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        )
-        return frozenset(
-            line for block in blocks for each in block.body for line in range(each.lineno, each.end_lineno + 1)
-        )
-
     def imports(self) -> Iterator[tuple[str, int]]:
         """Every module that is imported anywhere in the file, even in a function or for types alone, and the line."""
         for node in ast.walk(self.tree):
@@ -192,17 +182,25 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    """Imports inside functions count too: modules in a circle cannot be understood apart. Imports for types do not."""
+    """Imports inside functions and for types alone count too: modules in a circle cannot be understood apart."""
     names = modules_by_name()
     graph = {
-        name: {found for found, line in module.imports() if found in names and line not in module.lines_for_types}
-        - {name}
-        for name, module in names.items()
+        name: {found for found, _ in module.imports() if found in names} - {name} for name, module in names.items()
     }
     try:
         tuple(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+MAY_TEST_A_PASS = 6
+"""Files that compare a pass of a layer with another. The others ask `Pass` and `Conv2d` for what a pass does."""
+
+
+def test_few_files_test_a_pass() -> None:
+    pattern = benchmark("code_figures").PASS_TEST
+    testing = [module.name for module in modules() if pattern.search(module.path.read_text())]
+    assert len(testing) <= MAY_TEST_A_PASS, "\n".join(testing)
 
 
 def test_no_room_of_the_tuner_imports_from_a_floor_above() -> None:
