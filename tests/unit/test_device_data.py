@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 GENERATOR = Path(__file__).parents[2] / "generator"
-TABLES = {"architectures.py", "device.py", "presets.py", "rates.py", "tensor_cores.py"}
+TABLES = {"architectures.py", "device.py", "presets.py", "tensor_cores.py"}
 """Modules that may contain device facts."""
 LIMITS = {48 * 1024, 64 * 1024, 227 * 1024, 228 * 1024}
 """Bytes of shared memory and registers of a multiprocessor; `Device.limits` has them, or `STATIC_SHARED_BYTES`."""

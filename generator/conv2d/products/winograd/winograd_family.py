@@ -6,7 +6,7 @@ points, U and V are multiplied over all channels, and the output transform A^T M
 a layer of 1x1 taps with a group for each point, and the GEMM kernel of `conv2d_warpgroup` computes them. Both input
 transforms write the fp16 parts that it reads, two for each float32, so no separate pass splits them. dgrad is the same
 with the filter rotated by 180 degrees, its channels exchanged and a padding of two minus the layer's. wgrad is F(3x3,
-2x2), where tiles of dy are filters (`gradient.py`).
+2x2), where tiles of dy are filters (`winograd_weight.py`).
 
 The batch may be processed in parts, so that transformed tiles and products fit the workspace, or L2.
 
