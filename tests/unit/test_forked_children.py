@@ -62,9 +62,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.setitem(sys.modules, "warpsmith.devices.cuda.driver", fake)  # type: ignore[arg-type]
     monkeypatch.setattr("warpsmith.devices.cuda.driver", fake, raising=False)
-    available._first_asked.cache_clear()
+    available._first_caller.cache_clear()
     yield
-    available._first_asked.cache_clear()
+    available._first_caller.cache_clear()
 
 
 def in_a_fork(work: Callable[[], object]) -> str:

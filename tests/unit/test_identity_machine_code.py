@@ -27,9 +27,26 @@ SAMPLES = (
 """Texts with shuffles, mma, bulk copies, wgmma and tensor maps."""
 
 
+COMPILATIONS = 5
+"""Compilations of a text until one gives the code of another text. NVRTC 13.0 and 13.5 gave 3 of 40 compilations of
+`depthwise_last_fprop` registers of their own, each time others."""
+
+
+def compile_alike(one: str, other: str) -> bool:
+    """Whether some compilation of one text gives the machine code of some compilation of the other."""
+    first: set[tuple[bytes, ...]] = set()
+    second: set[tuple[bytes, ...]] = set()
+    for _ in range(COMPILATIONS):
+        first.add(tuple(code_of(one)))
+        second.add(tuple(code_of(other)))
+        if first & second:
+            return True
+    return False
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_canonical_text_compiles_to_the_same_machine_code(name: str) -> None:
     text = reviewed((GOLDEN / name).parent, Path(name).name)
     found = canonical(text).text
     assert len(found) < len(text)
-    assert code_of(re.sub(r"@(\d)", r"name_\1", found)) == code_of(text)
+    assert compile_alike(re.sub(r"@(\d)", r"name_\1", found), text)
