@@ -473,7 +473,7 @@ __device__ __forceinline__ void transform_columns(float2* work, const float2* __
             v[k] = element[k * 4];
         }
         dft6(v[0], v[1], v[2], v[3], v[4], v[5]);
-        // From here on real and imaginary parts are swapped, so that the forward DFTs compute the inverse.
+        // Real and imaginary parts are swapped from here on, so that the forward DFTs compute the inverse.
 #pragma unroll
         for (int k = 0; k < 6; ++k) {
             v[k] = swapped(times(v[k], __ldg(factors + k * 16 + i)));

@@ -641,7 +641,7 @@ __device__ __forceinline__ void transform_columns(float2* work, const float2* __
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
             v[15]);
-        // From here on real and imaginary parts are swapped, so that the forward DFTs compute the inverse.
+        // Real and imaginary parts are swapped from here on, so that the forward DFTs compute the inverse.
 #pragma unroll
         for (int k = 0; k < 16; ++k) {
             v[k] = swapped(times(v[k], __ldg(factors + k * 48 + i)));

@@ -599,7 +599,7 @@ __device__ __forceinline__ void restore_corners(float2* tile, int group) {
 }
 
 // Third pass, along rows over their second digit, the product with the filter's spectrum, and the inverse third pass.
-// From here on real and imaginary parts are swapped, so that the forward DFTs compute the inverse.
+// Real and imaginary parts are swapped from here on, so that the forward DFTs compute the inverse.
 __device__ __forceinline__ void multiply_rows(float2* tile, const float2* __restrict__ spectrum, int group) {
     const unsigned lane = threadIdx.x % 32;
     const float2* const factors = spectrum + group * 768;

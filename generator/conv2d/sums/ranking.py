@@ -30,6 +30,6 @@ THREAD_SHAPE = shape_of("vector", "columns", "rows", "tap_rows")
 
 
 def mixed(others: Iterable[Config], portions: Iterable[Config]) -> tuple[Config, ...]:
-    """At most MOST_STARTS configs for a search to begin with, of both kinds by turns."""
+    """Starts of a search: configs of both kinds by turns, MOST_STARTS at the most."""
     starts = itertools.chain.from_iterable(itertools.zip_longest(others, portions))
     return tuple(dict.fromkeys(each for each in starts if each is not None))[:MOST_STARTS]

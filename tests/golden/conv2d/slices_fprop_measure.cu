@@ -1,7 +1,7 @@
 // warpsmith conv2d_slices
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=ieee padding=1x1
 //
-// For each channel of each image of x that is summed over: the largest magnitude (-1 if a number is not finite), the
+// Three figures of each summed channel of each image of x: the largest magnitude (-1 if a number is not finite), the
 // sum of magnitudes and the sum of squares, added in a fixed order.
 constexpr int kThreads = 256;
 constexpr int kChannelThreads = 256;  // threads per channel of an image

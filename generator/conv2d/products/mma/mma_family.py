@@ -44,7 +44,7 @@ class Conv2dMma(SidedFamily):
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
         if device.kind is not DeviceKind.CUDA:
             return False
-        # Where wgmma products are possible too, these were faster at a stem's gradient of weights alone.
+        # Beside wgmma products these were faster at a stem's gradient of weights alone.
         is_stem = problem.pass_.sums_images and problem.group_channels <= MOST_CHANNELS
         if device.tensor_instruction(TensorType.F16, WARPGROUP) is not None and not is_stem:
             return False
