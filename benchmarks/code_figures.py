@@ -37,8 +37,8 @@ def main() -> None:
 
 def figures(checkout: Path) -> dict[str, int]:
     """Figures of one checkout by name."""
-    texts = {name: path.read_text() for name, path in modules(checkout).items()}
-    graph = {name: imported(text, texts) for name, text in texts.items()}
+    texts = texts_of(checkout)
+    graph = imports(texts)
     tests = [path.read_text() for path in (checkout / "tests").rglob("*.py")]
     return {
         "modules": len(texts),
@@ -53,18 +53,23 @@ def figures(checkout: Path) -> dict[str, int]:
     }
 
 
-def modules(checkout: Path) -> dict[str, Path]:
-    """Source files by the names of their modules."""
+def texts_of(checkout: Path) -> dict[str, str]:
+    """Texts of all modules, by the modules' names."""
     found = {}
     for package, folder in HOMES.items():
         for path in sorted((checkout / folder).rglob("*.py")):
             parts = path.relative_to(checkout / folder).with_suffix("").parts
-            found[".".join([package, *parts]).removesuffix(".__init__")] = path
+            found[".".join([package, *parts]).removesuffix(".__init__")] = path.read_text()
     return found
 
 
+def imports(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Modules of `texts` that each module imports, itself left out."""
+    return {name: imported(text, texts) - {name} for name, text in texts.items()}
+
+
 def imported(text: str, known: Mapping[str, object]) -> set[str]:
-    """Modules that a text imports anywhere, for types alone too."""
+    """Modules that a text imports anywhere, for types alone and by a table of families too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -73,6 +78,8 @@ def imported(text: str, known: Mapping[str, object]) -> set[str]:
             case ast.ImportFrom(module=str(module), names=names):
                 inner = {f"{module}.{alias.name}" for alias in names}
                 found |= {each for each in inner if each in known} or {module}
+            case ast.Call(func=ast.Name(id="families_in"), args=[ast.Constant(value=package), ast.Dict(values=places)]):
+                found |= {f"{package}.{ast.literal_eval(place).partition(':')[0]}" for place in places}
     return found & known.keys()
 
 
@@ -84,7 +91,7 @@ def in_circles(graph: Mapping[str, set[str]]) -> set[str]:
 
 def _reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
     seen: set[str] = set()
-    left = [*graph[start] - {start}]
+    left = [*graph[start]]
     while left:
         if (name := left.pop()) not in seen:
             seen.add(name)
@@ -96,7 +103,7 @@ def _only_children(graph: Mapping[str, set[str]]) -> list[str]:
     """Modules whose one importer lies beside them: likely parts of it."""
     importers: dict[str, list[str]] = {name: [] for name in graph}
     for name, found in graph.items():
-        for each in found - {name}:
+        for each in found:
             importers[each].append(name)
     return [
         name for name, by in importers.items() if len(by) == 1 and by[0].rpartition(".")[0] == name.rpartition(".")[0]

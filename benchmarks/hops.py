@@ -12,7 +12,6 @@ the checkout whose import cycles are counted; the flows run the installed packag
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import io
 import json
@@ -27,6 +26,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
+from code_figures import imports, in_circles, texts_of
 
 FILTER = ("filter2d", "--image", "64x64", "--filter", "3x3")
 LAYER = ("conv2d", "--input", "2,8,16,16", "--weight", "8,8,3,3", "--padding", "1")
@@ -184,57 +184,6 @@ def counted(work: Callable[[], None], log: Path, until: CodeType | None = None) 
     return Count(len(walk.files), walk.calls, walk.chain, ms, len(elsewhere - walk.files))
 
 
-def circles(root: Path) -> int:
-    """Number of groups of modules that import each other in a cycle, also by imports inside functions. Imports for type
-    checking do not count.
-    """
-    graph = _imports(root)
-    found, done = 0, set[str]()
-    for name in graph:
-        group = {other for other in _reached(graph, name) if name in _reached(graph, other)}
-        if len(group) > 1 and not group & done:
-            found += 1
-        done |= group
-    return found
-
-
-def _imports(root: Path) -> dict[str, set[str]]:
-    modules = {}
-    for folder in ROOTS:
-        package = "warpsmith" if folder == "src/warpsmith" else f"warpsmith.{folder}"
-        for path in (root / folder).rglob("*.py"):
-            parts = path.relative_to(root / folder).with_suffix("").parts
-            modules[".".join([package, *parts]).removesuffix(".__init__")] = path
-    return {name: set(_named(path, modules)) - {name} for name, path in modules.items()}
-
-
-def _named(path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    waiting: list[ast.AST] = [ast.parse(path.read_text())]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        waiting += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in modules)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in modules else node.module for name in inner if node.module in modules)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "families_in":
-            package, places = map(ast.literal_eval, node.args)
-            yield from (f"{package}.{place.partition(':')[0]}" for place in places.values())
-
-
-def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
-    seen, waiting = {start}, [start]
-    while waiting:
-        for name in graph.get(waiting.pop(), ()):
-            if name not in seen:
-                seen.add(name)
-                waiting.append(name)
-    return seen
-
-
 class Layer:
     """A layer with operands, and its plans."""
 
@@ -365,7 +314,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         counts = measured(Path(folder), quick=given.quick)
-    print(f"\nimport circles: {circles(given.root.resolve())}")
+    print(f"\nmodules in an import circle: {len(in_circles(imports(texts_of(given.root))))}")
     ceilings = json.loads(CEILINGS.read_text()) if CEILINGS.exists() else {}
     if given.write:
         ceilings |= {

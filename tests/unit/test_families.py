@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders import with_whole_head
 from warpsmith.errors import BadArgument
 from warpsmith.generator import registry
 from warpsmith.generator.device import Device
@@ -132,7 +133,7 @@ class TestEveryProgram:
 
     def test_says_in_the_text_what_it_is(self, family: Family, problem: Problem) -> None:
         for program in programs(family, problem):
-            header = re.sub(r"\n// {10}", " ", program.source[: program.source.index("constexpr")])
+            header = with_whole_head(program.source[: program.source.index("constexpr")])
             assert family.name in header
             # Most texts do not depend on `nonfinite`.
             assert dataclasses.replace(problem, nonfinite="window").key() in header

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+from builders import with_whole_head
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.axes import reversed_bits
 from warpsmith.generator.fft.text import Packing, Twiddles
@@ -444,7 +445,7 @@ class TestText:
             program = FAMILY.program(problem, config)
             source = program.source
             assert source == FAMILY.program(problem, Config.of(config.values())).source
-            header = re.sub(r"\n// {10}", " ", source[: source.index("constexpr")])
+            header = with_whole_head(source[: source.index("constexpr")])
             assert problem.key() in header
             assert config.key() in header
             assert source.isascii()
