@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     CHUNK_BYTES,
     LEAST,
@@ -36,10 +35,10 @@ from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Imag
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     TimedConfig,
     busy_multiprocessor,
-    other_ns,
 )
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program
+from warpsmith.generator.conv2d.products.split16.split16_side import Split16Side
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -193,7 +192,7 @@ def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
                     yield TimedConfig(found, image_ns(MmaImageGeometry.of(problem, found), device))
 
 
-class MmaImages(LayerSide):
+class MmaImages(Split16Side):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
@@ -202,14 +201,11 @@ class MmaImages(LayerSide):
     def space(self, problem: Conv2d, device: Device) -> Space:
         return image_space(problem, device)
 
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return image_choice(problem, device).config
+    def choice(self, problem: Conv2d, device: Device) -> TimedConfig:
+        return image_choice(problem, device)
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
-        choice = image_choice(problem, device)
-        return choice.ns + other_ns(problem, MmaImageGeometry.of(problem, choice.config).split16_bytes, device)
+    def geometry(self, problem: Conv2d, config: Config) -> MmaImageGeometry:
+        return MmaImageGeometry.of(problem, config)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = MmaImageGeometry.of(problem, config)
-        return image_program(NAME, "conv2d/mma_image.cu.jinja", problem, config, geometry)
+        return image_program(NAME, "conv2d/mma_image.cu.jinja", problem, config, self.geometry(problem, config))

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Iterator
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     LEAST,
     MOST_WARPS,
@@ -32,10 +31,10 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     TimedConfig,
     best_split,
     busy_multiprocessor,
-    other_ns,
     split_ns,
 )
 from warpsmith.generator.conv2d.products.split16.split16_programs import weight_program
+from warpsmith.generator.conv2d.products.split16.split16_side import Split16Side
 from warpsmith.generator.conv2d.products.split16.split16_weight_tiles import WeightTiles
 from warpsmith.generator.device import Device
 from warpsmith.generator.program import Program
@@ -177,7 +176,7 @@ def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
                     yield best_split(space, whole, SPLITS, _ns_by_splits(MmaWeightGeometry.of(problem, whole), device))
 
 
-class MmaWeights(LayerSide):
+class MmaWeights(Split16Side):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
@@ -186,14 +185,11 @@ class MmaWeights(LayerSide):
     def space(self, problem: Conv2d, device: Device) -> Space:
         return weight_space(problem, device)
 
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return weight_choice(problem, device).config
+    def choice(self, problem: Conv2d, device: Device) -> TimedConfig:
+        return weight_choice(problem, device)
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
-        choice = weight_choice(problem, device)
-        return choice.ns + other_ns(problem, MmaWeightGeometry.of(problem, choice.config).split16_bytes, device)
+    def geometry(self, problem: Conv2d, config: Config) -> MmaWeightGeometry:
+        return MmaWeightGeometry.of(problem, config)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = MmaWeightGeometry.of(problem, config)
-        return weight_program(NAME, "conv2d/mma_weight.cu.jinja", problem, config, geometry)
+        return weight_program(NAME, "conv2d/mma_weight.cu.jinja", problem, config, self.geometry(problem, config))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import (
     Arithmetic,
 )
@@ -18,9 +17,9 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     Sustained,
     TimedConfig,
     busy_multiprocessor,
-    other_ns,
 )
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program
+from warpsmith.generator.conv2d.products.split16.split16_side import Split16Side
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     BARRIER_BYTES,
     COLUMNS,
@@ -330,7 +329,7 @@ def _image_candidates(
                     yield found
 
 
-class WgmmaImages(LayerSide):
+class WgmmaImages(Split16Side):
     """fprop and dgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
@@ -339,14 +338,11 @@ class WgmmaImages(LayerSide):
     def space(self, problem: Conv2d, device: Device) -> Space:
         return image_space(problem, device)
 
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return image_choice(problem, device).config
+    def choice(self, problem: Conv2d, device: Device) -> TimedConfig:
+        return image_choice(problem, device)
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
-        choice = image_choice(problem, device)
-        return choice.ns + other_ns(problem, WgmmaImageGeometry.of(problem, choice.config).split16_bytes, device)
+    def geometry(self, problem: Conv2d, config: Config) -> WgmmaImageGeometry:
+        return WgmmaImageGeometry.of(problem, config)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = WgmmaImageGeometry.of(problem, config)
-        return image_program(NAME, "conv2d/warpgroup_image.cu.jinja", problem, config, geometry)
+        return image_program(NAME, "conv2d/warpgroup_image.cu.jinja", problem, config, self.geometry(problem, config))

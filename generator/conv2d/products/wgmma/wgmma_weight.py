@@ -8,17 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, Self
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_folding import folded
 from warpsmith.generator.conv2d.products.split16.split16_model import (
     Sustained,
     TimedConfig,
     best_split,
     busy_multiprocessor,
-    other_ns,
     split_ns,
 )
 from warpsmith.generator.conv2d.products.split16.split16_programs import weight_program
+from warpsmith.generator.conv2d.products.split16.split16_side import Split16Side
 from warpsmith.generator.conv2d.products.split16.split16_weight_tiles import WeightTiles
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
     BARRIER_BYTES,
@@ -251,7 +250,7 @@ def _choices(
                     yield best_split(space, whole, SPLITS, time_ns)
 
 
-class WgmmaWeights(LayerSide):
+class WgmmaWeights(Split16Side):
     """wgrad."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
@@ -260,14 +259,11 @@ class WgmmaWeights(LayerSide):
     def space(self, problem: Conv2d, device: Device) -> Space:
         return weight_space(problem, device)
 
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return weight_choice(problem, device).config
+    def choice(self, problem: Conv2d, device: Device) -> TimedConfig:
+        return weight_choice(problem, device)
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
-        choice = weight_choice(problem, device)
-        return choice.ns + other_ns(problem, WgmmaWeightGeometry.of(problem, choice.config).split16_bytes, device)
+    def geometry(self, problem: Conv2d, config: Config) -> WgmmaWeightGeometry:
+        return WgmmaWeightGeometry.of(problem, config)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = WgmmaWeightGeometry.of(problem, config)
-        return weight_program(NAME, "conv2d/warpgroup_weight.cu.jinja", problem, config, geometry)
+        return weight_program(NAME, "conv2d/warpgroup_weight.cu.jinja", problem, config, self.geometry(problem, config))
