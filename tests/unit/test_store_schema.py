@@ -1,4 +1,4 @@
-"""Migrations: they lead to the tables that the code uses."""
+"""Schemas: new stores and migrated ones have the tables that the code uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, column, insert, table
+from sqlalchemy import Connection, column, insert, inspect, table
 
 from builders import SMALL as PROBLEM
 from builders import measurement, record, timing, trial
@@ -51,6 +51,33 @@ def test_a_new_store_is_at_the_head_and_agrees_with_the_tables(location: str) ->
         assert schema_number(connection, "a.db") == SCHEMA_VERSION
         assert compare_metadata(context, metadata) == []
     opened.reader.dispose()
+
+
+def test_the_revisions_make_the_tables_of_a_new_store(location: str) -> None:
+    database = opening.open_location(location, write=True, immutable=False)
+    with database.writing() as connection:
+        made = layout_of(connection)
+        command.downgrade(migrations.config(connection), "base")
+        assert layout_of(connection).keys() == {VERSION_TABLE}
+        migrations.upgrade(connection)
+        assert layout_of(connection) == made
+        assert compare_metadata(migration_context(connection), metadata) == []
+    database.reader.dispose()
+
+
+def layout_of(connection: Connection) -> dict[str, tuple[object, ...]]:
+    """Columns, keys and indices of each table, in no order."""
+    seen = inspect(connection)
+    return {
+        name: (
+            {each["name"]: (str(each["type"]), each["nullable"], each["default"]) for each in seen.get_columns(name)},
+            seen.get_pk_constraint(name),
+            {each["name"]: each for each in seen.get_foreign_keys(name)},
+            {each["name"]: each["column_names"] for each in seen.get_unique_constraints(name)},
+            {each["name"]: each["column_names"] for each in seen.get_indexes(name)},
+        )
+        for name in seen.get_table_names()
+    }
 
 
 def _add_without_conditions(connection: Connection, name: str, row: rows.Row) -> None:
@@ -357,12 +384,11 @@ def test_records_need_no_database_library() -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_a_store_of_todays_schema_opens_without_alembic(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    Store.open(str(path), write=True).close()
+def test_a_store_of_todays_schema_is_made_and_opened_without_alembic(tmp_path: Path) -> None:
+    opened = f"Store.open({str(tmp_path / 'a.db')!r}, write=True)"
     script = (
         "import sys; from warpsmith.store.store import Store\n"
-        f"Store.open({str(path)!r}, write=True); print('alembic' in sys.modules)"
+        f"{opened}.close(); {opened}; print('alembic' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

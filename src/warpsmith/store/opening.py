@@ -17,7 +17,7 @@ from warpsmith.store.database import Database
 from warpsmith.store.layout import PROBLEMS_TABLE, REKEYED_SINCE, SCHEMA_VERSION, VERSION_TABLE
 from warpsmith.store.location import is_url, redacted
 from warpsmith.store.sqlite import APPLICATION_ID, Access
-from warpsmith.store.tables import version
+from warpsmith.store.tables import create_all, version
 
 IMMEDIATE = "warpsmith_immediate"
 """Execution option: take the write lock at the start, because SQLite refuses, instead of queueing, a reader that starts
@@ -125,10 +125,13 @@ def _bring_up_to_date(database: Database) -> None:
             return
     # Another process may do the same: the one that gets the lock second finds nothing left to do.
     with database.writing() as connection:
-        from warpsmith.store import migrations  # loads alembic, which a store of the current schema never needs
-
         before = schema_number(connection, database.name)
-        migrations.upgrade(connection)
+        if before == 0:
+            create_all(connection)
+        elif before < SCHEMA_VERSION:
+            from warpsmith.store import migrations  # loads alembic, which takes 0.2 s
+
+            migrations.upgrade(connection)
         message = _rekeyed(connection, database.name) if 0 < before < REKEYED_SINCE else None
         if connection.dialect.name == "sqlite":
             _claim(connection)

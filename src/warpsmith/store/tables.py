@@ -16,7 +16,9 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
     Select,
+    String,
     Table,
     Text,
     UniqueConstraint,
@@ -30,7 +32,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
-from warpsmith.store.layout import POISONED_TABLE, PROBLEMS_TABLE, RUNNERS_UP_TABLE, VERSION_TABLE, WINNERS_TABLE
+from warpsmith.store.layout import (
+    POISONED_TABLE,
+    PROBLEMS_TABLE,
+    RUNNERS_UP_TABLE,
+    SCHEMA_VERSION,
+    VERSION_TABLE,
+    WINNERS_TABLE,
+)
 from warpsmith.store.rows import Row
 
 metadata = MetaData(
@@ -41,7 +50,13 @@ metadata = MetaData(
     }
 )
 
-version = Table(VERSION_TABLE, MetaData(), Column("version_num", Text))
+version = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
+"""Alembic's table, as it makes it itself."""
 
 problems = Table(
     PROBLEMS_TABLE,
@@ -166,6 +181,15 @@ claims = Table(
     Column("tuner", Text, ForeignKey("warpsmith_tuners.id"), nullable=False),
 )
 """The programs that each tuner is trying now."""
+
+
+def create_all(connection: Connection) -> None:
+    """Makes the tables of the newest schema in a database without a store. The revisions would make the same tables,
+    one after the other, in seven times the time.
+    """
+    metadata.create_all(connection)
+    version.create(connection, checkfirst=True)
+    connection.execute(version.insert(), {"version_num": f"{SCHEMA_VERSION:04d}"})
 
 
 def found(connection: Connection, query: Select[Any]) -> tuple[Row, ...]:
