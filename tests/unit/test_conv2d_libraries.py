@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
@@ -60,6 +61,7 @@ def programs(family: Family, problem: Conv2d) -> list[Program]:
     return [family.program(problem, config) for config in configs_of(family, problem)]
 
 
+@exhaustive.meeting(2)
 @both
 @every_pass
 @every_layer

@@ -61,6 +61,7 @@ def sample(problem: Filter2d) -> tuple[Config, ...]:
     return tuple(dict.fromkeys((FAMILY.default(problem, H200), *FAMILY.starts(problem, H200), *drawn)))
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape

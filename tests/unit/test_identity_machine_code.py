@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from warpsmith.generator.fingerprint import canonical
 
 pytest.importorskip("cuda.bindings.nvrtc")
@@ -44,6 +45,7 @@ def compile_alike(one: str, other: str) -> bool:
     return False
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_canonical_text_compiles_to_the_same_machine_code(name: str) -> None:
     text = reviewed((GOLDEN / name).parent, Path(name).name)

@@ -64,10 +64,18 @@ class Check:
 
 
 @pytest.fixture(scope="module")
-def infos() -> dict[str, Any]:
-    """PyTorch's descriptions of operators. Its module forbids to set switches of the process, and is undone in that."""
-    from torch.testing._internal import common_methods_invocations
+def monkeypatch_module() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
 
+
+@pytest.fixture(scope="module")
+def infos(monkeypatch_module: pytest.MonkeyPatch) -> dict[str, Any]:
+    """PyTorch's descriptions of operators. Its module forbids to set switches of the process, and is undone in that."""
+    from torch.testing._internal import common_methods_invocations, common_utils
+
+    # PyTorch searches the call stack for one of its own test classes each time samples are made: 17 s of 23.
+    monkeypatch_module.setattr(common_utils, "extract_test_fn", lambda: None)
     vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
     return {each.name: each for each in common_methods_invocations.op_db if each.name in NAMES}
 
