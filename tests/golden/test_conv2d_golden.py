@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 def features(name: str) -> exhaustive.Features:
     """Family, pass, type and layout of a case, and its kernel: each that multiplies, and each kind of the others."""
     problem, family = CASES[name].problem, CASES[name].family.name
-    kind = CASES[name].unit.removeprefix(family).rstrip("_xydw")
+    kind = re.sub("_(x|w|dy)$", "", CASES[name].unit.removeprefix(family))
     kernel = (family, kind) if kind in ("multiply", "product") else kind
     return frozenset((family, problem.pass_, problem.dtype, problem.layout, kernel))
 
