@@ -82,6 +82,7 @@ def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_:
     assert solved
 
 
+@exhaustive.meeting()
 @both
 @every_pass
 def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family, pass_: Pass) -> None:

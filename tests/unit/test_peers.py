@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Order
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -237,6 +238,7 @@ def candidate_names(problem: Filter2d, kind: DeviceKind = DeviceKind.HOST) -> li
 
 
 class TestSeparable:
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", Border)
     @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (2, 1), (1, 3)])
