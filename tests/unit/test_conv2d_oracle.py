@@ -148,6 +148,7 @@ class TestReference:
 
     @every_pass
     @pytest.mark.parametrize("mode", PaddingMode)
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("padding", [0, 2, ((0, 2), (1, 0)), ((8, 8), (0, 7))])
     def test_by_transforms_is_the_same(self, pass_: Pass, padding: Any, mode: PaddingMode) -> None:
         fields: dict[str, Any] = {"padding": padding, "padding_mode": mode, "bias": pass_ is not Pass.WGRAD}

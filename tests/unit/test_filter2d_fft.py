@@ -158,6 +158,7 @@ def test_workspaces_have_room(problem: Filter2d) -> None:
         assert len(geometry.chunks) <= sizes["work"]
 
 
+@exhaustive.meeting()
 @every_line
 @pytest.mark.parametrize("side_by_side", [1, 4, 8, 16])
 def test_no_two_elements_of_a_line_share_a_place(radices: tuple[int, ...], side_by_side: int) -> None:

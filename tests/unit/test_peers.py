@@ -143,6 +143,7 @@ class TestScipy:
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", Border)
     @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (1, 3), (2, 1), (2, 4)])
+    @exhaustive.meeting(2)
     def test_computes_every_layout(self, border: Border, planes: int, channels: int, convolve: bool) -> None:
         for size in ((3, 4), (4, 3)):
             problem = Filter2d((11, 9), size, planes, border=border, cval=-1.5, channels=channels, convolve=convolve)

@@ -28,7 +28,7 @@ def expected(problem: Problem, device: Device) -> dict[str, float]:
 
 @EVERY
 def test_defaults_are_legal_and_times_are_positive(problem: Problem) -> None:
-    """By default each problem on every third device, and each device with every third problem."""
+    """Each problem is on every third device by default, and each device has every third problem."""
     for device in exhaustive.share((*PRESETS.values(), HOST), PROBLEMS.index(problem), 3):
         for family in OPERATIONS[problem.operation].families:
             if family.why_not(problem, device) is None:
