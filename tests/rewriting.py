@@ -47,6 +47,7 @@ def share(config: pytest.Config) -> None:
 
 def _files(config: pytest.Config) -> Iterator[Path]:
     """Test files of the folders that this run collects."""
-    for folder in map(Path, config.args):
+    for argument in config.args:
+        folder = config.invocation_params.dir / argument
         if folder.is_dir():
-            yield from (config.invocation_params.dir / folder).rglob("test_*.py")
+            yield from folder.rglob("test_*.py")
