@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import exhaustive
 from warpsmith.generator.architectures import ARCHITECTURES
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -61,7 +60,6 @@ def test_the_rows_make_a_device(added: Device) -> None:
     assert added.rates.tensor_multiply_adds_per_ns(instruction_of(TensorType.TF32)) == pytest.approx(1024 * 160 * 2.1)
 
 
-@exhaustive.one_in(2)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=Problem.key)
 def test_every_family_answers_there(problem: Problem, added: Device) -> None:
     able = 0
