@@ -28,6 +28,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import exhaustive
 import forking
 import precompiled
+import rewriting
 from builders import rewritten
 from pairs import covering
 from postgres_server import USER, PostgresServer, folder_for_data
@@ -199,6 +200,7 @@ def pytest_collection() -> Iterator[Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     exhaustive.take_request(config)
+    rewriting.share(config)
     forking.fork_workers()
 
 

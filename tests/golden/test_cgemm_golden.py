@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of
 from warpsmith.generator.cgemm import Cgemm
@@ -81,6 +82,12 @@ GOLDEN = GoldenFiles(Path(__file__).parent / "cgemm", CASES, lambda name: CASES[
 every_case = pytest.mark.parametrize("name", CASES)
 
 
+def features(name: str) -> exhaustive.Features:
+    """Family of a case, and how its operands lie."""
+    problem = CASES[name].problem
+    return frozenset((CASES[name].family.name, ("a", problem.a), ("b", problem.b)))
+
+
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
     GOLDEN.check(name)
@@ -90,6 +97,6 @@ def test_no_file_is_left_over() -> None:
     GOLDEN.check_names()
 
 
-@every_case
+@pytest.mark.parametrize("name", exhaustive.parameters(list(CASES), features))
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
     assert set(frames_of(GOLDEN.generated(name))) == {NOTHING}

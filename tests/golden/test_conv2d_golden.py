@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import exhaustive
 from golden_files import GoldenFiles
 from machine_code import NOTHING, Frame, frames_of
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
@@ -195,6 +197,14 @@ GOLDEN = GoldenFiles(Path(__file__).parent / "conv2d", CASES, lambda name: CASES
 every_case = pytest.mark.parametrize("name", CASES)
 
 
+def features(name: str) -> exhaustive.Features:
+    """Family, pass, type and layout of a case, and its kernel: each that multiplies, and each kind of the others."""
+    problem, family = CASES[name].problem, CASES[name].family.name
+    kind = re.sub("_(x|w|dy)$", "", CASES[name].unit.removeprefix(family))
+    kernel = (family, kind) if kind in ("multiply", "product") else kind
+    return frozenset((family, problem.pass_, problem.dtype, problem.layout, kernel))
+
+
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
     GOLDEN.check(name)
@@ -227,7 +237,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
     }
 
 
-@every_case
+@pytest.mark.parametrize("name", exhaustive.parameters(list(CASES), features))
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
     frames = set(frames_of(GOLDEN.generated(name)))
     assert frames

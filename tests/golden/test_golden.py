@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from golden_files import UPDATE as UPDATE
 from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of, ptx_of
@@ -328,6 +329,13 @@ GOLDEN = GoldenFiles(Path(__file__).parent, CASES, lambda name: CASES[name].prog
 every_case = pytest.mark.parametrize("name", CASES)
 
 
+def features(name: str) -> exhaustive.Features:
+    """Family of a case, and the types, the border or the kind of transform of its problem."""
+    problem = CASES[name].problem
+    options = (problem.kind, problem.inverse) if isinstance(problem, Fft) else (problem.border, problem.dtype)
+    return frozenset((CASES[name].family, *options))
+
+
 @every_case
 def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
     GOLDEN.check(name)
@@ -353,7 +361,7 @@ def test_the_cases_cover_every_family_and_kind_of_transform() -> None:
     assert seen == {(name, inverse) for name in names for inverse in (True, False)}
 
 
-@every_case
+@pytest.mark.parametrize("name", exhaustive.parameters(list(CASES), features))
 def test_nvrtc_takes_it_without_a_warning_or_a_spill(name: str) -> None:
     text = GOLDEN.generated(name)
     assert frames_of(text) == [NOTHING] * text.count("__global__")

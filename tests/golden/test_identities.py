@@ -40,6 +40,7 @@ def _lines() -> Iterator[str]:
     for record in records:
         program = program_of(record, record.problem, record.device)
         assert program is not None, record.problem.key()
+        assert program.has_fingerprint(record.trial.fingerprint), record.problem.key()
         yield _line("shipped", record.problem, record.device, program)
 
 

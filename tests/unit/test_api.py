@@ -23,6 +23,8 @@ from warpsmith.plans.plan import Plan
 from warpsmith.store import location
 from warpsmith.store.store import Store
 
+pytestmark = pytest.mark.usefixtures("compile_unoptimised")
+
 PROBLEM = ws.Filter2d(image=(37, 53), filter=(3, 5))
 HOST = DeviceRef.parse("host").device()
 without_gpu = pytest.mark.skipif(cuda_device_count() > 0, reason="a GPU is here")

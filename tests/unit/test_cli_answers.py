@@ -361,6 +361,7 @@ class TestReport:
         assert capsys.readouterr() == ("", "warpsmith: error: nothing is stored yet; run `warpsmith tune` first\n")
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 class TestDoctor:
     def test_is_content_with_a_host(self, document: Callable[..., Any], printed: Callable[..., str]) -> None:
         answer = document("doctor", "--store", "one.db")
@@ -394,6 +395,7 @@ class TestDoctor:
             assert f"pip install {package}, or install the CUDA 13 toolkit" in line
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 def test_tune_then_ask_in_every_way(document: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     shape = ("filter2d", "--image", "40x48", "--filter", "2x3", "--border", Border.WRAP.value)
     problem = (*shape, "--device", "host")

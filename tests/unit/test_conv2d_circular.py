@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.circular_family import (
     MOST_SUMS,
@@ -56,6 +57,7 @@ def test_padding_of_half_a_filter_makes_a_tile_half_a_filter_larger(pass_: Pass)
     assert (passes.y.points, passes.x.points) == (72, 72)
 
 
+@exhaustive.meeting()
 @every_pass
 @pytest.mark.parametrize("device", [H200, HOST], ids=lambda device: device.name)
 @pytest.mark.parametrize(

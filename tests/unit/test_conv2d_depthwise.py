@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from builders import count_of_words, with_whole_head
 from machine_code import frames_of
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -86,6 +87,7 @@ def programs(problem: Conv2d) -> tuple[Program, ...]:
 
 
 class TestSpace:
+    @exhaustive.meeting()
     @every_problem
     @pytest.mark.parametrize("device", [H200, HOST], ids=lambda device: device.name)
     def test_holds_the_default_and_the_starts(self, problem: Conv2d, device: Device) -> None:
@@ -109,7 +111,9 @@ class TestSpace:
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_defaults_of_many_sizes_are_legal(self, pass_: Pass) -> None:
-        for images, size, taps, stride in itertools.product((1, 32), (7, 27, 112), (3, 7, 31), (1, 2)):
+        sizes = list(itertools.product((1, 32), (7, 27, 112), (3, 7, 31), (1, 2)))
+        # Five divides none of the factors, so that each pass meets every value.
+        for images, size, taps, stride in exhaustive.share(sizes, list(Pass).index(pass_), 5):
             problem = Conv2d(**depthwise(images, 64, size, taps, stride=stride), pass_=pass_)
             config = FAMILY.default(problem, H200)
             assert FAMILY.space(problem, H200).why_not(config) is None
@@ -312,7 +316,7 @@ def test_says_why_not(fields: dict[str, Any], told: str) -> None:
 def test_defaults_spill_no_registers(pass_: Pass) -> None:
     """Dgrad of stride 1 is fprop with the filter rotated and takes the same registers; one layer is enough."""
     problems = [Conv2d(**layer, pass_=pass_) for layer in LAYERS]
-    for number, problem in enumerate(problems):
+    for number, problem in exhaustive.share(list(enumerate(problems)), list(Pass).index(pass_), 3):
         if pass_ is Pass.DGRAD and number > 0 and problem.stride == (1, 1):
             continue
         frames = frames_of(FAMILY.program(problem, FAMILY.default(problem, H200)).source)

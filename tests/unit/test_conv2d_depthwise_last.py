@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from builders import count_of_words, with_whole_head
 from machine_code import frames_of
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
@@ -78,6 +79,7 @@ def programs(problem: Conv2d) -> tuple[Program, ...]:
 
 
 class TestSpace:
+    @exhaustive.meeting()
     @every_problem
     @pytest.mark.parametrize("device", [H200, HOST], ids=lambda device: device.name)
     def test_holds_the_default_and_the_starts(self, problem: Conv2d, device: Device) -> None:
@@ -87,6 +89,7 @@ class TestSpace:
             assert space.why_not(config) is None
         assert FAMILY.unrolled(problem, FAMILY.default(problem, device)) <= MAX_UNROLLED
 
+    @exhaustive.meeting()
     @pytest.mark.parametrize("pass_", Pass)
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
     def test_has_a_default_where_a_block_has_little_memory(self, dtype: str, pass_: Pass) -> None:
@@ -175,6 +178,7 @@ class TestGeometry:
 
 
 class TestAnswers:
+    @exhaustive.meeting()
     @pytest.mark.parametrize("device", [H200, A100], ids=lambda device: device.name)
     @pytest.mark.parametrize("pass_", Pass)
     def test_it_is_likely_and_answers(self, pass_: Pass, device: Device) -> None:
@@ -221,7 +225,7 @@ def test_says_why_not(fields: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize("pass_", Pass)
 def test_defaults_spill_no_registers(pass_: Pass) -> None:
-    for each in LAYERS[:4]:
+    for each in exhaustive.share(LAYERS[:4], list(Pass).index(pass_), 2):
         problem = Conv2d(**each, pass_=pass_)
         frames = frames_of(FAMILY.program(problem, FAMILY.default(problem, H200)).source)
         assert {(each.spill_stores, each.spill_loads) for each in frames} == {(0, 0)}, problem.key()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from builders import count_of_words, with_whole_head
 from conv2d_layers import small
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
@@ -93,6 +94,7 @@ class TestSpace:
             assert space.why_not(default) is None
             assert family.unrolled(problem, default) <= MAX_UNROLLED
 
+    @exhaustive.one_in(3)
     @whatever_is_solved
     def test_is_of_a_size_that_a_search_can_cover(self, family: Family, problem: Conv2d) -> None:
         configs = family.space(problem, H200).listed(60_000)
@@ -145,6 +147,7 @@ class TestRefusals:
 
 
 class TestText:
+    @exhaustive.one_in(3)
     @whatever_is_solved
     def test_is_the_same_every_time(self, family: Family, problem: Conv2d) -> None:
         for config, program in zip(sample(family, problem), programs(family, problem), strict=True):

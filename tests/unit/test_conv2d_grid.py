@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import forking
 from builders import failure, measurement, timing
 from scripts import FOLDER, benchmark
@@ -98,6 +99,7 @@ class TestOtherPoints:
         assert [point.name for point in points.layers(["L3:wgrad", "alexnet"])][:2] == ["L3 wgrad", "alexnet2 fprop"]
         assert len(list(points.layers(["table4"]))) == 18
 
+    @exhaustive.one_in(2)
     @pytest.mark.parametrize(
         ("script", "word", "told"),
         [

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from warpsmith.generator.cgemm.cublas_family import STREAMS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.cufft import SPECTRA, Conv2dCufft
@@ -60,6 +61,7 @@ def programs(family: Family, problem: Conv2d) -> list[Program]:
     return [family.program(problem, config) for config in configs_of(family, problem)]
 
 
+@exhaustive.meeting(2)
 @both
 @every_pass
 @every_layer
@@ -80,6 +82,7 @@ def test_what_cublas_has_is_what_is_left_of_the_workspace(family: Family, pass_:
     assert solved
 
 
+@exhaustive.meeting()
 @both
 @every_pass
 def test_products_have_as_many_streams_as_there_is_workspace_for(family: Family, pass_: Pass) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from unit.test_conv2d_warpgroup import LAYERS
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
@@ -121,6 +122,7 @@ class TestWarps:
 
 
 class TestChoice:
+    @exhaustive.meeting()
     @every_device
     @every_layer
     def test_the_default_is_legal_and_no_worse_than_drawn_ones(self, layer: dict[str, Any], device: Device) -> None:

@@ -203,6 +203,7 @@ class TestPyCuda:
         assert report.condition is Condition.MISSING
         assert "PyCUDA compiles only where there is an NVIDIA driver" in report.message
 
+    @pytest.mark.usefixtures("compile_unoptimised")
     def test_is_told_by_doctor_where_it_is_installed(
         self, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -239,6 +240,7 @@ class TestHostCompiler:
         assert "CXX names 'no-such-compiler'" in report.message
 
 
+@pytest.mark.usefixtures("compile_unoptimised")
 def test_doctor_tells_it_in_both_forms(
     toolkit: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

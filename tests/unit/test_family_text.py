@@ -9,7 +9,6 @@ import random
 import re
 import struct
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -119,6 +118,18 @@ class TestWeights:
         assert not family.space(unknown, H200).contains(literal)
 
 
+class Lacking:
+    """A value without one of its attributes."""
+
+    def __init__(self, value: Any, missing: str) -> None:
+        self._value, self._missing = value, missing
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._missing:
+            raise AttributeError(name)
+        return getattr(self._value, name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Rendering:
     """One use of a template: its name and the values passed to it."""
@@ -135,12 +146,8 @@ class Rendering:
 
     def needs(self, kind: type, missing: str) -> bool:
         """True if rendering fails once the value of this class lacks a field."""
-        values = dict(self.values)
-        for name, value in self.values.items():
-            if type(value) is kind:
-                members = {each for each in dir(value) if not each.startswith("_")} - {missing}
-                values[name] = SimpleNamespace(**{each: getattr(value, each) for each in members})
-        return self._fails(values, f"no attribute '{missing}'")
+        without = {name: Lacking(value, missing) for name, value in self.values.items() if type(value) is kind}
+        return bool(without) and self._fails({**self.values, **without}, f"no attribute '{missing}'")
 
     def needs_value(self, missing: str) -> bool:
         """True if rendering fails without a value."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft, Product, Tiling
 from warpsmith.generator.fft.block.block_family import MOST, FftBlock
@@ -283,8 +284,8 @@ class TestProducts:
 class TestTile:
     @pytest.mark.parametrize("after", [False, True])
     def test_every_element_has_a_place_of_its_own(self, after: bool) -> None:
-        for problem in PROBLEMS:
-            for text in texts(problem):
+        for number, problem in enumerate(PROBLEMS):
+            for text in exhaustive.share(texts(problem), number + after, 2):
                 tile = text.tile
                 found = places(tile, after=after)
                 assert len(set(found)) == len(found)
@@ -297,8 +298,8 @@ class TestTile:
                     assert max(mine) < (t + 1) * tile.pitch
 
     def test_every_pass_takes_every_element_once(self) -> None:
-        for problem in PROBLEMS:
-            for text in texts(problem):
+        for number, problem in enumerate(PROBLEMS):
+            for text in exhaustive.share(texts(problem), number, 2):
                 everywhere = sorted(places(text.tile, after=False))
                 radices: dict[str, list[int]] = {"x": [], "y": []}
                 for work in text.tile.passes:

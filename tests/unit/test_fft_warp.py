@@ -439,6 +439,7 @@ def stored_lanes_first(g: FftWarpText) -> Iterator[tuple[int, int, int]]:
 
 
 class TestText:
+    @exhaustive.one_in(2)
     @every_problem
     def test_is_tidy_and_says_what_it_is(self, problem: Fft) -> None:
         for config in configs(problem):

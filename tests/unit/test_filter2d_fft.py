@@ -61,6 +61,7 @@ def sample(problem: Filter2d) -> tuple[Config, ...]:
     return tuple(dict.fromkeys((FAMILY.default(problem, H200), *FAMILY.starts(problem, H200), *drawn)))
 
 
+@exhaustive.one_in(2)
 @every_problem
 def test_every_result_is_stored_once(problem: Filter2d) -> None:
     rows, columns = problem.output_shape
@@ -90,7 +91,7 @@ def test_blocks_take_every_row_and_column_once(problem: Filter2d) -> None:
 @exhaustive.one_in(2)
 @every_problem
 def test_a_chunk_passes_all_steps_before_the_next_one_takes_its_place(problem: Filter2d) -> None:
-    for config in sample(problem):
+    for config in exhaustive.share(sample(problem), 0, 2):
         geometry, program = Filter2dFftGeometry.of(problem, config), FAMILY.program(problem, config)
         assert sum(geometry.chunks) == geometry.items == geometry.pairs * problem.planes * problem.filters
         assert all(items == geometry.chunk for items in geometry.chunks[:-1])
@@ -145,7 +146,7 @@ def test_blocks_of_both_kinds_alternate(results: int, rows: int) -> None:
 @exhaustive.one_in(2)
 @every_problem
 def test_workspaces_have_room(problem: Filter2d) -> None:
-    for config in sample(problem):
+    for config in exhaustive.share(sample(problem), 1, 2):
         geometry, program = Filter2dFftGeometry.of(problem, config), FAMILY.program(problem, config)
         sizes = {each.name: each.nbytes for each in program.workspaces}
         tile = 8 * geometry.rows.points
@@ -157,6 +158,7 @@ def test_workspaces_have_room(problem: Filter2d) -> None:
         assert len(geometry.chunks) <= sizes["work"]
 
 
+@exhaustive.meeting()
 @every_line
 @pytest.mark.parametrize("side_by_side", [1, 4, 8, 16])
 def test_no_two_elements_of_a_line_share_a_place(radices: tuple[int, ...], side_by_side: int) -> None:
@@ -186,6 +188,7 @@ def test_a_line_is_taken_apart_in_two_or_three(points: int) -> None:
         assert radices_of("x".join(map(str, radices))) == radices
 
 
+@exhaustive.one_in(2)
 @every_problem
 @every_device
 def test_the_default_is_legal_and_fits(problem: Filter2d, device: Device) -> None:

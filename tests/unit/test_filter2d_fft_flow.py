@@ -20,8 +20,11 @@ LARGE = Filter2d((9216, 9216), (65, 65), accuracy="imagewise", nonfinite="any") 
 SMALL = dataclasses.replace(LARGE, image=(700, 800))
 
 
+DEFAULT = FAMILY.default(LARGE, H200).values()
+
+
 def config(problem: Filter2d, **wanted: Value) -> Config:
-    made = Config.of({**FAMILY.default(LARGE, H200).values(), **wanted})
+    made = Config.of({**DEFAULT, **wanted})
     assert FAMILY.space(problem, H200).why_not(made) is None
     return made
 

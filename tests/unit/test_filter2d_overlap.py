@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 
+import exhaustive
 from rectangles import cover
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d import Filter2d
@@ -110,6 +111,7 @@ def test_every_frequency_of_the_filter_has_a_place_of_its_own(problem: Filter2d)
         assert places.max() < passes.spectrum_elements
 
 
+@exhaustive.one_in(2)
 @every_problem
 @every_device
 def test_the_default_is_legal_and_fits(problem: Filter2d, device: Device) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.family import Subject
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -331,6 +332,7 @@ class TestRefusals:
 
 
 class TestDefault:
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("dtype", PIXELS)
     @pytest.mark.parametrize("channels", [1, 3])
     @pytest.mark.parametrize("image", [(9216, 9216), (1080, 1920), (40, 640)], ids=str)

@@ -101,12 +101,16 @@ class Module:
         """The part of warpsmith that it belongs to: a key of MAY_IMPORT."""
         return part_of(self.name)
 
-    @functools.cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(), str(self.path))
+        return tree_of(self.path)
 
-    def imports(self) -> Iterator[tuple[str, int]]:
+    @functools.cached_property
+    def imports(self) -> tuple[tuple[str, int], ...]:
         """Every module that is imported anywhere in the file, even in a function or for types alone, and the line."""
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[tuple[str, int]]:
         for node in ast.walk(self.tree):
             match node:
                 case ast.Import(names=names):
@@ -124,6 +128,12 @@ class Module:
                 ):
                     for place in places:
                         yield f"{package}.{ast.literal_eval(place).partition(':')[0]}", place.lineno
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """Syntax tree of a file, parsed once for all tests of a process."""
+    return ast.parse(path.read_text(), str(path))
 
 
 def part_of(module: str) -> str:
@@ -181,9 +191,7 @@ def test_the_order_of_the_parts_has_no_cycle() -> None:
 def test_no_import_goes_round_in_a_circle() -> None:
     """Imports inside functions and for types alone count too: modules in a circle cannot be understood apart."""
     names = modules_by_name()
-    graph = {
-        name: {found for found, _ in module.imports() if found in names} - {name} for name, module in names.items()
-    }
+    graph = {name: {found for found, _ in module.imports if found in names} - {name} for name, module in names.items()}
     try:
         tuple(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
@@ -206,7 +214,7 @@ def test_no_room_of_the_tuner_imports_from_a_floor_above() -> None:
         f"{where(module.path, line)}: {room} may not import {name}"
         for module in modules()
         if module.part == "tuner" and module.name != "warpsmith.tuner"
-        for name, line in module.imports()
+        for name, line in module.imports
         if name.startswith("warpsmith.tuner.")
         if floor_of[name.split(".")[2]] > floor_of[room := module.name.split(".")[2]]
     ]
@@ -224,7 +232,7 @@ def test_plans_know_no_operation_but_behind_one_door() -> None:
         f"{where(module.path, line)}: {module.name} may not import {name}"
         for module in modules()
         if not lies_in(module.name, LAYERS_PLANS)
-        for name, line in module.imports()
+        for name, line in module.imports
         if (lies_in(name, LAYERS_PLANS) and not lies_in(name, DOOR))
         or (module.part == "plans" and any(lies_in(name, operation) for operation in operations))
     ]
@@ -235,7 +243,7 @@ def test_every_part_imports_only_what_it_may() -> None:
     offenders = [
         f"{where(module.path, line)}: {module.part or 'warpsmith'} may not import {name}"
         for module in modules()
-        for name, line in module.imports()
+        for name, line in module.imports
         if name.split(".")[0] == "warpsmith" and part_of(name) not in MAY_IMPORT[module.part] | {module.part}
     ]
     assert not offenders, "\n".join(offenders)
@@ -249,7 +257,7 @@ def test_every_third_party_stays_at_home() -> None:
     offenders = [
         f"{where(module.path, line)}: {name} belongs to {', '.join(sorted(LIVES_IN.get(party, {'no module yet'})))}"
         for module in modules()
-        for name, line in module.imports()
+        for name, line in module.imports
         if (party := name.split(".")[0]) not in sys.stdlib_module_names | {"warpsmith"}
         if not any(lies_in(module.name, home) for home in LIVES_IN.get(party, ()))
     ]
@@ -258,7 +266,7 @@ def test_every_third_party_stays_at_home() -> None:
 
 @pytest.mark.parametrize("party", ["jinja2", "matplotlib", "optuna", "pycuda"])
 def test_each_home_of_these_is_one(party: str) -> None:
-    importers = {module.name for module in modules() for name, _ in module.imports() if name.split(".")[0] == party}
+    importers = {module.name for module in modules() for name, _ in module.imports if name.split(".")[0] == party}
     homes = {home for home in LIVES_IN[party] if any(lies_in(importer, home) for importer in importers)}
     assert homes == LIVES_IN[party]
 
@@ -324,7 +332,7 @@ class Docstring:
 def docstrings() -> Iterator[Docstring]:
     """Docstrings of all files, which take seconds to parse."""
     for path in python_files():
-        yield from _docstrings(path, ast.parse(path.read_text()))
+        yield from _docstrings(path, tree_of(path))
 
 
 def _docstrings(path: Path, node: ast.AST) -> Iterator[Docstring]:

@@ -37,6 +37,8 @@ from warpsmith.store.store_reader import StoreReader
 from warpsmith.tuner.search.known import shipped_samples
 from winners_in_memory import WinnersInMemory
 
+pytestmark = pytest.mark.usefixtures("compile_unoptimised")
+
 # Not a preset: winners for real devices ship with the package.
 GPU = dataclasses.replace(H200, name="Test GPU")
 OTHER_GPU = dataclasses.replace(GPU, name="Another GPU")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import PIXELS, DType
 from warpsmith.tuner.operations.registry import random_operands, reference
@@ -101,6 +102,7 @@ def test_no_wave_is_amplified_by_more_than_the_largest_gain() -> None:
 
 
 class TestWindows:
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", SAME_SIZE)
     @pytest.mark.parametrize("size", FILTERS)

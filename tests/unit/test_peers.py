@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Order
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -142,6 +143,7 @@ class TestScipy:
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", Border)
     @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (1, 3), (2, 1), (2, 4)])
+    @exhaustive.meeting(2)
     def test_computes_every_layout(self, border: Border, planes: int, channels: int, convolve: bool) -> None:
         for size in ((3, 4), (4, 3)):
             problem = Filter2d((11, 9), size, planes, border=border, cval=-1.5, channels=channels, convolve=convolve)
@@ -237,6 +239,7 @@ def candidate_names(problem: Filter2d, kind: DeviceKind = DeviceKind.HOST) -> li
 
 
 class TestSeparable:
+    @exhaustive.meeting(2)
     @pytest.mark.parametrize("convolve", [False, True])
     @pytest.mark.parametrize("border", Border)
     @pytest.mark.parametrize(("planes", "channels"), [(1, 1), (2, 1), (1, 3)])

@@ -27,6 +27,8 @@ from warpsmith.plans import lookup, make
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("compile_unoptimised")
+
 PROBLEM = Filter2d(image=(4, 8), filter=(1, 1), pitch=64, result_pitch=64)
 BINARIES = {"": binary(kind=BinaryKind.LIBRARY)}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from competing import Trials, trials
 from warpsmith.generator.space import Config, Parameter, Space
 from warpsmith.tuner.search import competition
@@ -45,6 +46,7 @@ def untried_beside_best(tried: Trials, objective: Callable[[Config], float] = ti
     return len(set(SPACE.neighbours(best)) - {config for _, config in tried})
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize("ahead", [1, 30])
 @pytest.mark.parametrize("seed", range(3))
 def test_at_the_end_of_a_budget_every_single_change_of_the_best_was_tried(seed: int, ahead: int) -> None:
@@ -153,6 +155,7 @@ def window() -> Recording:
 
 
 class TestEnding:
+    @exhaustive.one_in(2, first=1)
     @pytest.mark.parametrize("noise", [0.0, 0.005])
     def test_a_replay_ends_with_the_changes_of_its_winner_tried(self, window: Recording, noise: float) -> None:
         for seed in range(3):

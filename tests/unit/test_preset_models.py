@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+import exhaustive
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, H200, HOST, PRESETS, T4
 from warpsmith.generator.problem import Problem
@@ -27,7 +28,8 @@ def expected(problem: Problem, device: Device) -> dict[str, float]:
 
 @EVERY
 def test_defaults_are_legal_and_times_are_positive(problem: Problem) -> None:
-    for device in (*PRESETS.values(), HOST):
+    """Each problem is on every third device by default, and each device has every third problem."""
+    for device in exhaustive.share((*PRESETS.values(), HOST), PROBLEMS.index(problem), 3):
         for family in OPERATIONS[problem.operation].families:
             if family.why_not(problem, device) is None:
                 config = family.default(problem, device)

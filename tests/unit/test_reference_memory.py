@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 from warpsmith.errors import OutOfMemory
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
@@ -77,6 +78,7 @@ def is_right(problem: Problem, found: Any) -> None:
     assert (scale >= samples.least_scale * (1 - 1e-12)).all()
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("problem", [*LAYERS, *OTHERS], ids=lambda problem: problem.key())
 def test_a_reference_takes_no_more(problem: Problem) -> None:
     peak, found = peak_of(problem)
@@ -84,6 +86,7 @@ def test_a_reference_takes_no_more(problem: Problem) -> None:
     is_right(problem, found)
 
 
+@exhaustive.one_in(2, first=1)
 @pytest.mark.parametrize("layer", LAYERS[:6], ids=lambda problem: problem.key())
 def test_nor_by_transforms(layer: Conv2d, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fourier_oracle, "_LARGE", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
+import exhaustive
 import warpsmith as ws
 from warpsmith.cli.output import record_facts
 from warpsmith.generator.filter2d import Filter2d
@@ -27,7 +28,8 @@ def test_every_shipped_winner_is_an_exact_answer() -> None:
     with Store.open(str(shipped_store()), write=False) as store:
         records = store.records()
     with open_for_reading(None) as stores:
-        matches = [(record, find(record.problem, record.device, stores)) for record in records]
+        some = exhaustive.share(records, 0, 4)  # tests/golden/test_identities.py makes the programs of all
+        matches = [(record, find(record.problem, record.device, stores)) for record in some]
     assert all(match.record == record for record, match in matches)
     assert [record.problem.key() for record, match in matches if match.kind is not MatchKind.EXACT] == []
 

@@ -12,6 +12,8 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.tuner.evaluate.timing import MOST_RUNS, Sustained, measure_sustained
 from warpsmith.tuner.evaluate.timing_policy import Rotation
 
+pytestmark = pytest.mark.usefixtures("compile_unoptimised")
+
 
 class HotDevice:
     """A run takes 1 ms; after 4 s, when the clocks fall, 1.5 ms."""

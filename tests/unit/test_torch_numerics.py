@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
 from reference_plans import by_reference
@@ -77,6 +78,7 @@ def test_a_relu_behind_the_layer(called: list[Problem]) -> None:
     assert told(called) == ASKED
 
 
+@exhaustive.meeting()
 @every_function
 @pytest.mark.parametrize("options", [STRICT, {"nonfinite": "window"}, {"accuracy": Accuracy.ELEMENTWISE}, {}], ids=str)
 def test_compiled_functions(function: Any, options: dict[str, Any], called: list[Problem]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 from warpsmith.generator.fft.axes import (
     LARGEST_PRIME,
     LARGEST_RADIX,
@@ -173,6 +174,7 @@ def gapped(radices: tuple[int, ...], order: tuple[int, ...], gap: int) -> Axis:
 
 
 class TestAxis:
+    @exhaustive.meeting()
     @pytest.mark.parametrize("n", [2, 3, 8, 12, 31, 60, 64, 105, 128, 210, 243, 256])
     @pytest.mark.parametrize("gap", [0, 3])
     def test_its_passes_are_the_transform(self, n: int, gap: int) -> None:
