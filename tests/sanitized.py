@@ -35,13 +35,14 @@ Candidate = tuple[Problem, Program, Binaries]
 class Untimed(Testbed):
     """Testbed that runs a candidate on its two data sets and no more: timed runs access the same memory again."""
 
-    def _timed(self, run: Any, candidate: Any, usage: Any, error: float, *others: Any) -> Measurement | Failure:
+    def _timed(self, *given: Any) -> Measurement | Failure:
+        _, _, _, error, *_ = given
         return Measurement(Timing(math.nan, math.nan, math.nan, 0, "untimed"), error, None, None, None, None)
 
 
 def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
-    """Verifies each program as a worker with `--sanitize` does, but for timed runs. Fails on an access outside a buffer or on undefined
-    behaviour. Writes to `folder`.
+    """Verifies each program as a worker with `--sanitize` does, without timed runs. Fails on an access outside a buffer
+    or on undefined behaviour. Writes to `folder`.
     """
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
     path = folder / "candidates"

@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import random
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+import forking
 from guarded import Guarded
 from together import AT_ONCE, Case, chosen, together
 from warpsmith.devices.elements import scaled_error
@@ -263,7 +263,6 @@ def test_clean_under_the_sanitizers(pass_: Pass, tmp_path: Path) -> None:
     told = tmp_path / "cases"
     told.write_bytes(pickle.dumps(([case.problem for case in cases], program, placed)))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
-    command = [sys.executable, "-c", WATCHED, str(told)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = forking.run([sys.executable, "-c", WATCHED, str(told)], env=environment, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert ran.stdout == "ran\n" * len(cases)
