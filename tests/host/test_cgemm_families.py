@@ -239,14 +239,14 @@ class TestSums:
     @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
     def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
         """K exceeds the longest chain of sequential additions. Configs that split the sum are included."""
-        bench.check_all([tensor(Cgemm(2, 5, 6, 5 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
+        bench.check_all([tensor(Cgemm(1, 5, 6, 3 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("batch", [7, 8])
     def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
         """Covers sums longer than one chain, and blocks with more threads than products left."""
         problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
         bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
-        problem = dataclasses.replace(problem, k=TENSOR_CHAIN + 20)
+        problem = dataclasses.replace(problem, batch=batch - 4, k=TENSOR_CHAIN + 20)
         bench.check_all([tensor(problem, products=4)])
 
     @pytest.mark.parametrize("splits", [2, 4, 8])
