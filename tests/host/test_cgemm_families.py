@@ -111,10 +111,14 @@ class Bench:
                     given = make(case.problem, np.random.default_rng(3))
                     yield case, given, run(module, program, case.problem, given)
 
-    def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
+    def check_all(
+        self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False, every: bool = False
+    ) -> None:
+        """Runs `every` case, or cases that together have every feature of `cases`, and fails with a list of all wrong
+        kernels.
+        """
         wrong = []
-        for case, given, result in self.results(chosen(cases), make):
+        for case, given, result in self.results(list(cases) if every else chosen(cases), make):
             try:
                 check(case, result, given, stress_slack(case.problem) if stressed else 1.0)
             except AssertionError as error:
@@ -204,12 +208,15 @@ class TestResults:
         cases = [*defaults([problem]), tiled(problem, multiplies=3), tensor(problem, multiplies=3)]
         bench.check_all(cases, stress_inputs, stressed=True)
 
-    @exhaustive.meeting(2)
-    @pytest.mark.parametrize("multiplies", [3, 4])
-    @every_pair_of_ops
-    def test_of_three_and_four_real_products(self, a: Op, b: Op, multiplies: int, bench: Bench) -> None:
-        problem = Cgemm(2, 9, 12, 13, a, b)
-        bench.check_all([tiled(problem, multiplies=multiplies), tensor(problem, multiplies=multiplies)])
+    def test_of_three_and_four_real_products(self, bench: Bench) -> None:
+        """By default each op of each operand meets both numbers, in both families."""
+        cases = [
+            family(Cgemm(2, 9, 12, 13, a, b), multiplies=multiplies)
+            for turn, (a, b) in enumerate(itertools.product(Op, Op))
+            for multiplies in exhaustive.share((3, 4), turn, 2)
+            for family in (tiled, tensor)
+        ]
+        bench.check_all(cases, every=True)
 
     @every_op_in_each_place
     def test_of_warps_that_share_a_tile(self, a: Op, b: Op, bench: Bench) -> None:

@@ -223,10 +223,12 @@ def test_what_is_not_finite_stays_where_its_terms_are(
     first = problem.inputs[0].name
     given[first][0, 0, 0, 0] = np.inf
     expected, _ = reference(problem, {name: np.nan_to_num(values, posinf=1e30) for name, values in given.items()})
-    for case in (default(problem), *drawn(problem, 4)):
-        with contextlib.closing(runtime.load(compiler.compile(case.program.compilation()))) as module:
-            result = run(module, case.program, problem, given)
-        assert np.array_equal(np.isfinite(result), np.abs(expected) < 1e20), case
+    cases = [default(problem), *drawn(problem, 4)]
+    program, placed = together([case.program for case in cases])
+    with contextlib.closing(runtime.load(compiler.compile(program.compilation()))) as module:
+        for case, own in zip(cases, placed, strict=True):
+            result = run(module, own, problem, given)
+            assert np.array_equal(np.isfinite(result), np.abs(expected) < 1e20), case
 
 
 WATCHED = """
