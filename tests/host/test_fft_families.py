@@ -7,6 +7,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+import sanitized
 from guarded import Guarded
-from policies import ONE_RUN
 from together import Case, at_once, chosen, together
 from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.module import Module
-from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
@@ -31,17 +32,13 @@ from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Value
-from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.registry import random_operands, reference
-from warpsmith.tuner.workers.deadlines import Deadlines
 
 FAMILIES = FFT.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
-PATIENT = Deadlines(compile_s=240)
 ACCURACY = 5e-7
 """Largest relative L2 error of a transform."""
 
@@ -472,19 +469,11 @@ class TestConfigs:
     ) -> None:
         check_all(covering(problem), check_against_numpy, quickest)
 
-    @exhaustive.one_in(2, 1)
     @pytest.mark.usefixtures("compile_without_optimisation")
-    @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
-    def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
-        opened = Evaluator.open(
-            problem, HOST, able(problem), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN
-        )
-        with opened as evaluator:
-            assert HostCompiler(sanitize=True).identity == evaluator.compiler_identity
-            for case in (*defaults([problem]), *drawn([problem], 1)):
-                program = evaluator.program(case.family.name, case.config)
-                verified = evaluator.verified(program, evaluator.bench)
-                assert isinstance(verified, Contender), f"{case}: {verified}"
+    def test_are_clean_under_the_sanitizers(self, tmp_path: Path) -> None:
+        problems = exhaustive.share([SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], 1, 2)
+        cases = [*defaults(problems), *drawn(problems, 1)]
+        sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
 
 
 def test_of_any_complex_input_c2r_is_what_irfftn_computes(quickest: HostCompiler) -> None:
