@@ -140,12 +140,12 @@ def test_products_of_two_rows_at_a_time_end_where_the_strip_does(bench: Bench) -
 _IN_PARTS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((44, 1101), (17, 17)), {"parts": 2, "rows": 8, "ahead": 1, "weights": "constant"}),
     (Filter2d((36, 620), (31, 31), border="reflect"), {"parts": 2}),
-    (Filter2d((60, 1101), (31, 31)), {"parts": 3, "rows": 8, "block_groups": 2}),
+    (Filter2d((44, 1101), (31, 31)), {"parts": 3, "rows": 8, "block_groups": 2}),
     (Filter2d((64, 1130), (31, 5), border="wrap", planes=2), {"parts": 4, "rows": 8, "block_strips": 2}),
     (Filter2d((50, 567), (21, 21), border="mirror", convolve=True, anchor=(0, 20)), {"parts": 3, "store": "streaming"}),
     (Filter2d((50, 300), (25, 5), channels=3, border="nearest", result_pitch=3620), {"parts": 2}),
     (
-        Filter2d((48, 1100), (25, 25), dtype="float16", result_dtype="float32", border="constant", cval=1.5),
+        Filter2d((30, 1100), (25, 25), dtype="float16", result_dtype="float32", border="constant", cval=1.5),
         {"parts": 2, "ahead": 1},
     ),
     (Filter2d((40, 620), (5, 31), dtype="uint8", result_dtype="float32", border="wrap"), {}),
@@ -176,11 +176,11 @@ def test_parts_of_a_filter_are_clean_under_the_sanitizers(tmp_path: Path) -> Non
 
 
 IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
-    (Filter2d((60, 1104), (31, 31), dtype="uint8"), {"rows": 8, "block_groups": 2}),
+    (Filter2d((44, 1104), (31, 31), dtype="uint8"), {"rows": 8, "block_groups": 2}),
     (Filter2d((45, 620), (29, 6), dtype="float16", border="reflect"), {"store": "streaming"}),
-    (Filter2d((70, 1100), (38, 5), dtype="uint8", border="wrap", planes=2, nonfinite="any"), {"block_strips": 2}),
+    (Filter2d((44, 1100), (38, 5), dtype="uint8", border="wrap", planes=2, nonfinite="any"), {"block_strips": 2}),
     (Filter2d((50, 600), (31, 5), result_dtype="float16", border="constant", cval=1.5, nonfinite="any"), {}),
-    (Filter2d((60, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
+    (Filter2d((30, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
     (Filter2d((52, 300), (28, 9), dtype="uint8", channels=3, convolve=True, anchor=(0, 8), border="mirror"), {}),
 )
 """Filters with more rows than there is room for their products or weights. Their results are not float32."""
