@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pickle
 import signal
@@ -44,10 +45,15 @@ print("ran to its end")
 
 @pytest.fixture
 def run_apart(make_program, tmp_path):
-    def run(source, arguments="p", *, value=0, sanitize=False, **geometry) -> subprocess.CompletedProcess[str]:
+    def run(
+        source, arguments="p", *, value=0, sanitize=False, beside=0, **geometry
+    ) -> subprocess.CompletedProcess[str]:
+        """Process that launches a kernel of a program whose other launch has `beside` bytes of dynamic memory."""
         program = make_program(source, arguments, **geometry)
         compiler = HostCompiler(sanitize=sanitize)
         (launch,) = program.launches
+        if beside:
+            program = dataclasses.replace(program, steps=(launch, dataclasses.replace(launch, shared_bytes=beside)))
         pointers = [argument.buffer for argument in launch.arguments if isinstance(argument, Pointer)]
         values = {f"a{i}": np.int32(value).tobytes() for i in range(len(arguments))}
         job = tmp_path / "job"
@@ -229,6 +235,12 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
         assert done.returncode == exit_code, done.stderr
         assert "program.cu:" in done.stderr, "the report names the line"
         assert "in kernel" in done.stderr
+
+
+def test_a_launch_has_no_more_dynamic_memory_where_another_of_its_program_has(run_apart):
+    template, statement, *_ = BAD["dynamic shared write"]
+    done = run_apart(template.format(statement), "ppv", sanitize=True, block=(64, 1, 1), shared_bytes=256, beside=4096)
+    assert "use-after-poison" in done.stderr
 
 
 def test_right_kernels_run_clean_under_the_sanitizers():
