@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pickle
 import signal
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 import exhaustive
+import foreseen
+import forking
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError
@@ -42,18 +45,21 @@ print("ran to its end")
 
 @pytest.fixture
 def run_apart(make_program, tmp_path):
-    def run(source, arguments="p", *, value=0, sanitize=False, **geometry) -> subprocess.CompletedProcess[str]:
+    def run(
+        source, arguments="p", *, value=0, sanitize=False, beside=0, **geometry
+    ) -> subprocess.CompletedProcess[str]:
+        """Process that launches a kernel of a program whose other launch has `beside` bytes of dynamic memory."""
         program = make_program(source, arguments, **geometry)
         compiler = HostCompiler(sanitize=sanitize)
         (launch,) = program.launches
+        if beside:
+            program = dataclasses.replace(program, steps=(launch, dataclasses.replace(launch, shared_bytes=beside)))
         pointers = [argument.buffer for argument in launch.arguments if isinstance(argument, Pointer)]
         values = {f"a{i}": np.int32(value).tobytes() for i in range(len(arguments))}
         job = tmp_path / "job"
         job.write_bytes(pickle.dumps((compiler.compile(program.compilation()), launch, pointers, values)))
         environment = {**os.environ, **(compiler.sanitizer_environment() if sanitize else {})}
-        return subprocess.run(
-            [sys.executable, "-c", CHILD, str(job)], env=environment, capture_output=True, text=True, timeout=60
-        )
+        return forking.run([sys.executable, "-c", CHILD, str(job)], env=environment, text=True, timeout=60, check=False)
 
     return run
 
@@ -231,15 +237,21 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
         assert "in kernel" in done.stderr
 
 
-@pytest.mark.parametrize("names", [("blocks", "warps", "textures"), ("values", "ptx", "programs")])  # for two workers
-def test_right_kernels_run_clean_under_the_sanitizers(names):
+def test_a_launch_has_no_more_dynamic_memory_where_another_of_its_program_has(run_apart):
+    template, statement, *_ = BAD["dynamic shared write"]
+    done = run_apart(template.format(statement), "ppv", sanitize=True, block=(64, 1, 1), shared_bytes=256, beside=4096)
+    assert "use-after-poison" in done.stderr
+
+
+def test_right_kernels_run_clean_under_the_sanitizers():
     # The tests of results again: in a process with sanitizers, the fixtures build for the sanitizers.
+    names = ("blocks", "warps", "textures", "values", "ptx", "programs")
     files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
     # The fault handlers of Python and AddressSanitizer would conflict.
     options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *files],
-        env={**os.environ, **HostCompiler().sanitizer_environment()},
+        [sys.executable, "-m", "pytest", "-p", "foreseen", *options, *files],
+        env={**os.environ, **HostCompiler().sanitizer_environment(), "PYTHONPATH": str(Path(foreseen.__file__).parent)},
         capture_output=True,
         text=True,
         timeout=280,
