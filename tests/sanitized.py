@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import pickle
 import sys
@@ -10,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import forking
 from policies import ONE_RUN
 from together import can_be_together, together
 from warpsmith.devices.compiler import Binaries
-from warpsmith.devices.host.compiler import HostCompiler, cooperates, dynamic_shared, without_comments
+from warpsmith.devices.host.compiler import HostCompiler, cooperates, without_comments
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
-from warpsmith.store.record import Measurement
+from warpsmith.store.record import Failure, Measurement, Timing
 from warpsmith.tuner.evaluate.testbed import Testbed
 
 PATIENCE_S = 240.0
@@ -30,8 +32,15 @@ RIGHT = "right"
 Candidate = tuple[Problem, Program, Binaries]
 
 
+class Untimed(Testbed):
+    """Testbed that runs a candidate on its two data sets and no more: timed runs access the same memory again."""
+
+    def _timed(self, run: Any, candidate: Any, usage: Any, error: float, *others: Any) -> Measurement | Failure:
+        return Measurement(Timing(math.nan, math.nan, math.nan, 0, "untimed"), error, None, None, None, None)
+
+
 def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
-    """Verifies each program as a worker with `--sanitize` does. Fails on an access outside a buffer or on undefined
+    """Verifies each program as a worker with `--sanitize` does, but for timed runs. Fails on an access outside a buffer or on undefined
     behaviour. Writes to `folder`.
     """
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
@@ -51,17 +60,18 @@ def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
 
 def _compiled(cases: Sequence[tuple[Problem, Program]], compiler: HostCompiler) -> list[Candidate]:
     """Candidates and their binaries. Kernels are compiled as one text where they can be: g++ then takes a quarter as
-    long, because the functions of the host's headers are instrumented once.
+    long, because the functions of the host's headers are instrumented once. A launch may use no more than its own
+    dynamic shared memory even so.
     """
     groups: dict[Hashable, list[int]] = defaultdict(list)
     for number, (_, program) in enumerate(cases):
-        text = without_comments(program.source) if can_be_together(program) else ""
-        joins = can_be_together(program) and not dynamic_shared(text)
-        groups[cooperates(text) if joins else ("alone", number)].append(number)
+        joins = can_be_together(program)
+        groups[cooperates(without_comments(program.source)) if joins else ("alone", number)].append(number)
 
     def compiled(numbers: list[int]) -> list[tuple[int, Candidate]]:
         programs = tuple(cases[number][1] for number in numbers)
-        whole, placed = together(programs) if len(programs) > 1 else (programs[0], programs)
+        joins = can_be_together(programs[0]) and (len(programs) > 1 or len(programs[0].units) > 1)
+        whole, placed = together(programs) if joins else (programs[0], programs)
         binaries = compiler.compile_program(whole)
         return [(number, (cases[number][0], one, binaries)) for number, one in zip(numbers, placed, strict=True)]
 
@@ -77,7 +87,7 @@ def main(path: str) -> None:
     for problem, program, binaries in candidates:
         print(problem.key(), program.family, program.config, flush=True)
         # No guards, because the sanitizer watches the memory beside a buffer.
-        testbed = Testbed(runtime, problem, 0, ONE_RUN, guarded=False)
+        testbed = Untimed(runtime, problem, 0, ONE_RUN, guarded=False)
         outcome = testbed.evaluate(program, binaries, ONE_RUN).outcome
         print(RIGHT if isinstance(outcome, Measurement) else outcome, flush=True)
         testbed.close()

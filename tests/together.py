@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,10 +14,11 @@ import exhaustive
 from builders import program
 from guarded import Guarded
 from warpsmith.devices.compiler import Compiler
+from warpsmith.devices.host.compiler import dynamic_shared, without_comments
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Operand, Role
-from warpsmith.generator.program import Program
+from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.space import Config
 
 AT_ONCE = 24
@@ -45,42 +47,66 @@ class Case:
         return self.family.program(self.problem, self.config)
 
 
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """Unit of a program in a text of many: the text with names of its own, and these names by those before."""
+
+    text: str
+    entries: Mapping[str, str]
+    symbols: Mapping[str, str]
+
+    def launch(self, launch: Launch) -> Launch:
+        """The launch of the same kernel in there."""
+        constants = tuple(dataclasses.replace(one, symbol=self.symbols[one.symbol]) for one in launch.constants)
+        return dataclasses.replace(launch, entry=self.entries[launch.entry], constants=constants, unit="")
+
+
 def can_be_together(given: Program) -> bool:
-    """Whether a program has a single unnamed unit, and no steps but launches."""
-    return [each.name for each in given.units] == [""] and given.steps == given.launches
+    """Whether a program has units, and no steps but launches."""
+    return bool(given.units) and given.steps == given.launches
 
 
 def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]:
     """One program with the kernels of all, and each given program with the launches that it has in there.
 
-    Each text gets a namespace of its own. Kernels and constant memory variables, which are looked up by name, get the
-    number of their text as a suffix.
+    Each unit gets a namespace of its own; equal units share one. Kernels, constant memory variables, which are looked
+    up by name, and arrays in dynamic shared memory, which the host device declares at global scope, get the number of
+    their unit as a suffix.
     """
-    texts: list[str] = []
-    placed: list[Program] = []
-    for number, each in enumerate(programs):
-        source = each.source
-        entries = {launch.entry: f"{launch.entry}_{number}" for launch in each.launches}
-        for entry, name in entries.items():
-            source, count = re.subn(rf"\b{entry}\(", f"{name}(", source)
-            assert count == 1, f"{entry} is named {count} times"
-        symbols = {one.symbol: f"{one.symbol}_{number}" for launch in each.launches for one in launch.constants}
-        for symbol, name in symbols.items():
-            source = re.sub(rf"\b{symbol}\b", name, source)
-        used = "".join(f"using case_{number}::{name};\n" for name in (*entries.values(), *symbols.values()))
-        shown = "".join(f"using ::{name};\n" for name in dict.fromkeys(OF_THE_HOST.findall(source)))
-        texts.append(f"namespace case_{number} {{\n{shown}{source}}}\n{used}")
-        launches = tuple(
-            dataclasses.replace(
-                launch,
-                entry=entries[launch.entry],
-                constants=tuple(dataclasses.replace(one, symbol=symbols[one.symbol]) for one in launch.constants),
-            )
-            for launch in each.launches
-        )
-        placed.append(dataclasses.replace(each, steps=launches))
-    whole = program("\n".join(texts), *(launch for each in placed for launch in each.launches), family="together")
-    return whole, tuple(placed)
+    placed: dict[Hashable, Placed] = {}
+    steps: list[tuple[Launch, ...]] = []
+    for each in programs:
+        units: dict[str, Placed] = {}
+        for unit in each.units:
+            launches = [launch for launch in each.launches if launch.unit == unit.name]
+            entries = tuple(dict.fromkeys(launch.entry for launch in launches))
+            symbols = tuple(dict.fromkeys(one.symbol for launch in launches for one in launch.constants))
+            # Programs write to the constant memory of a kernel, so they share none that has some.
+            key = (unit.source, entries, len(placed) if symbols else None)
+            if key not in placed:
+                placed[key] = _placed(len(placed), unit.source, entries, symbols)
+            units[unit.name] = placed[key]
+        steps.append(tuple(units[launch.unit].launch(launch) for launch in each.launches))
+    text = "\n".join(each.text for each in placed.values())
+    whole = program(text, *itertools.chain.from_iterable(steps), family="together")
+    return whole, tuple(
+        dataclasses.replace(each, units=whole.units, steps=launches)
+        for each, launches in zip(programs, steps, strict=True)
+    )
+
+
+def _placed(number: int, source: str, entries: Iterable[str], symbols: Iterable[str]) -> Placed:
+    renamed = {entry: f"{entry}_{number}" for entry in entries}
+    for entry, name in renamed.items():
+        source, count = re.subn(rf"\b{entry}\(", f"{name}(", source)
+        assert count == 1, f"{entry} is named {count} times"
+    variables = {symbol: f"{symbol}_{number}" for symbol in symbols}
+    arrays = {name: f"{name}_{number}" for name in dynamic_shared(without_comments(source))}
+    for before, name in (variables | arrays).items():
+        source = re.sub(rf"\b{before}\b", name, source)
+    used = "".join(f"using case_{number}::{name};\n" for name in (*renamed.values(), *variables.values()))
+    shown = "".join(f"using ::{name};\n" for name in dict.fromkeys(OF_THE_HOST.findall(source)))
+    return Placed(f"namespace case_{number} {{\n{shown}{source}}}\n{used}", renamed, variables)
 
 
 def chosen(cases: Iterable[Case]) -> list[Case]:
