@@ -1,0 +1,78 @@
+"""Verifies programs of small layers on the host without timing them. Several programs are compiled as one text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from joined import joined
+from policies import ONE_RUN
+from sanitized import Untimed
+from together import can_be_together, together
+from warpsmith.devices.compiler import Binaries, Compiler
+from warpsmith.devices.host.compiler import cooperates, without_comments
+from warpsmith.devices.runtime import Runtime
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.program import Program
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
+from warpsmith.store.record import Failure, Measurement
+
+Case = tuple[Problem, Program]
+
+
+def compiled(compiler: Compiler, programs: Sequence[Program]) -> list[tuple[Program, Binaries]]:
+    """Programs and their binaries. Programs of launches alone are one text, in which equal units are compiled once."""
+    if len(programs) == 1 or not all(map(can_be_together, programs)):
+        return [(each, compiler.compile_program(each)) for each in map(joined, programs)]
+    whole, placed = together(programs)
+    binaries = compiler.compile_program(whole)
+    return [(each, binaries) for each in placed]
+
+
+def outcomes(host: Runtime, compiler: Compiler, cases: Sequence[Case]) -> list[Measurement | Failure]:
+    """Outcome of each program. Its buffers are guarded and poisoned, and its runs must give the same bits.
+
+    Programs whose threads wait for each other are apart from the others, which run in another way.
+    """
+    found: dict[int, Measurement | Failure] = {}
+    waits = [cooperates(without_comments(program.source)) for _, program in cases]
+    for is_waiting in (False, True):
+        numbers = [number for number, waiting in enumerate(waits) if waiting is is_waiting]
+        for number, (program, binaries) in zip(
+            numbers, compiled(compiler, [cases[number][1] for number in numbers]) if numbers else (), strict=True
+        ):
+            found[number] = _outcome(host, cases[number][0], program, binaries)
+    return [found[number] for number in range(len(cases))]
+
+
+def evaluated(host: Runtime, compiler: Compiler, problem: Problem, program: Program) -> Measurement | Failure:
+    """Outcome of one program."""
+    (outcome,) = outcomes(host, compiler, [(problem, program)])
+    return outcome
+
+
+def check(host: Runtime, compiler: Compiler, cases: Sequence[Case]) -> list[float]:
+    """Largest error of each program. Fails with a list of all that are wrong."""
+    found = outcomes(host, compiler, cases)
+    wrong = [
+        f"{problem.key()} | {program.family} {program.config}: {outcome}"
+        for (problem, program), outcome in zip(cases, found, strict=True)
+        if not isinstance(outcome, Measurement)
+    ]
+    assert not wrong, "\n".join([f"{len(wrong)} programs are wrong", *wrong])
+    return [each.max_error for each in found if isinstance(each, Measurement)]
+
+
+def plans_of(host: Runtime, compiler: Compiler, cases: Mapping[str, Case]) -> dict[str, Plan]:
+    """Plans that run the programs, by the names of the cases."""
+    made = compiled(compiler, [program for _, program in cases.values()])
+    return {
+        name: Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), binaries, host)
+        for (name, (problem, _)), (program, binaries) in zip(cases.items(), made, strict=True)
+    }
+
+
+def _outcome(host: Runtime, problem: Problem, program: Program, binaries: Binaries) -> Measurement | Failure:
+    with contextlib.closing(Untimed(host, problem, 3, ONE_RUN, guarded=True)) as bed:
+        return bed.evaluate(program, binaries, ONE_RUN).outcome
