@@ -40,8 +40,8 @@ class Untimed(Testbed):
 
 
 def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
-    """Verifies each program as a worker with `--sanitize` does, but for timed runs. Fails on an access outside a buffer or on undefined
-    behaviour. Writes to `folder`.
+    """Verifies each program as a worker with `--sanitize` does, but for timed runs. Fails on an access outside a buffer
+    or on undefined behaviour. Writes to `folder`.
     """
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
     path = folder / "candidates"

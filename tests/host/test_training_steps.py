@@ -116,9 +116,9 @@ def expected(made: Mapping[Pass, Plan], layer: Conv2d, some: Arrays) -> tuple[Fl
 
 
 @pytest.fixture(scope="module")
-def cached(quick: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
+def cached(quickest: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
     """Compiler that caches binaries, because steps and plans share most of their texts."""
-    return CachedCompiler(quick, tmp_path_factory.mktemp("compiled") / "binaries")
+    return CachedCompiler(quickest, tmp_path_factory.mktemp("compiled") / "binaries")
 
 
 @pytest.fixture
@@ -321,9 +321,9 @@ class TestMemory:
 
 
 @pytest.fixture
-def compile_into_one_folder(cached: CachedCompiler, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles as `compile_quickly` does, into one cache folder for all tests of this file."""
-    monkeypatch.setenv("CXX", str(quick.executable))
+def compile_into_one_folder(cached: CachedCompiler, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles as `compile_quickest` does, into one cache folder for all tests of this file."""
+    monkeypatch.setenv("CXX", str(quickest.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(cached.folder.parent))
 
 
