@@ -277,6 +277,6 @@ class TestPlans:
             first(x.bfloat16(), w)
 
 
-@pytest.mark.usefixtures("compile_as_asked")  # their run takes longer than the compilation saves
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
     sanitized.check([(case.problem, case.program) for case in list(defaults(spread()))[::7]], tmp_path)

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import forking
 from builders import rewritten
 from conv2d_layers import layer, small
 from guarded import Guarded
@@ -255,7 +256,7 @@ def watched(cases: Sequence[Case], folder: Path, program: Program | None = None)
     told.write_bytes(pickle.dumps((program, [case.problem for case in cases])))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
     command = [sys.executable, "-c", WATCHED, str(told)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return forking.run(command, env=environment, text=True, check=False)
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")

@@ -74,8 +74,8 @@ def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
 
 @every_pass
 def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
-    """Default configs for all shapes and modes, and random configs for every fourth. By default families take turns: each
-    meets every shape, mode and pass.
+    """Default configs for all shapes and modes, and random configs for every fourth. By default families take
+    turns: each meets every shape, mode and pass.
     """
     cases: list[Case] = []
     for number, (shape, mode) in enumerate(itertools.product(SHAPES, MODES)):

@@ -7,7 +7,6 @@ import functools
 import gc
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import forking
 import warpsmith as ws
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.compiler import Compiler
@@ -509,10 +509,9 @@ def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     texts = {unit.source: compile_once(unit) for each in programs.programs for unit in each.compilations().values()}
     path = tmp_path / "step"
     path.write_bytes(pickle.dumps((TINY, programs, texts, arrays(TINY))))
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, "-c", SANITIZED, str(path)],
         env={**os.environ, **compiler.sanitizer_environment()},
-        capture_output=True,
         text=True,
         timeout=240,
         check=False,
