@@ -211,6 +211,7 @@ class TestCounts:
 
 
 class TestTuning:
+    @exhaustive.meeting()
     @every_dtype
     @every_layout
     def test_a_candidate_is_verified_on_the_device_and_from_the_host(
@@ -234,7 +235,7 @@ class TestTuning:
 
 
 class TestPlans:
-    @exhaustive.meeting(2)
+    @exhaustive.meeting()
     @every_pass
     @every_layout
     @every_dtype

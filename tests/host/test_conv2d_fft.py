@@ -268,6 +268,7 @@ class TestLikely:
 
 
 class TestWorkspace:
+    @exhaustive.meeting()
     @every_pass
     @pytest.mark.parametrize("family", LIBRARIES, ids=lambda family: family.name)
     def test_of_a_candidate_is_never_above_the_limit(
