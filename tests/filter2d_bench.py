@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+from collections.abc import Iterable
 
 import numpy as np
 import scipy.ndimage
 from numpy.typing import NDArray
 
+from together import at_once, together
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.module import Module
@@ -94,6 +97,22 @@ def tolerance(problem: Filter2d, expected: NDArray[np.float64], terms: NDArray[n
             return 1e-6 * terms
 
 
+@functools.lru_cache(maxsize=64)  # families and configs share it
+def right(problem: Filter2d) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Result for the `drawn` operands, and the largest error allowed per element."""
+    image, weights = drawn(problem)
+    expected = by_scipy(problem, image, weights, problem.cval)
+    if problem.output.dtype is DType.UINT8:
+        expected = expected.clip(0, 255)
+    terms = by_scipy(problem, np.abs(image), np.abs(weights), abs(problem.cval))
+    if problem.accuracy is Accuracy.NORMWISE:
+        terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
+    if problem.accuracy is Accuracy.IMAGEWISE:
+        largest = max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
+        terms = np.maximum(terms, gains(problem, weights) * largest)
+    return expected, tolerance(problem, expected, terms)
+
+
 @dataclasses.dataclass(frozen=True)
 class Bench:
     """Compiles kernels, runs them and checks their results."""
@@ -135,25 +154,29 @@ class Bench:
         return source, target
 
     def check(self, problem: Filter2d, family: Family, config: Config) -> None:
-        program = family.program(problem, config)
-        with contextlib.closing(self.runtime.load(self.compiler.compile(program.compilation()))) as module:
-            self.check_loaded(module, problem, program)
+        self.check_all([(problem, family, config)])
+
+    def check_all(self, cases: Iterable[tuple[Filter2d, Family, Config]]) -> None:
+        """Compiles many kernels as one text, and fails with a list of all wrong ones."""
+        problems, programs = zip(*((each, family.program(each, config)) for each, family, config in cases), strict=True)
+        wrong: list[str] = []
+        for numbers in at_once(programs):
+            whole, placed = together([programs[number] for number in numbers])
+            with contextlib.closing(self.runtime.load(self.compiler.compile(whole.compilation()))) as module:
+                for number, program in zip(numbers, placed, strict=True):
+                    try:
+                        self.check_loaded(module, problems[number], program)
+                    except AssertionError as error:
+                        wrong.append(str(error))
+        assert not wrong, "\n".join([f"{len(wrong)} kernels are wrong", *wrong])
 
     def check_loaded(self, module: Module, problem: Filter2d, program: Program) -> None:
         image, weights = drawn(problem)
         source, target = self.run(module, problem, program, image, weights)
-        expected = by_scipy(problem, image, weights, problem.cval)
-        if problem.output.dtype is DType.UINT8:
-            expected = expected.clip(0, 255)
-        terms = by_scipy(problem, np.abs(image), np.abs(weights), abs(problem.cval))
-        if problem.accuracy is Accuracy.NORMWISE:
-            terms[...] = np.abs(weights).sum() * max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
-        if problem.accuracy is Accuracy.IMAGEWISE:
-            largest = max(np.abs(image.astype(np.float64)).max(), abs(problem.cval))
-            terms = np.maximum(terms, gains(problem, weights) * largest)
+        expected, allowed = right(problem)
         error = np.abs(target.elements.astype(np.float64) - expected)
         told = f"{problem.key()} {program.family} {program.config}"
-        wrong = ~(error <= tolerance(problem, expected, terms))  # NaN is wrong too
+        wrong = ~(error <= allowed)  # NaN is wrong too
         assert not wrong.any(), f"{told}: {wrong.sum()} of {wrong.size} are off, by up to {error.max()}"
         assert target.is_intact(), f"{told}: wrote between the rows of the result or beyond them"
         assert source.is_intact(), f"{told}: wrote to the image"

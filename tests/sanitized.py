@@ -7,17 +7,16 @@ import math
 import os
 import pickle
 import sys
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import forking
 from policies import ONE_RUN
-from together import can_be_together, together
+from together import at_once, can_be_together, together
 from warpsmith.devices.compiler import Binaries
-from warpsmith.devices.host.compiler import HostCompiler, cooperates, without_comments
+from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -35,12 +34,13 @@ Candidate = tuple[Problem, Program, Binaries]
 class Untimed(Testbed):
     """Testbed that runs a candidate on its two data sets and no more: timed runs access the same memory again."""
 
-    def _timed(self, run: Any, candidate: Any, usage: Any, error: float, *others: Any) -> Measurement | Failure:
+    def _timed(self, *given: Any) -> Measurement | Failure:
+        _, _, _, error, *_ = given
         return Measurement(Timing(math.nan, math.nan, math.nan, 0, "untimed"), error, None, None, None, None)
 
 
 def check(cases: Sequence[tuple[Problem, Program]], folder: Path) -> None:
-    """Verifies each program as a worker with `--sanitize` does, but for timed runs. Fails on an access outside a buffer
+    """Verifies each program as a worker with `--sanitize` does, without timed runs. Fails on an access outside a buffer
     or on undefined behaviour. Writes to `folder`.
     """
     compiler = HostCompiler(sanitize=True, timeout_s=PATIENCE_S)
@@ -63,20 +63,17 @@ def _compiled(cases: Sequence[tuple[Problem, Program]], compiler: HostCompiler) 
     long, because the functions of the host's headers are instrumented once. A launch may use no more than its own
     dynamic shared memory even so.
     """
-    groups: dict[Hashable, list[int]] = defaultdict(list)
-    for number, (_, program) in enumerate(cases):
-        joins = can_be_together(program)
-        groups[cooperates(without_comments(program.source)) if joins else ("alone", number)].append(number)
+    given = [program for _, program in cases]
 
     def compiled(numbers: list[int]) -> list[tuple[int, Candidate]]:
-        programs = tuple(cases[number][1] for number in numbers)
+        programs = tuple(given[number] for number in numbers)
         joins = can_be_together(programs[0]) and (len(programs) > 1 or len(programs[0].units) > 1)
         whole, placed = together(programs) if joins else (programs[0], programs)
         binaries = compiler.compile_program(whole)
         return [(number, (cases[number][0], one, binaries)) for number, one in zip(numbers, placed, strict=True)]
 
     with ThreadPoolExecutor(2) as pool:
-        candidates = dict(itertools.chain.from_iterable(pool.map(compiled, groups.values())))
+        candidates = dict(itertools.chain.from_iterable(pool.map(compiled, at_once(given))))
     return [candidates[number] for number in range(len(cases))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import exhaustive
 from builders import program
 from guarded import Guarded
 from warpsmith.devices.compiler import Compiler
-from warpsmith.devices.host.compiler import dynamic_shared, without_comments
+from warpsmith.devices.host.compiler import cooperates, dynamic_shared, without_comments
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType, Operand, Role
@@ -93,6 +94,19 @@ def together(programs: Sequence[Program]) -> tuple[Program, tuple[Program, ...]]
         dataclasses.replace(each, units=whole.units, steps=launches)
         for each, launches in zip(programs, steps, strict=True)
     )
+
+
+def at_once(programs: Sequence[Program]) -> list[list[int]]:
+    """Numbers of the programs to compile as one text each. A block whose threads do not cooperate runs in a way of its
+    own, so such programs share no text with others.
+    """
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for number, each in enumerate(programs):
+        if can_be_together(each):
+            groups[cooperates(without_comments(each.source))].append(number)
+        else:
+            groups["alone", number].append(number)
+    return [group[start : start + AT_ONCE] for group in groups.values() for start in range(0, len(group), AT_ONCE)]
 
 
 def _placed(number: int, source: str, entries: Iterable[str], symbols: Iterable[str]) -> Placed:

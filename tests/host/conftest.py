@@ -23,6 +23,7 @@ import pytest
 import forking
 import precompiled
 from builders import launch, program
+from foreseen import KERNELS
 from policies import time_briefly
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -135,12 +136,12 @@ def compile_once(compiler):
 def run_kernel(host, compile_once, make_program) -> RunKernel:
     def run(source, *arguments, grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0) -> None:
         word = "".join("p" if isinstance(argument, np.ndarray) else "v" for argument in arguments)
-        program = make_program(source, word, grid, block, shared_bytes)
+        program, binary = KERNELS.compiled(make_program(source, word, grid, block, shared_bytes), compile_once)
         named = {f"a{i}": argument for i, argument in enumerate(arguments)}
         arrays = {name: argument for name, argument in named.items() if isinstance(argument, np.ndarray)}
         values = {name: np.asarray(argument).tobytes() for name, argument in named.items() if name not in arrays}
         allocations = {name: host.allocate(array.nbytes) for name, array in arrays.items()}
-        module = host.load(compile_once(program))
+        module = host.load(binary)
         try:
             for name, array in arrays.items():
                 host.upload(allocations[name].address, array)

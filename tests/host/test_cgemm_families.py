@@ -40,7 +40,7 @@ PLAIN, TILED, TENSOR = CgemmPlain(), CgemmTiled(), CgemmTensor()
 FAMILIES: tuple[Family, ...] = (TILED, TENSOR, PLAIN)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 every_pair_of_ops = pytest.mark.parametrize(("a", "b"), tuple(itertools.product(Op, Op)))
-every_op_in_each_place = pytest.mark.parametrize(("a", "b"), [(Op.N, Op.C), (Op.T, Op.N), (Op.C, Op.T)])
+EACH_OP_IN_EACH_PLACE = ((Op.N, Op.C), (Op.T, Op.N), (Op.C, Op.T))
 """Each op once for each operand: enough if reading one operand does not depend on the op of the other."""
 
 ERROR_BOUND = 1e-6
@@ -111,10 +111,14 @@ class Bench:
                     given = make(case.problem, np.random.default_rng(3))
                     yield case, given, run(module, program, case.problem, given)
 
-    def check_all(self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False) -> None:
-        """Runs cases that together have every feature of `cases`, and fails with a list of all wrong kernels."""
+    def check_all(
+        self, cases: Iterable[Case], make: Make = random_inputs, *, stressed: bool = False, every: bool = False
+    ) -> None:
+        """Runs `every` case, or cases that together have every feature of `cases`, and fails with a list of all wrong
+        kernels.
+        """
         wrong = []
-        for case, given, result in self.results(chosen(cases), make):
+        for case, given, result in self.results(list(cases) if every else chosen(cases), make):
             try:
                 check(case, result, given, stress_slack(case.problem) if stressed else 1.0)
             except AssertionError as error:
@@ -187,9 +191,8 @@ class TestResults:
         some = exhaustive.share(SIZES, 3 * list(Op).index(a) + list(Op).index(b), 3)
         bench_of_small_ones.check_all(defaults(Cgemm(*sizes, a, b) for sizes in some))
 
-    @every_op_in_each_place
-    def test_of_random_configs(self, a: Op, b: Op, bench: Bench) -> None:
-        bench.check_all(drawn((Cgemm(*sizes, a, b) for sizes in SIZES[1:5]), 3))
+    def test_of_random_configs(self, bench: Bench) -> None:
+        bench.check_all(drawn((Cgemm(*sizes, *ops) for ops in EACH_OP_IN_EACH_PLACE for sizes in SIZES[1:5]), 3))
 
     @exhaustive.meeting()
     @every_family
@@ -198,37 +201,42 @@ class TestResults:
         problems = (Cgemm(3, 14, 22, 260, *ops), Cgemm(2, 45, 50, 9, *ops), Cgemm(5, 3, 4, 2, *ops))  # type: ignore[arg-type]
         bench.check_all(itertools.chain(*(covering(problem, family) for problem in problems)))
 
-    @every_op_in_each_place
-    def test_of_inputs_that_are_hard_on_rounding_errors(self, a: Op, b: Op, bench: Bench) -> None:
-        problem = Cgemm(7, 20, 24, 70, a, b)
-        cases = [*defaults([problem]), tiled(problem, multiplies=3), tensor(problem, multiplies=3)]
+    def test_of_inputs_that_are_hard_on_rounding_errors(self, bench: Bench) -> None:
+        problems = [Cgemm(7, 20, 24, 70, *ops) for ops in EACH_OP_IN_EACH_PLACE]
+        cases = [*defaults(problems), *(case(each, multiplies=3) for each in problems for case in (tiled, tensor))]
         bench.check_all(cases, stress_inputs, stressed=True)
 
-    @exhaustive.meeting(2)
-    @pytest.mark.parametrize("multiplies", [3, 4])
-    @every_pair_of_ops
-    def test_of_three_and_four_real_products(self, a: Op, b: Op, multiplies: int, bench: Bench) -> None:
-        problem = Cgemm(2, 9, 12, 13, a, b)
-        bench.check_all([tiled(problem, multiplies=multiplies), tensor(problem, multiplies=multiplies)])
+    def test_of_three_and_four_real_products(self, bench: Bench) -> None:
+        """By default each op of each operand meets both numbers, in both families."""
+        cases = [
+            family(Cgemm(2, 9, 12, 13, a, b), multiplies=multiplies)
+            for turn, (a, b) in enumerate(itertools.product(Op, Op))
+            for multiplies in exhaustive.share((3, 4), turn, 2)
+            for family in (tiled, tensor)
+        ]
+        bench.check_all(cases, every=True)
 
-    @every_op_in_each_place
-    def test_of_warps_that_share_a_tile(self, a: Op, b: Op, bench: Bench) -> None:
+    def test_of_warps_that_share_a_tile(self, bench: Bench) -> None:
         """Checks a result whose tiles two by two warps share, and results that end inside a warp's part."""
-        wide, ragged = Cgemm(1, 64, 64, 24, a, b), Cgemm(2, 34, 66, 20, a, b)
-        cases = [tensor(wide, rows=32, columns=32, block_rows=2, block_columns=2), tensor(wide, rows=16, columns=64)]
-        cases += [tensor(ragged, rows=16, columns=32, terms=16), tensor(ragged, rows=32, columns=16, multiplies=3)]
-        bench.check_all(cases)
+        cases = []
+        for turn, ops in enumerate(EACH_OP_IN_EACH_PLACE):
+            wide, ragged = Cgemm(1, 64, 64, 24, *ops), Cgemm(2, 34, 66, 20, *ops)
+            own = [tensor(wide, rows=32, columns=32, block_rows=2, block_columns=2), tensor(wide, rows=16, columns=64)]
+            own += [tensor(ragged, rows=16, columns=32, terms=16), tensor(ragged, rows=32, columns=16, multiplies=3)]
+            cases += exhaustive.share(own, turn, 2)
+        bench.check_all(cases, every=True)
 
 
 IN_PARTS: dict[str, Value] = {"rows": 1, "columns": 1, "block_rows": 8, "block_columns": 8, "products": 1, "splits": 2}
 
 
 class TestSums:
-    @pytest.mark.parametrize("wanted", [{}, IN_PARTS, {"multiplies": 3}, {"stages": 2, "terms": 16}], ids=str)
-    def test_of_many_terms_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
+    def test_of_many_terms_stay_accurate(self, bench: Bench) -> None:
         """All terms are positive and none is exact, so a plain sequential float32 sum exceeds the bound."""
         problem = Cgemm(1, 8, 8, 100 * CHAIN + 3, "c", "n")  # type: ignore[arg-type]
-        bench.check_all([tiled(problem, **wanted), *defaults([problem], (PLAIN,))], positive_inputs)
+        configs: tuple[dict[str, Value], ...] = ({}, IN_PARTS, {"multiplies": 3}, {"stages": 2, "terms": 16})
+        cases = [*defaults([problem], (PLAIN,)), *(tiled(problem, **wanted) for wanted in configs)]
+        bench.check_all(cases, positive_inputs, every=True)
         given = positive_inputs(problem, np.random.default_rng(3))
         expected, scale = reference(problem, given)
         products = given["a"][0, :, 0].real * given["b"][0, :, 0].real
@@ -239,23 +247,25 @@ class TestSums:
     @pytest.mark.parametrize("wanted", [{}, {"splits": 2}, {"multiplies": 3, "slices": 2}], ids=str)
     def test_of_many_terms_on_the_tensor_cores_stay_accurate(self, wanted: dict[str, Value], bench: Bench) -> None:
         """K exceeds the longest chain of sequential additions. Configs that split the sum are included."""
-        bench.check_all([tensor(Cgemm(2, 5, 6, 5 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
+        bench.check_all([tensor(Cgemm(1, 5, 6, 3 * TENSOR_CHAIN + 3, "c", "n"), products=1, **wanted)])  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("batch", [7, 8])
     def test_of_several_products_in_a_block_are_each_written_once(self, batch: int, bench: Bench) -> None:
         """Covers sums longer than one chain, and blocks with more threads than products left."""
         problem = Cgemm(batch, 4, 5, 2 * CHAIN + 20, "n", "t")  # type: ignore[arg-type]
-        bench.check_all([tiled(problem, products=4), tiled(problem, products=8)])
-        problem = dataclasses.replace(problem, k=TENSOR_CHAIN + 20)
-        bench.check_all([tensor(problem, products=4)])
+        few = dataclasses.replace(problem, batch=batch - 4, k=TENSOR_CHAIN + 20)
+        cases = [tiled(problem, products=4), tiled(problem, products=8), tensor(few, products=4)]
+        bench.check_all(cases, every=True)
 
-    @pytest.mark.parametrize("splits", [2, 4, 8])
-    def test_in_parts_are_those_of_the_whole(self, splits: int, bench: Bench) -> None:
-        problem = Cgemm(2, 18, 20, 2100, "n", "c")  # type: ignore[arg-type]
-        cases = [tiled(problem, splits=splits, terms=terms) for terms in (8, 32)]
-        problem = dataclasses.replace(problem, batch=1, m=9, k=600)
-        cases += [tensor(problem, splits=splits, terms=terms, products=1) for terms in (8, 16)]
-        bench.check_all(cases)
+    def test_in_parts_are_those_of_the_whole(self, bench: Bench) -> None:
+        """By default each number of parts is met with one number of terms by each family."""
+        problem, cases = Cgemm(2, 18, 20, 2100, "n", "c"), []  # type: ignore[arg-type]
+        small = dataclasses.replace(problem, batch=1, m=9, k=600)
+        for turn, splits in enumerate((2, 4, 8)):
+            cases += [tiled(problem, splits=splits, terms=terms) for terms in exhaustive.share((8, 32), turn, 2)]
+            terms_of = exhaustive.share((8, 16), turn + 1, 2)
+            cases += [tensor(small, splits=splits, terms=terms, products=1) for terms in terms_of]
+        bench.check_all(cases, every=True)
 
     def test_have_the_same_bits_however_blocks_are_spread(self, bench: Bench) -> None:
         problem, small = Cgemm(3, 40, 41, 300), Cgemm(3, 20, 18, 130)
@@ -288,7 +298,7 @@ class TestUnderTheSanitizers:
     @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
     def test_kernels_are_clean(self, tmp_path: Path) -> None:
         some = [Cgemm(*sizes, a, b) for sizes, (a, b) in zip(SIZES, itertools.product(Op, Op), strict=False)]
-        split = Cgemm(2, 18, 20, 270, "t", "n")  # type: ignore[arg-type]
+        split = Cgemm(1, 10, 12, 270, "t", "n")  # type: ignore[arg-type]
         cases = [*defaults(some[1::2], (TILED, PLAIN)), *defaults(some[2:5], (TENSOR,)), *drawn(some[4:5], 1)]
         cases += [tiled(split, splits=2), tensor(dataclasses.replace(split, k=140), splits=2, products=1)]
         sanitized.check([(case.problem, case.program) for case in cases], tmp_path)

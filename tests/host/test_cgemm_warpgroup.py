@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
 from builders import rewritten
 from together import Case
@@ -46,8 +47,12 @@ def bench(quick: HostCompiler) -> Iterator[Bench]:
 
 class TestResults:
     def test_of_every_op(self, bench: Bench) -> None:
-        """Odd sizes, whose elements are copied one by one, and even sizes, in results of one tile and of several."""
-        problems = (asked(*sizes, a=a, b=b) for a, b in OPS for sizes in ((2, 5, 35, 21), (1, 66, 34, 34)))
+        """Odd sizes, whose elements are copied one by one, and even sizes, in results of one tile and of several. By
+        default each op of each operand meets both.
+        """
+        sizes = ((2, 5, 35, 21), (1, 66, 34, 34))
+        some = ((op, each) for turn, op in enumerate(OPS) for each in exhaustive.share(sizes, turn, 2))
+        problems = (asked(*each, a=a, b=b) for (a, b), each in some)
         bench.check_all(case(problem, columns=32) for problem in problems)
 
     def test_of_every_value_of_every_parameter(self, bench: Bench) -> None:

@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import random
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+import forking
 from guarded import Guarded
 from together import AT_ONCE, Case, chosen, together
 from warpsmith.devices.elements import scaled_error
@@ -223,10 +223,12 @@ def test_what_is_not_finite_stays_where_its_terms_are(
     first = problem.inputs[0].name
     given[first][0, 0, 0, 0] = np.inf
     expected, _ = reference(problem, {name: np.nan_to_num(values, posinf=1e30) for name, values in given.items()})
-    for case in (default(problem), *drawn(problem, 4)):
-        with contextlib.closing(runtime.load(compiler.compile(case.program.compilation()))) as module:
-            result = run(module, case.program, problem, given)
-        assert np.array_equal(np.isfinite(result), np.abs(expected) < 1e20), case
+    cases = [default(problem), *drawn(problem, 4)]
+    program, placed = together([case.program for case in cases])
+    with contextlib.closing(runtime.load(compiler.compile(program.compilation()))) as module:
+        for case, own in zip(cases, placed, strict=True):
+            result = run(module, own, problem, given)
+            assert np.array_equal(np.isfinite(result), np.abs(expected) < 1e20), case
 
 
 WATCHED = """
@@ -263,7 +265,6 @@ def test_clean_under_the_sanitizers(pass_: Pass, tmp_path: Path) -> None:
     told = tmp_path / "cases"
     told.write_bytes(pickle.dumps(([case.problem for case in cases], program, placed)))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
-    command = [sys.executable, "-c", WATCHED, str(told)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = forking.run([sys.executable, "-c", WATCHED, str(told)], env=environment, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert ran.stdout == "ran\n" * len(cases)

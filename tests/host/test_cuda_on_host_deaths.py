@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import exhaustive
+import foreseen
+import forking
 from warpsmith.devices.host.compiler import SANITIZER_EXIT_CODES, HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.errors import DeviceError, LaunchError
@@ -51,9 +53,7 @@ def run_apart(make_program, tmp_path):
         job = tmp_path / "job"
         job.write_bytes(pickle.dumps((compiler.compile(program.compilation()), launch, pointers, values)))
         environment = {**os.environ, **(compiler.sanitizer_environment() if sanitize else {})}
-        return subprocess.run(
-            [sys.executable, "-c", CHILD, str(job)], env=environment, capture_output=True, text=True, timeout=60
-        )
+        return forking.run([sys.executable, "-c", CHILD, str(job)], env=environment, text=True, timeout=60, check=False)
 
     return run
 
@@ -231,15 +231,15 @@ def test_sanitizers_end_a_wrong_kernel(run_apart, name):
         assert "in kernel" in done.stderr
 
 
-@pytest.mark.parametrize("names", [("blocks", "warps", "textures"), ("values", "ptx", "programs")])  # for two workers
-def test_right_kernels_run_clean_under_the_sanitizers(names):
+def test_right_kernels_run_clean_under_the_sanitizers():
     # The tests of results again: in a process with sanitizers, the fixtures build for the sanitizers.
+    names = ("blocks", "warps", "textures", "values", "ptx", "programs")
     files = [str(Path(__file__).with_name(f"test_cuda_on_host_{name}.py")) for name in names]
     # The fault handlers of Python and AddressSanitizer would conflict.
     options = ["-q", "-x", "-p", "no:faulthandler", "-p", "no:cacheprovider", "--import-mode=importlib"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *files],
-        env={**os.environ, **HostCompiler().sanitizer_environment()},
+        [sys.executable, "-m", "pytest", "-p", "foreseen", *options, *files],
+        env={**os.environ, **HostCompiler().sanitizer_environment(), "PYTHONPATH": str(Path(foreseen.__file__).parent)},
         capture_output=True,
         text=True,
         timeout=280,

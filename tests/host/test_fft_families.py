@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+import sanitized
 from guarded import Guarded
-from policies import ONE_RUN
-from together import AT_ONCE, Case, chosen, together
+from together import Case, at_once, chosen, together
 from warpsmith.devices.compiler import Compiler
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.module import Module
-from warpsmith.devices.select import CompilerChoice, DeviceRef
+from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
@@ -33,17 +32,13 @@ from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Value
-from warpsmith.tuner.evaluate.evaluator import Evaluator
-from warpsmith.tuner.evaluate.outcomes import Contender
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.registry import random_operands, reference
-from warpsmith.tuner.workers.deadlines import Deadlines
 
 FAMILIES = FFT.families
 
 HOST = DeviceRef(DeviceKind.HOST)
 DEVICE = HOST.device()
-PATIENT = Deadlines(compile_s=240)
 ACCURACY = 5e-7
 """Largest relative L2 error of a transform."""
 
@@ -138,29 +133,24 @@ def covering(problem: Fft) -> Iterator[Case]:
 
 
 def check_all(cases: Iterable[Case], check: Callable[[Bench, Case], None], compiler: Compiler) -> None:
-    """Runs cases with every feature, two programs of many kernels at a time, and fails with a list of all wrong
-    kernels.
-    """
-
-    def told(part: tuple[Case, ...]) -> list[str]:
-        whole, programs = together([case.program for case in part])
-        with contextlib.closing(runtime.load(compiler.compile(whole.compilation()))) as module:
-            bench = Bench(runtime, module, dict(zip(part, programs, strict=True)))
-            return [f"{case}: {error}" for case in part if (error := failure_of(bench, case))]
-
-    def failure_of(bench: Bench, case: Case) -> str:
-        try:
-            check(bench, case)
-        except (AssertionError, WarpsmithError) as error:
-            return str(error).strip().splitlines()[0]
-        return ""
-
-    given = chosen(dict.fromkeys(cases))
-    at_once = min(AT_ONCE, -(-len(given) // 2))
-    parts = [tuple(given[start : start + at_once]) for start in range(0, len(given), at_once)]
-    with ThreadPoolExecutor(2) as pool, contextlib.closing(HostRuntime(workers=1)) as runtime:
-        wrong = list(itertools.chain.from_iterable(pool.map(told, parts)))
+    """Runs cases with every feature, many kernels per program, and fails with a list of all wrong kernels."""
+    given, wrong = chosen(dict.fromkeys(cases)), []
+    with contextlib.closing(HostRuntime(workers=1)) as runtime:
+        for numbers in at_once([case.program for case in given]):
+            part = [given[number] for number in numbers]
+            whole, programs = together([case.program for case in part])
+            with contextlib.closing(runtime.load(compiler.compile(whole.compilation()))) as module:
+                bench = Bench(runtime, module, dict(zip(part, programs, strict=True)))
+                wrong += [f"{case}: {error}" for case in part if (error := failure_of(check, bench, case))]
     assert not wrong, "\n".join([f"{len(wrong)} kernels are wrong", *wrong])
+
+
+def failure_of(check: Callable[[Bench, Case], None], bench: Bench, case: Case) -> str:
+    try:
+        check(bench, case)
+    except (AssertionError, WarpsmithError) as error:
+        return str(error).strip().splitlines()[0]
+    return ""
 
 
 def check_against_numpy(bench: Bench, case: Case) -> None:
@@ -258,21 +248,28 @@ def check_probes(bench: Bench, case: Case) -> None:
 
 
 class TestSizes:
-    @every_direction
-    def test_of_every_size_the_default_is_what_numpy_computes(self, direction: str, quickest: HostCompiler) -> None:
-        # A complex transform has the passes of a real one of twice its size, and its inverse has the same text up to
-        # signs. Therefore each size is in one of the two.
-        sizes = {"c2c": SIZES[::2], "inverse": SIZES[1::2]}.get(direction, SIZES)
-        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)  # each size stays at least once
-        check_all(defaults(fft(n, 9, **DIRECTIONS[direction]) for n in sizes), check_probes, quickest)
+    def test_of_every_size_the_default_is_what_numpy_computes(self, quickest: HostCompiler) -> None:
+        """A complex transform has the passes of a real one of twice its size, and its inverse has the same text up to
+        signs. Therefore each size is in one of the two, and by default in one direction.
+        """
+        sizes = {"r2c": (SIZES, 0), "c2r": (SIZES, 1), "c2c": (SIZES[::2], 1), "inverse": (SIZES[1::2], 2)}
+        some = {direction: exhaustive.share(*which, 3) for direction, which in sizes.items()}
+        assert set().union(*some.values()) == set(SIZES)
+        check_all(defaults(of_directions(some, 9)), check_probes, quickest)
 
-    @every_direction
-    def test_of_two_dimensions(self, direction: str, quickest: HostCompiler) -> None:
+    def test_of_two_dimensions(self, quickest: HostCompiler) -> None:
         squares = [(n, n) for n in (8, 16, 32, 64, 128)]
         rectangles = [(12, 13), (5, 64), (64, 6), (2, 32), (27, 9), (128, 32), (2, 2), (3, 3)]
-        sizes = squares + rectangles if direction in ("r2c", "c2r") else squares[:4] + rectangles[:6]
-        sizes = exhaustive.share(sizes, list(DIRECTIONS).index(direction), 2)
-        check_all(defaults(fft(size, 3, **DIRECTIONS[direction]) for size in sizes), check_against_numpy, quickest)
+        of_real, of_complex = squares + rectangles, squares[:4] + rectangles[:6]
+        some = {
+            direction: exhaustive.share(of_real if direction in ("r2c", "c2r") else of_complex, turn, 2)
+            for turn, direction in enumerate(DIRECTIONS)
+        }
+        check_all(defaults(of_directions(some, 3)), check_against_numpy, quickest)
+
+
+def of_directions(sizes: Mapping[str, Sequence[Any]], batch: int) -> list[Fft]:
+    return [fft(size, batch, **DIRECTIONS[direction]) for direction in sizes for size in sizes[direction]]
 
 
 RARE = (
@@ -416,17 +413,21 @@ class TestOptions:
         assert fetching is not None
         check_all([*cases, Case(many, FftBlock(), fetching)], check_against_numpy, quickest)
 
-    @exhaustive.meeting()
-    @pytest.mark.parametrize("direction", ["r2c", "c2r"])
-    @pytest.mark.parametrize("batch", [1, 2, 3, 7])
-    def test_every_batch(self, direction: str, batch: int, quickest: HostCompiler) -> None:
+    def test_every_batch(self, quickest: HostCompiler) -> None:
         """Two real transforms may run as one complex transform. In an odd batch the last one has no partner."""
-        problems = [fft(size, batch, **DIRECTIONS[direction]) for size in (9, 16, (7, 5))]
-        check_all([*defaults(problems), *drawn(problems[1:2], 1)], check_against_numpy, quickest)
+        cases = list[Case]()
+        for turn, batch in enumerate((1, 2, 3, 7)):
+            for direction in exhaustive.share(("r2c", "c2r"), turn // 2 + turn, 2):
+                problems = [fft(size, batch, **DIRECTIONS[direction]) for size in (9, 16, (7, 5))]
+                cases += [*defaults(problems), *drawn(problems[1:2], 1)]
+        check_all(cases, check_against_numpy, quickest)
 
-    @pytest.mark.parametrize("batch", [1, 2, 3, 7])
-    def test_every_batch_of_complex_ones(self, batch: int, quickest: HostCompiler) -> None:
-        problems = [fft(16, batch, kind="c2c"), fft((4, 6), batch, kind="c2c", inverse=True)]
+    def test_every_batch_of_complex_ones(self, quickest: HostCompiler) -> None:
+        problems = [
+            problem
+            for batch in (1, 2, 3, 7)
+            for problem in (fft(16, batch, kind="c2c"), fft((4, 6), batch, kind="c2c", inverse=True))
+        ]
         check_all(defaults(problems), check_against_numpy, quickest)
 
 
@@ -449,10 +450,8 @@ SPREAD: Sequence[Fft] = [
 
 
 class TestConfigs:
-    @exhaustive.one_in(2)
-    @pytest.mark.parametrize("problem", SPREAD, ids=lambda problem: problem.key().replace(" ", ","))
-    def test_random_ones_are_what_numpy_computes(self, problem: Fft, quickest: HostCompiler) -> None:
-        check_all(drawn([problem], 1), check_against_numpy, quickest)
+    def test_random_ones_are_what_numpy_computes(self, quickest: HostCompiler) -> None:
+        check_all(drawn(exhaustive.share(SPREAD, 0, 2), 1), check_against_numpy, quickest)
 
     @exhaustive.one_in(2, 1)
     @pytest.mark.parametrize(
@@ -470,34 +469,26 @@ class TestConfigs:
     ) -> None:
         check_all(covering(problem), check_against_numpy, quickest)
 
-    @exhaustive.one_in(2, 1)
     @pytest.mark.usefixtures("compile_without_optimisation")
-    @pytest.mark.parametrize("problem", [SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], ids=lambda p: p.key())
-    def test_are_clean_under_the_sanitizers(self, problem: Fft) -> None:
-        opened = Evaluator.open(
-            problem, HOST, able(problem), CompilerChoice.AUTO, 0, PATIENT, sanitize=True, policy=ONE_RUN
-        )
-        with opened as evaluator:
-            assert HostCompiler(sanitize=True).identity == evaluator.compiler_identity
-            for case in (*defaults([problem]), *drawn([problem], 1)):
-                program = evaluator.program(case.family.name, case.config)
-                verified = evaluator.verified(program, evaluator.bench)
-                assert isinstance(verified, Contender), f"{case}: {verified}"
+    def test_are_clean_under_the_sanitizers(self, tmp_path: Path) -> None:
+        problems = exhaustive.share([SPREAD[2], SPREAD[9], SPREAD[10], fft((8, 8), 3)], 1, 2)
+        cases = [*defaults(problems), *drawn(problems, 1)]
+        sanitized.check([(case.problem, case.program) for case in cases], tmp_path)
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize("size", [(12,), (9,), (16,), (6, 8), (8, 8), (8, 5)])
-def test_of_any_complex_input_c2r_is_what_irfftn_computes(size: tuple[int, ...], quickest: HostCompiler) -> None:
+def test_of_any_complex_input_c2r_is_what_irfftn_computes(quickest: HostCompiler) -> None:
     """Spectra are random, so real signals need not have them."""
 
     def check(bench: Bench, case: Case) -> None:
         parts = np.random.default_rng(1).standard_normal(case.problem.inputs[0].components.shape, np.float32)
-        given = parts.view(np.complex64)[..., 0]
+        given, size = parts.view(np.complex64)[..., 0], case.problem.size
         expected = np.fft.irfftn(given.astype(complex), s=size, axes=tuple(range(1, len(size) + 1)))
-        assert relative_error(bench.result(case, given), expected) <= ACCURACY
+        error = relative_error(bench.result(case, given), expected)
+        assert error <= ACCURACY, f"a relative error of {error:.2e}"
 
-    problem = fft(size, 5, kind="c2r")
-    check_all([*defaults([problem]), *drawn([problem], 1)], check, quickest)
+    sizes: tuple[Any, ...] = ((12,), (9,), (16,), (6, 8), (8, 8), (8, 5))
+    problems = [fft(size, 5, kind="c2r") for size in exhaustive.share(sizes, 0, 2)]
+    check_all([*defaults(problems), *drawn(problems, 1)], check, quickest)
 
 
 def test_of_any_complex_input_sets_of_frequencies_are_what_irfftn_computes(quickest: HostCompiler) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import exhaustive
-from joined import evaluated
+from joined import compiled
 from policies import ONE_RUN
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
@@ -47,12 +48,16 @@ def configs(problem: Fft) -> list[Config]:
     return [FAMILY.default(problem, DEVICE), drawn]
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda each: each.key())
-def test_is_right_by_default_and_at_random(host: Runtime, quick: HostCompiler, problem: Fft) -> None:
-    for config in configs(problem):
-        outcome = evaluated(host, quick, problem, FAMILY.program(problem, config))
-        assert isinstance(outcome, Measurement), (config, outcome)
+def test_is_right_by_default_and_at_random(host: Runtime, quick: HostCompiler) -> None:
+    cases = [
+        (problem, FAMILY.program(problem, config))
+        for problem in exhaustive.share(PROBLEMS, 0, 2)
+        for config in configs(problem)
+    ]
+    for problem, program, binaries in compiled(quick, cases):
+        with contextlib.closing(Testbed(host, problem, 3, ONE_RUN, guarded=True)) as bed:
+            outcome = bed.evaluate(program, binaries, ONE_RUN).outcome
+        assert isinstance(outcome, Measurement), (problem.key(), program.config, outcome)
 
 
 def without_its_first_pass(program: Program) -> Program:

@@ -7,8 +7,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 import exhaustive
 import sanitized
 from filter2d_bench import Bench
-from together import AT_ONCE, can_be_together, together
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -32,7 +30,6 @@ from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.filter2d.window_geometry import Method
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import NonFinite
-from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
@@ -68,20 +65,8 @@ WIDE = tuple(dataclasses.replace(each, nonfinite=NonFinite.ANY) for each in _WID
 
 
 def check_all(bench: Bench, family: Family, problems: Iterable[Filter2d]) -> None:
-    """Checks each problem with one config. Two programs run at a time; kernels share a program where they can."""
-    cases = [(each, family.program(each, config_for(family, each, turn))) for turn, each in enumerate(problems)]
-    several = [case for case in cases if can_be_together(case[1])]
-    parts = [several[start : start + AT_ONCE] for start in range(0, len(several), AT_ONCE)]
-    parts += [[case] for case in cases if not can_be_together(case[1])]
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda part: check_part(bench, part), parts))
-
-
-def check_part(bench: Bench, part: Sequence[tuple[Filter2d, Program]]) -> None:
-    whole, programs = together([each for _, each in part]) if len(part) > 1 else (part[0][1], (part[0][1],))
-    with contextlib.closing(bench.runtime.load(bench.compiler.compile(whole.compilation()))) as module:
-        for (problem, _), each in zip(part, programs, strict=True):
-            bench.check_loaded(module, problem, each)
+    """Checks each problem with one config."""
+    bench.check_all((each, family, config_for(family, each, turn)) for turn, each in enumerate(problems))
 
 
 @pytest.fixture
@@ -135,33 +120,32 @@ def test_is_what_scipy_computes(
     check_all(bench_of_small_ones, family, exhaustive.share(solved, turn, 2))
 
 
-@pytest.mark.parametrize("border", Border)
-def test_products_of_warpgroups_are_what_scipy_computes(border: Border, bench: Bench) -> None:
+def test_products_of_warpgroups_are_what_scipy_computes(bench: Bench) -> None:
+    """Two problems per border, one of them with the default config or both with random ones."""
     assert all(WARPGROUP.why_not(each, DEVICE) is None for each in WIDE)
-    check_all(bench, WARPGROUP, (each for each in WIDE if each.border is border))
+    assert {each.border for each in WIDE} == set(Border)
+    check_all(bench, WARPGROUP, WIDE)
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-@pytest.mark.parametrize("weights", [None, TWO_TERMS], ids=["argument", "literal"])
-def test_products_of_two_rows_at_a_time_end_where_the_strip_does(
-    weights: tuple[float, ...] | None, ahead: int, bench: Bench
-) -> None:
+def test_products_of_two_rows_at_a_time_end_where_the_strip_does(bench: Bench) -> None:
     """Strips of 8 and 3 result rows read an odd and an even number of rows: 13 and 8."""
-    problem = Filter2d((24, 530), (6, 8), weights=weights, accuracy="normwise", nonfinite=NonFinite.ANY)
-    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "rows": 8, "ahead": ahead})
-    assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
-    bench.check(problem, WARPGROUP, config)
+    cases = []
+    for weights, ahead in itertools.product((None, TWO_TERMS), (0, 1)):
+        problem = Filter2d((24, 530), (6, 8), weights=weights, accuracy="normwise", nonfinite=NonFinite.ANY)
+        cases.append(of_warpgroups(problem, rows=8, ahead=ahead))
+        assert WARPGROUP.space(problem, DEVICE).why_not(cases[-1][2]) is None
+    bench.check_all(cases)
 
 
 _IN_PARTS: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
     (Filter2d((44, 1101), (17, 17)), {"parts": 2, "rows": 8, "ahead": 1, "weights": "constant"}),
     (Filter2d((36, 620), (31, 31), border="reflect"), {"parts": 2}),
-    (Filter2d((60, 1101), (31, 31)), {"parts": 3, "rows": 8, "block_groups": 2}),
+    (Filter2d((44, 1101), (31, 31)), {"parts": 3, "rows": 8, "block_groups": 2}),
     (Filter2d((64, 1130), (31, 5), border="wrap", planes=2), {"parts": 4, "rows": 8, "block_strips": 2}),
     (Filter2d((50, 567), (21, 21), border="mirror", convolve=True, anchor=(0, 20)), {"parts": 3, "store": "streaming"}),
     (Filter2d((50, 300), (25, 5), channels=3, border="nearest", result_pitch=3620), {"parts": 2}),
     (
-        Filter2d((48, 1100), (25, 25), dtype="float16", result_dtype="float32", border="constant", cval=1.5),
+        Filter2d((30, 1100), (25, 25), dtype="float16", result_dtype="float32", border="constant", cval=1.5),
         {"parts": 2, "ahead": 1},
     ),
     (Filter2d((40, 620), (5, 31), dtype="uint8", result_dtype="float32", border="wrap"), {}),
@@ -176,47 +160,38 @@ Only the first one repairs sums that are not numbers. Such sums would come from 
 """
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize(
-    ("problem", "wanted"), IN_PARTS, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
-)
-def test_parts_of_a_filter_add_up_to_what_scipy_computes(
-    problem: Filter2d, wanted: dict[str, Value], bench: Bench
-) -> None:
+def test_parts_of_a_filter_add_up_to_what_scipy_computes(bench: Bench) -> None:
     """Some blocks have warpgroups without work of their own. Two warpgroups compute parts of the same outputs."""
-    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
-    assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
-    bench.check(problem, WARPGROUP, config)
+    cases = [of_warpgroups(problem, **wanted) for problem, wanted in exhaustive.share(IN_PARTS, 0, 2)]
+    for problem, family, config in cases:
+        assert Gate(problem, DEVICE).program_if_legal(family, config) is not None
+    bench.check_all(cases)
 
 
 @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
 def test_parts_of_a_filter_are_clean_under_the_sanitizers(tmp_path: Path) -> None:
     problem, wanted = IN_PARTS[4]
-    check_sanitized(tmp_path, of_warpgroups(problem, **wanted, block_groups=2))
+    small = dataclasses.replace(problem, image=(27, problem.image[1]))
+    check_sanitized(tmp_path, of_warpgroups(small, **wanted, block_groups=2))
 
 
 IN_BATCHES: tuple[tuple[Filter2d, dict[str, Value]], ...] = (
-    (Filter2d((60, 1104), (31, 31), dtype="uint8"), {"rows": 8, "block_groups": 2}),
+    (Filter2d((44, 1104), (31, 31), dtype="uint8"), {"rows": 8, "block_groups": 2}),
     (Filter2d((45, 620), (29, 6), dtype="float16", border="reflect"), {"store": "streaming"}),
-    (Filter2d((70, 1100), (38, 5), dtype="uint8", border="wrap", planes=2, nonfinite="any"), {"block_strips": 2}),
+    (Filter2d((44, 1100), (38, 5), dtype="uint8", border="wrap", planes=2, nonfinite="any"), {"block_strips": 2}),
     (Filter2d((50, 600), (31, 5), result_dtype="float16", border="constant", cval=1.5, nonfinite="any"), {}),
-    (Filter2d((60, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
+    (Filter2d((30, 1100), (25, 25), dtype="float16", border="nearest"), {"block_groups": 2}),
     (Filter2d((52, 300), (28, 9), dtype="uint8", channels=3, convolve=True, anchor=(0, 8), border="mirror"), {}),
 )
 """Filters with more rows than there is room for their products or weights. Their results are not float32."""
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize(
-    ("problem", "wanted"), IN_BATCHES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
-)
-def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(
-    problem: Filter2d, wanted: dict[str, Value], bench: Bench
-) -> None:
-    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), **wanted})
-    assert batches(problem) == (1 if problem.filter[0] < 28 else 2)
-    assert Gate(problem, DEVICE).program_if_legal(WARPGROUP, config) is not None
-    bench.check(problem, WARPGROUP, config)
+def test_batches_of_a_filters_rows_add_up_to_what_scipy_computes(bench: Bench) -> None:
+    cases = [of_warpgroups(problem, **wanted) for problem, wanted in exhaustive.share(IN_BATCHES, 0, 2)]
+    for problem, family, config in cases:
+        assert batches(problem) == (1 if problem.filter[0] < 28 else 2)
+        assert Gate(problem, DEVICE).program_if_legal(family, config) is not None
+    bench.check_all(cases)
 
 
 @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
@@ -264,25 +239,18 @@ past a further image, and warps without work of their own.
 """
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize(
-    ("problem", "wanted", "nonfinite"),
-    [
-        (*case, nonfinite)
-        for number, case in enumerate(LOADS)
+def test_borders_made_by_loads_are_what_scipy_computes(bench_of_small_ones: Bench) -> None:
+    cases = [
+        of_warpgroups(dataclasses.replace(problem, nonfinite=nonfinite), frame="loads", **wanted)
+        for number, (problem, wanted) in enumerate(LOADS)
         for nonfinite in NonFinite
         # The loads are the same under either rule, so it is enough to test some without the repair code.
         if nonfinite is NonFinite.WINDOW or number % 3 == 0
-    ],
-    ids=lambda each: each.key() if isinstance(each, Filter2d) else "" if isinstance(each, dict) else str(each),
-)
-def test_borders_made_by_loads_are_what_scipy_computes(
-    problem: Filter2d, wanted: dict[str, Value], nonfinite: NonFinite, bench_of_small_ones: Bench
-) -> None:
-    problem = dataclasses.replace(problem, nonfinite=nonfinite)
-    config = Config.of({**WARPGROUP.default(problem, DEVICE).values(), "frame": "loads", **wanted})
-    assert WARPGROUP.space(problem, DEVICE).why_not(config) is None
-    bench_of_small_ones.check(problem, WARPGROUP, config)
+    ]
+    cases = exhaustive.share(cases, 0, 2)
+    for problem, family, config in cases:
+        assert family.space(problem, DEVICE).why_not(config) is None
+    bench_of_small_ones.check_all(cases)
 
 
 @pytest.mark.usefixtures("compile_as_asked")  # such products run three times as long unoptimised
@@ -291,20 +259,19 @@ def test_borders_made_by_loads_are_clean_under_the_sanitizers(tmp_path: Path) ->
     check_sanitized(tmp_path, *(of_warpgroups(problem, frame="loads", **wanted) for problem, wanted in cases))
 
 
-@exhaustive.meeting()
-@pytest.mark.parametrize("weights", ["argument", "literal"])
-@pytest.mark.parametrize("columns", [2, 3, 4, 7, 15])
-def test_pairs_of_outputs_are_what_scipy_computes(columns: int, weights: str, bench: Bench) -> None:
+def test_pairs_of_outputs_are_what_scipy_computes(bench: Bench) -> None:
     """Winograd's pairs of outputs, for each way to cut a row of taps."""
-    free = Filter2d((40, 121), (3, columns), filters=2, border=Border.REFLECT, convolve=True, accuracy="normwise")
-    known = tuple((i * 5 % 7 - 3) / 8 for i in range(6 * columns))
-    problem = dataclasses.replace(free, weights=known) if weights == "literal" else free
-    family = Filter2dWindow()
-    space = narrowed(family.space(problem, DEVICE), method=Method.WINOGRAD.value, weights=weights)
-    configs = {space.drawn(random.Random(f"{columns} {weights} {seed}")) for seed in range(2)}
-    for config in configs:
-        assert config is not None
-        bench.check(problem, family, config)
+    family, cases = Filter2dWindow(), []
+    for turn, columns in enumerate((2, 3, 4, 7, 15)):
+        free = Filter2d((40, 121), (3, columns), filters=2, border=Border.REFLECT, convolve=True, accuracy="normwise")
+        known = tuple((i * 5 % 7 - 3) / 8 for i in range(6 * columns))
+        for weights in exhaustive.share(("argument", "literal"), turn, 2):
+            problem = dataclasses.replace(free, weights=known) if weights == "literal" else free
+            space = narrowed(family.space(problem, DEVICE), method=Method.WINOGRAD.value, weights=weights)
+            for config in {space.drawn(random.Random(f"{columns} {weights} {seed}")) for seed in range(2)}:
+                assert config is not None
+                cases.append((problem, family, config))
+    bench.check_all(cases)
 
 
 SOBEL = Filter2d(image=(31, 44), filter=(3, 3), border=Border.MIRROR, weights=(1, 0, -1, 2, 0, -2, 1, 0, -1))

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 from filter2d_bench import Bench, by_scipy, drawn
-from testbeds import opened, outcome
+from joined import compiled
+from policies import ONE_RUN
+from testbeds import opened
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -75,12 +77,9 @@ def bench(quickest: HostCompiler) -> Iterator[Bench]:
         yield Bench(quickest, runtime)
 
 
-@exhaustive.one_in(2)
-@pytest.mark.parametrize(
-    ("problem", "wanted"), CASES, ids=lambda each: each.key() if isinstance(each, Filter2d) else ""
-)
-def test_is_what_scipy_computes(problem: Filter2d, wanted: dict[str, Value], bench: Bench) -> None:
-    bench.check(problem, FAMILY, config(problem, wanted))
+def test_is_what_scipy_computes(bench: Bench) -> None:
+    some = exhaustive.share(CASES, 0, 2)
+    bench.check_all((problem, FAMILY, config(problem, wanted)) for problem, wanted in some)
 
 
 def check_repaired(problem: Filter2d, wanted: dict[str, Value], image: NDArray[np.generic], bench: Bench) -> None:
@@ -149,19 +148,20 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
 
 
 @exhaustive.one_in(2)
-@pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("taps", [9, 15])
-def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int) -> None:
+def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int, quick: HostCompiler) -> None:
     """Families with a stricter bound of their own are included, and so are pairs of outputs."""
     problem = of((60, 620), (taps, taps), border="reflect")
+    cases = []
+    for family in families_for(problem, DEVICE):
+        space, default = family.space(problem, DEVICE), family.default(problem, DEVICE)
+        ways = {each.name: each.values for each in space.parameters}.get("method", ())
+        drawn_ways = (space.narrowed({"method": [way]}).drawn(random.Random(taps)) for way in ways)
+        cases += [(problem, family.program(problem, each)) for each in (default, *filter(None, drawn_ways))]
     with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
-        for family in families_for(problem, DEVICE):
-            space, default = family.space(problem, DEVICE), family.default(problem, DEVICE)
-            ways = {each.name: each.values for each in space.parameters}.get("method", ())
-            drawn_ways = (space.narrowed({"method": [way]}).drawn(random.Random(taps)) for way in ways)
-            for each in (default, *filter(None, drawn_ways)):
-                found = outcome(testbed, family.program(problem, each))
-                assert isinstance(found, Measurement), f"{family.name} {each}: {found}"
+        for _, program, binaries in compiled(quick, cases):
+            found = testbed.evaluate(program, binaries, ONE_RUN).outcome
+            assert isinstance(found, Measurement), f"{program.family} {program.config}: {found}"
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")
