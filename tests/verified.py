@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from joined import joined
 from policies import ONE_RUN
 from sanitized import Untimed
-from together import can_be_together, together
+from together import at_once, together
 from warpsmith.devices.compiler import Binaries, Compiler
-from warpsmith.devices.host.compiler import cooperates, without_comments
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -22,28 +21,20 @@ Case = tuple[Problem, Program]
 
 
 def compiled(compiler: Compiler, programs: Sequence[Program]) -> list[tuple[Program, Binaries]]:
-    """Programs and their binaries. Programs of launches alone are one text, in which equal units are compiled once."""
-    if len(programs) == 1 or not all(map(can_be_together, programs)):
-        return [(each, compiler.compile_program(each)) for each in map(joined, programs)]
-    whole, placed = together(programs)
-    binaries = compiler.compile_program(whole)
-    return [(each, binaries) for each in placed]
+    """Programs and their binaries. Equal units of programs that are one text are compiled once."""
+    given, found = list(map(joined, programs)), dict[int, tuple[Program, Binaries]]()
+    for numbers in at_once(given):
+        part = tuple(given[number] for number in numbers)
+        whole, placed = together(part) if len(part) > 1 else (part[0], part)
+        binaries = compiler.compile_program(whole)
+        found |= {number: (each, binaries) for number, each in zip(numbers, placed, strict=True)}
+    return [found[number] for number in range(len(given))]
 
 
 def outcomes(host: Runtime, compiler: Compiler, cases: Sequence[Case]) -> list[Measurement | Failure]:
-    """Outcome of each program. Its buffers are guarded and poisoned, and its runs must give the same bits.
-
-    Programs whose threads wait for each other are apart from the others, which run in another way.
-    """
-    found: dict[int, Measurement | Failure] = {}
-    waits = [cooperates(without_comments(program.source)) for _, program in cases]
-    for is_waiting in (False, True):
-        numbers = [number for number, waiting in enumerate(waits) if waiting is is_waiting]
-        for number, (program, binaries) in zip(
-            numbers, compiled(compiler, [cases[number][1] for number in numbers]) if numbers else (), strict=True
-        ):
-            found[number] = _outcome(host, cases[number][0], program, binaries)
-    return [found[number] for number in range(len(cases))]
+    """Outcome of each program. Its buffers are guarded and poisoned, and its runs must give the same bits."""
+    made = compiled(compiler, [program for _, program in cases])
+    return [_outcome(host, problem, *each) for (problem, _), each in zip(cases, made, strict=True)]
 
 
 def evaluated(host: Runtime, compiler: Compiler, problem: Problem, program: Program) -> Measurement | Failure:

@@ -33,15 +33,9 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_beyond_the_sample(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
     """Numbers beyond the range of fp16 cause a second split: the result is right and has the same bits each time."""
     problem = Conv2d(**shape, pass_=pass_)
-<<<<<<< HEAD
-    apart = WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE))
-    assert any(step.entry.endswith("again") for step in apart.launches)
-    program = joined(apart)
-=======
     given = WARPGROUP.program(problem, WARPGROUP.default(problem, DEVICE))
     assert any(step.entry.endswith("again") for step in given.steps)  # type: ignore[union-attr]
     program = joined(given)
->>>>>>> ci-ca
     binaries = {name: quickest.compile(each) for name, each in program.compilations().items()}
     for beside in Beside:
         outcome = outcome_beside(host, problem, program, binaries, beside)
