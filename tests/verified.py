@@ -22,13 +22,13 @@ Case = tuple[Problem, Program]
 
 def compiled(compiler: Compiler, programs: Sequence[Program]) -> list[tuple[Program, Binaries]]:
     """Programs and their binaries. Equal units of programs that are one text are compiled once."""
-    given, found = list(map(joined, programs)), dict[int, tuple[Program, Binaries]]()
-    for numbers in at_once(given):
-        part = tuple(given[number] for number in numbers)
-        whole, placed = together(part) if len(part) > 1 else (part[0], part)
+    found = dict[int, tuple[Program, Binaries]]()
+    for numbers in at_once(programs):
+        part = [programs[number] for number in numbers]
+        whole, placed = together(part) if len(part) > 1 else (joined(part[0]), (joined(part[0]),))
         binaries = compiler.compile_program(whole)
         found |= {number: (each, binaries) for number, each in zip(numbers, placed, strict=True)}
-    return [found[number] for number in range(len(given))]
+    return [found[number] for number in range(len(programs))]
 
 
 def outcomes(host: Runtime, compiler: Compiler, cases: Sequence[Case]) -> list[Measurement | Failure]:
