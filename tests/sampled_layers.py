@@ -8,10 +8,12 @@ import enum
 import numpy as np
 from numpy.typing import NDArray
 
+from sanitized import Untimed
 from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_maximum import Maximum
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
@@ -34,9 +36,12 @@ class Beside(enum.Enum):
 def outcome_beside(
     runtime: Runtime, problem: Conv2d, program: Program, binaries: Binaries, beside: Beside
 ) -> Measurement | Failure:
-    """Outcome on data with `beside`. Buffers are guarded and poisoned, and two runs must give the same bits."""
+    """Outcome on data with `beside`. Buffers are guarded and poisoned, and two runs must give the same bits. There are
+    timed runs on GPUs only.
+    """
+    made = Untimed if runtime.device.kind is DeviceKind.HOST else Testbed
     policy, judge = TimingPolicy.for_kind(runtime.device.kind), BesideTheSample(beside)
-    with contextlib.closing(Testbed(runtime, problem, 3, policy, guarded=True, judge=judge)) as bed:
+    with contextlib.closing(made(runtime, problem, 3, policy, guarded=True, judge=judge)) as bed:
         return bed.evaluate(program, binaries, policy).outcome
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
+import forking
 from guarded import Guarded
 from testbeds import QUICK, outcome
 from warpsmith.devices.host.compiler import HostCompiler
@@ -182,6 +182,6 @@ def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     told.write_bytes(pickle.dumps(cases))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
     command = [sys.executable, "-c", WATCHED, str(told)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = forking.run(command, env=environment, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert ran.stdout == "ran\n" * len(cases)

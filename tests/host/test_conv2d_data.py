@@ -211,6 +211,7 @@ class TestCounts:
 
 
 class TestTuning:
+    @exhaustive.meeting()
     @every_dtype
     @every_layout
     def test_a_candidate_is_verified_on_the_device_and_from_the_host(
@@ -234,7 +235,7 @@ class TestTuning:
 
 
 class TestPlans:
-    @exhaustive.meeting(2)
+    @exhaustive.meeting()
     @every_pass
     @every_layout
     @every_dtype
@@ -277,6 +278,6 @@ class TestPlans:
             first(x.bfloat16(), w)
 
 
-@pytest.mark.usefixtures("compile_as_asked")  # their run takes longer than the compilation saves
+@pytest.mark.usefixtures("compile_without_optimisation")
 def test_nothing_is_read_or_written_outside_of_a_buffer(tmp_path: Path) -> None:
     sanitized.check([(case.problem, case.program) for case in list(defaults(spread()))[::7]], tmp_path)

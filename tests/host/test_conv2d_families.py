@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
+import forking
 from builders import rewritten
 from conv2d_layers import layer, small
 from guarded import Guarded
@@ -255,7 +257,7 @@ def watched(cases: Sequence[Case], folder: Path, program: Program | None = None)
     told.write_bytes(pickle.dumps((program, [case.problem for case in cases])))
     environment = {**os.environ, **HostCompiler().sanitizer_environment()}
     command = [sys.executable, "-c", WATCHED, str(told)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return forking.run(command, env=environment, text=True, check=False)
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")
@@ -264,7 +266,10 @@ class TestUnderTheSanitizers:
     def test_kernels_are_clean(self, pass_: Pass, tmp_path: Path) -> None:
         some = small(pass_)
         problems = [some[6], some[17], some[23], *shapes(pass_)[0:2], *shapes(pass_)[4:6]]
+        # Blocks of plain sums take half of the time: by default they meet two of the larger layers.
+        slow = () if exhaustive.requested() else (problems[3], problems[5])
         cases = [*defaults(problems), *drawn(problems[3:5], 1)]
+        cases = [each for each in cases if each.family is not PLAIN or each.problem not in slow]
         ran = watched(cases, tmp_path)
         assert ran.returncode == 0, ran.stderr[-4000:]
         assert ran.stdout == f"{len(cases)} kernels ran\n"

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import exhaustive
-from joined import evaluated, plan_of
+from joined import plan_of
+from verified import check, evaluated
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -60,30 +61,27 @@ def drawn(problem: Conv2d) -> Config:
     return config
 
 
-@exhaustive.meeting()
-@every_pass
-@every_shape
-def test_is_right_by_default(host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
-    problem = Conv2d(**shape, pass_=pass_)
-    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
-    assert isinstance(outcome, Measurement), outcome
+def defaults(*cases: tuple[Conv2dFft, Conv2d]) -> list[tuple[Conv2d, Program]]:
+    return [(problem, family.program(problem, family.default(problem, DEVICE))) for family, problem in cases]
 
 
 @every_pass
-def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    """Products by the first family and on the tensor cores, each with another shape."""
+    turn = list(Pass).index(pass_)
+    first, other = (
+        [(family, Conv2d(**shape, pass_=pass_)) for shape in exhaustive.share(SHAPES, shift, 3)]
+        for family, shift in ((FAMILY, turn), (TENSOR, turn + 1))
+    )
+    check(host, quickest, defaults(*first, *other))
+
+
+@every_pass
+def test_is_right_at_random_and_on_a_larger_basis(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[1], pass_=pass_)
-    defaults = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
-    for family, config in exhaustive.share(((FAMILY, drawn(problem)), *defaults), list(Pass).index(pass_), 3):
-        outcome = evaluated(host, quick, problem, family.program(problem, config))
-        assert isinstance(outcome, Measurement), (family.name, config, outcome)
-
-
-@every_pass
-def test_is_right_with_products_on_the_tensor_cores(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
-    for shape in exhaustive.share(SHAPES, list(Pass).index(pass_), 3):
-        problem = Conv2d(**shape, pass_=pass_)
-        outcome = evaluated(host, quick, problem, TENSOR.program(problem, TENSOR.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), outcome
+    others = ((family, family.default(problem, DEVICE)) for family in (SECOND, WARPGROUP))
+    shared = exhaustive.share(((FAMILY, drawn(problem)), *others), list(Pass).index(pass_), 3)
+    check(host, quickest, [(problem, family.program(problem, config)) for family, config in shared])
 
 
 @every_pass
@@ -93,8 +91,7 @@ def test_is_right_with_products_of_few_rows_or_columns(host: Runtime, quickest: 
         problem = Conv2d(**shape, pass_=pass_)
         if family is TILED_THIN and pass_ is Pass.FPROP:
             problem = Conv2d((2, 3, 9, 7), (4, 3, 3, 2))  # type: ignore[arg-type]
-        outcome = evaluated(host, quickest, problem, family.program(problem, family.default(problem, DEVICE)))
-        assert isinstance(outcome, Measurement), (family.name, outcome)
+        check(host, quickest, defaults((family, problem)))
 
 
 def test_products_of_few_columns_answer_where_they_are() -> None:
@@ -119,6 +116,7 @@ def test_by_the_libraries_alone_is_right(
         assert isinstance(outcome, Measurement), (config, outcome)
 
 
+@exhaustive.one_in(2)
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     whole = Conv2d(**SHAPES[0], pass_=pass_)
@@ -131,15 +129,15 @@ def test_takes_a_batch_in_parts_that_fit_the_workspace(host: Runtime, quickest: 
     assert isinstance(outcome, Measurement), outcome
 
 
-@exhaustive.meeting()
-@pytest.mark.parametrize(("bias", "relu"), [(True, False), (False, True), (True, True)])
-@every_shape
-def test_ends_in_a_bias_and_a_relu(
-    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], bias: bool, relu: bool
-) -> None:
-    problem = Conv2d(**shape, bias=bias, relu=relu)
-    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
-    assert isinstance(outcome, Measurement), outcome
+def test_ends_in_a_bias_and_a_relu(host: Runtime, quickest: HostCompiler) -> None:
+    """Each shape with one end by default. All are one text, in which shapes of one kind share their transforms."""
+    ends = ((True, False), (False, True), (True, True))
+    layers = [
+        Conv2d(**shape, bias=bias, relu=relu)
+        for turn, shape in enumerate(SHAPES)
+        for bias, relu in exhaustive.share(ends, turn, 3)
+    ]
+    check(host, quickest, defaults(*((FAMILY, layer) for layer in layers)))
 
 
 def test_ends_are_those_of_every_part_of_a_batch(host: Runtime, quickest: HostCompiler) -> None:
@@ -221,10 +219,10 @@ class TestWhatItDoesNotSolve:
 
 @exhaustive.one_in(3)
 @every_pass
-def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quick: HostCompiler, pass_: Pass) -> None:
+def test_errors_are_those_of_float32_as_a_whole(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     """The Euclidean norm of the error stays below 1e-6. The bound for single elements does not guarantee that."""
     problem = Conv2d((3, 8, 12, 12), (6, 8, 5, 5), padding=2, pass_=pass_)  # type: ignore[arg-type]
-    plan = plan_of(host, quick, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
+    plan = plan_of(host, quickest, problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))
     operands = random_operands(problem, 5)
     expected, _ = reference(problem, operands)
     result = np.asarray(plan(*operands.values()))
@@ -270,6 +268,7 @@ class TestLikely:
 
 
 class TestWorkspace:
+    @exhaustive.meeting()
     @every_pass
     @pytest.mark.parametrize("family", LIBRARIES, ids=lambda family: family.name)
     def test_of_a_candidate_is_never_above_the_limit(

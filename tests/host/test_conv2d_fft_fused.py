@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import exhaustive
-from joined import evaluated
+from verified import check, evaluated
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -40,13 +40,14 @@ every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 def test_is_right_by_default_and_at_random(host: Runtime, quickest: HostCompiler, layer: Conv2d) -> None:
     able = [family for family in (WHOLE, TILED) if family.why_not(layer, DEVICE) is None]
     assert WHOLE in able
+    cases = []
     for family in able:
         drawn = family.space(layer, DEVICE).drawn(random.Random(layer.key()))
         assert drawn is not None
         turn = list(LAYERS.values()).index(layer) + able.index(family)
-        for config in exhaustive.share((family.default(layer, DEVICE), drawn), turn, 2):
-            outcome = evaluated(host, quickest, layer, family.program(layer, config))
-            assert isinstance(outcome, Measurement), (family.name, config, outcome)
+        configs = exhaustive.share((family.default(layer, DEVICE), drawn), turn, 2)
+        cases += [(layer, family.program(layer, config)) for config in configs]
+    check(host, quickest, cases)
 
 
 @pytest.mark.parametrize("family", [WHOLE, TILED], ids=lambda family: family.name)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import exhaustive
 import sanitized
-from joined import evaluated, plan_of
+from joined import plan_of
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -23,7 +24,6 @@ from warpsmith.generator.conv2d.products.split16 import split16_maximum
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft.block.block_choice import Access
 from warpsmith.generator.space import Config
-from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
@@ -45,12 +45,10 @@ CASES = [
 every_pass = pytest.mark.parametrize("pass_", Pass)
 
 
-@exhaustive.meeting()
-@pytest.mark.parametrize(("shape", "pass_"), CASES)
-def test_is_right_by_default(host: Runtime, quick: HostCompiler, shape: str, pass_: Pass) -> None:
-    problem = Conv2d(**SHAPES[shape], pass_=pass_)
-    outcome = evaluated(host, quick, problem, WHOLE.program(problem, WHOLE.default(problem, DEVICE)))
-    assert isinstance(outcome, Measurement), outcome
+def test_is_right_by_default(host: Runtime, quick: HostCompiler) -> None:
+    """Every shape and every pass."""
+    problems = [Conv2d(**SHAPES[shape], pass_=pass_) for shape, pass_ in exhaustive.chosen(CASES, frozenset)]
+    check(host, quick, [(each, WHOLE.program(each, WHOLE.default(each, DEVICE))) for each in problems])
 
 
 @every_pass
@@ -61,8 +59,7 @@ def test_is_right_by_sets_of_frequencies(host: Runtime, quick: HostCompiler, pas
         starts = stage.family.starts(stage.problem, DEVICE)
         by_sets = next(each for each in starts if each.text("spectrum") == Access.MIRRORED)
         values |= Config.joined({stage.name: by_sets}).values()
-    outcome = evaluated(host, quick, problem, WHOLE.program(problem, Config.of(values)))
-    assert isinstance(outcome, Measurement), outcome
+    check(host, quick, [(problem, WHOLE.program(problem, Config.of(values)))])
 
 
 @every_pass
@@ -70,8 +67,7 @@ def test_is_right_at_random(host: Runtime, quick: HostCompiler, pass_: Pass) -> 
     problem = Conv2d((9, 64, 5, 5), (96, 64, 3, 3), pass_=pass_)  # type: ignore[arg-type]
     config = WHOLE.space(problem, DEVICE).drawn(random.Random(str(pass_)))
     assert config is not None
-    outcome = evaluated(host, quick, problem, WHOLE.program(problem, config))
-    assert isinstance(outcome, Measurement), (config, outcome)
+    check(host, quick, [(problem, WHOLE.program(problem, config))])
 
 
 KINDS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import exhaustive
-from joined import evaluated, plan_of
+from joined import plan_of
 from sanitized import check
+from verified import evaluated
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef

@@ -10,7 +10,7 @@ import pytest
 
 import exhaustive
 import sanitized
-from joined import evaluated
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -18,7 +18,6 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.store.record import Measurement
 
 FAMILY = Conv2dWarpgroupIm2col()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -58,29 +57,35 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
     return config
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, name: str) -> None:
+def checked(host: Runtime, compiler: HostCompiler, *cases: tuple[Conv2d, Config]) -> None:
+    check(host, compiler, [(problem, FAMILY.program(problem, config)) for problem, config in cases])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, kind: str) -> None:
     """Two passes of each shape. Two shapes run the default config and the next two a random one. Element types take
     turns.
     """
-    turn = list(SHAPES).index(name)
-    for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
-        problem = layer(name, list(KINDS)[turn % len(KINDS)], pass_)
-        drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
-        config = drawn or FAMILY.default(problem, DEVICE)
-        outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
-        assert isinstance(outcome, Measurement), (config, outcome)
+    cases = []
+    for turn, name in list(enumerate(SHAPES))[list(KINDS).index(kind) :: len(KINDS)]:
+        for pass_ in exhaustive.share((list(Pass)[turn % 3], list(Pass)[(turn + 1) % 3]), turn // 3, 2):
+            problem = layer(name, kind, pass_)
+            drawn = FAMILY.space(problem, DEVICE).drawn(random.Random(problem.key())) if turn // 2 % 2 else None
+            cases.append((problem, drawn or FAMILY.default(problem, DEVICE)))
+    checked(host, quickest, *cases)
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 @pytest.mark.parametrize("sharing", ["row", "none"])
 def test_taps_share_pixels_or_have_their_own(host: Runtime, quickest: HostCompiler, sharing: str, pass_: Pass) -> None:
-    for name in ("strides", "padded"):
+    """Each layer in one pass by default."""
+    cases, turn = [], (sharing == "row") + (pass_ is Pass.DGRAD)
+    for name in exhaustive.share(("strides", "padded"), turn, 2):
         problem = layer(name, "float16", pass_, bias=True, relu=True)
         config = config_of(problem, sharing=sharing)
         assert config.text("sharing") == sharing
-        outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
-        assert isinstance(outcome, Measurement), outcome
+        cases.append((problem, config))
+    checked(host, quickest, *cases)
 
 
 @pytest.mark.parametrize("taps", [1, 2, 3])
@@ -89,8 +94,7 @@ def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> No
     problem = layer("groups" if taps == 2 else "padded", "bf16", Pass.WGRAD)
     config = config_of(problem, taps=taps)
     assert config.integer("taps") == taps
-    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
-    assert isinstance(outcome, Measurement), outcome
+    checked(host, quickest, (problem, config))
 
 
 @pytest.mark.parametrize("pass_", [Pass.DGRAD, Pass.WGRAD])
@@ -98,8 +102,7 @@ def test_columns_that_are_no_whole_copies(host: Runtime, quickest: HostCompiler,
     problem = Conv2d((2, 96, 4, 5), (96, 96, 1, 2), **KINDS["bfloat16"], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]
     config = config_of(problem, columns=96)
     assert config.integer("columns") == 96
-    outcome = evaluated(host, quickest, problem, FAMILY.program(problem, config))
-    assert isinstance(outcome, Measurement), outcome
+    checked(host, quickest, (problem, config))
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")

@@ -11,7 +11,7 @@ import pytest
 import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, KINDS, SHAPES
-from joined import evaluated
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -21,7 +21,6 @@ from warpsmith.generator.conv2d.products.mma.mma_image import LEAST_IMAGE
 from warpsmith.generator.conv2d.products.mma.mma_weight import LEAST_WEIGHT
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.store.record import Measurement
 
 MMA = Conv2dMma()
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -32,7 +31,6 @@ TILES: tuple[dict[str, Value], ...] = (
 )
 """Small tiles, which the CPU computes quickly. Each shape is computed with one of them."""
 every_pass = pytest.mark.parametrize("pass_", Pass)
-every_shape = pytest.mark.parametrize("shape", SHAPES)
 
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
@@ -43,26 +41,21 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
     return config
 
 
-def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
-    """Largest error of a result. Fails if it exceeds the program's bound."""
-    outcome = evaluated(host, compiler, problem, MMA.program(problem, config))
-    assert isinstance(outcome, Measurement), (config, outcome)
-    return outcome.max_error
-
-
-@every_shape
-def test_is_right_in_tiles_of_each_kind(host: Runtime, quickest: HostCompiler, shape: str) -> None:
-    """One pass of each shape with one kind of tile. Row spans of output positions are those of `conv2d_warpgroup`."""
-    number = list(SHAPES).index(shape)
-    problem = Conv2d(**SHAPES[shape], pass_=list(Pass)[number % 3])
-    tile = TILES[number // 3 % len(TILES)]
-    error_of(host, quickest, problem, config_of(problem, **tile))
+def errors_of(host: Runtime, compiler: HostCompiler, *cases: tuple[Conv2d, Config]) -> list[float]:
+    """Largest error of each result. Fails if one exceeds its program's bound."""
+    return check(host, compiler, [(problem, MMA.program(problem, config)) for problem, config in cases])
 
 
 @every_pass
-def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    problem = Conv2d(**SHAPES["padded"], pass_=pass_)
-    error_of(host, quickest, problem, MMA.default(problem, DEVICE))
+def test_is_right_in_tiles_of_each_kind_and_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
+    """One pass of each shape with one kind of tile. Row spans of output positions are those of `conv2d_warpgroup`."""
+    cases = []
+    for number, shape in enumerate(SHAPES.values()):
+        if pass_ is list(Pass)[number % 3]:
+            problem = Conv2d(**shape, pass_=pass_)
+            cases.append((problem, config_of(problem, **TILES[number // 3 % len(TILES)])))
+    padded = Conv2d(**SHAPES["padded"], pass_=pass_)
+    errors_of(host, quickest, *cases, (padded, MMA.default(padded, DEVICE)))
 
 
 @exhaustive.meeting()
@@ -70,7 +63,7 @@ def test_is_right_by_default(host: Runtime, quickest: HostCompiler, pass_: Pass)
 @pytest.mark.parametrize("kind", [KINDS[name] for name in ("tf32", "float16", "bfloat16", "bf16")])
 def test_is_right_in_every_arithmetic(host: Runtime, quickest: HostCompiler, kind: dict[str, str], pass_: Pass) -> None:
     problem = Conv2d(**SHAPES["strides"], **kind, pass_=pass_)
-    error_of(host, quickest, problem, config_of(problem, **TILES[0]))
+    errors_of(host, quickest, (problem, config_of(problem, **TILES[0])))
 
 
 @exhaustive.meeting()
@@ -82,14 +75,13 @@ def test_is_right_with_channels_last(
     with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
     dtype = ("float32", "float16")[CHANNELS_LAST.index(layout) % 2]
     problem = Conv2d(**layout, **with_end, dtype=dtype, pass_=pass_)
-    error_of(host, quickest, problem, config_of(problem, **TILES[1]))
+    errors_of(host, quickest, (problem, config_of(problem, **TILES[1])))
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for bias, relu in ((True, False), (False, True)):
-        problem = Conv2d(**SHAPES["groups"], bias=bias, relu=relu, pass_=pass_)
-        error_of(host, quickest, problem, config_of(problem, **TILES[0]))
+    layers = [Conv2d(**SHAPES["groups"], bias=bias, relu=not bias, pass_=pass_) for bias in (True, False)]
+    errors_of(host, quickest, *((each, config_of(each, **TILES[0])) for each in layers))
 
 
 @every_pass
@@ -97,10 +89,8 @@ def test_multiplies_low_parts_where_float32_is_asked_for_alone(
     host: Runtime, quickest: HostCompiler, pass_: Pass
 ) -> None:
     problem = Conv2d(**SHAPES["strides"], pass_=pass_)
-    exact, rounded = (
-        error_of(host, quickest, each, config_of(each, **TILES[0]))
-        for each in (problem, dataclasses.replace(problem, precision="tf32"))
-    )
+    layers = (problem, dataclasses.replace(problem, precision="tf32"))
+    exact, rounded = errors_of(host, quickest, *((each, config_of(each, **TILES[0])) for each in layers))
     assert exact < 1e-6 < 1e-5 < rounded
 
 

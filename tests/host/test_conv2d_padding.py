@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import exhaustive
 import sanitized
 from conv2d_layers import layer
-from policies import ONE_RUN
 from together import Case, results
+from verified import outcomes
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
@@ -25,9 +26,7 @@ from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
 from warpsmith.generator.family import Family
 from warpsmith.generator.presets import HOST
-from warpsmith.generator.program import Program
 from warpsmith.store.record import Failure, FailureKind, Measurement
-from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.operations.registry import random_operands
 
 torch = pytest.importorskip("torch")
@@ -75,11 +74,13 @@ def off(problem: Conv2d, result: Values, given: Mapping[str, Values]) -> float:
 
 @every_pass
 def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: Runtime) -> None:
-    """Default configs for all shapes and modes, and random configs for every fourth."""
+    """Default configs for all shapes and modes, and random configs for every fourth. By default families take
+    turns: each meets every shape, mode and pass.
+    """
     cases: list[Case] = []
     for number, (shape, mode) in enumerate(itertools.product(SHAPES, MODES)):
         problem = layer(pass_, number % 4, **shape, padding_mode=mode)
-        for family in (PLAIN, DIRECT):
+        for family in exhaustive.share((PLAIN, DIRECT), number + number // 4 + list(Pass).index(pass_), 2):
             assert family.why_not(problem, HOST) is None
             cases.append(Case(problem, family, family.default(problem, HOST)))
             if number % 4 == 0:
@@ -94,18 +95,6 @@ def test_sums_over_taps_are_pytorchs(pass_: Pass, quickest: HostCompiler, host: 
     assert not wrong, "\n".join(wrong)
 
 
-def outcomes(host: Runtime, quickest: HostCompiler, problem: Conv2d, *programs: Program) -> list[Measurement | Failure]:
-    """Outcomes of programs that share source texts. Buffers are guarded and poisoned, and two runs must give the same
-    bits.
-    """
-    bed = Testbed(host, problem, 3, ONE_RUN, guarded=True)
-    try:
-        binaries = {name: quickest.compile(each) for name, each in programs[0].compilations().items()}
-        return [bed.evaluate(program, binaries, ONE_RUN).outcome for program in programs]
-    finally:
-        bed.close()
-
-
 @pytest.mark.parametrize(
     ("mode", "shape", "pass_"),
     [*((PaddingMode.REFLECT, 0, pass_) for pass_ in Pass), *((mode, 1, Pass.DGRAD) for mode in MODES[1:])],
@@ -115,7 +104,7 @@ def test_in_the_frequency_domain_too(
 ) -> None:
     """These tests cover folding of a gradient. The transforms' own tests cover reading a signal in each mode."""
     problem = Conv2d(**FOURIER_SHAPES[shape], padding_mode=mode, pass_=pass_)
-    (outcome,) = outcomes(host, quickest, problem, FFT.program(problem, FFT.default(problem, HOST)))
+    (outcome,) = outcomes(host, quickest, [(problem, FFT.program(problem, FFT.default(problem, HOST)))])
     assert isinstance(outcome, Measurement), outcome
 
 
@@ -128,7 +117,7 @@ def test_parts_of_a_batch_are_folded_each_by_itself(quickest: HostCompiler, host
     assert [step.entry for step in program.launches].count("fold") > 1
     assert sum(each.nbytes for each in program.workspaces) <= problem.workspace_limit
     unfolded = dataclasses.replace(program, steps=program.steps[:-1])
-    right, wrong = outcomes(host, quickest, problem, program, unfolded)
+    right, wrong = outcomes(host, quickest, [(problem, program), (problem, unfolded)])
     assert isinstance(right, Measurement), right
     assert isinstance(wrong, Failure)
     assert wrong.kind is FailureKind.WRONG

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
-from joined import evaluated, plan_of
+from verified import check, plans_of
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -19,7 +19,6 @@ from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import LEAST, Conv2dSlices
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
@@ -30,7 +29,7 @@ TILES: tuple[dict[str, Value], ...] = (
     {"warps_down": 2, "warp_columns": 32, "channels": 64, "reach": "filter", "stages": 3},
     {"warps_across": 2, "stages": 4},
 )
-LAYER = Conv2d((2, 40, 7, 6), (18, 40, 3, 3), padding=1)  # type: ignore[arg-type]
+LAYER = Conv2d((2, 40, 5, 5), (18, 40, 3, 3), padding=1)  # type: ignore[arg-type]
 every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 Numbers = NDArray[np.float32]
 
@@ -42,12 +41,11 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
     return config
 
 
-def computed(
-    host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config, given: dict[str, Numbers]
-) -> Numbers:
-    plan = plan_of(host, compiler, problem, SLICES.program(problem, config))
-    found: Numbers = plan(*(given[each.name] for each in problem.inputs))
-    return found
+def computed(host: Runtime, compiler: HostCompiler, tiles: int, given: dict[str, Numbers]) -> list[Numbers]:
+    """Results of LAYER in each of the first `tiles` tiles. All tests compile the same text."""
+    cases = {str(tile): (LAYER, SLICES.program(LAYER, config_of(LAYER, **tile))) for tile in TILES}
+    plans = list(plans_of(host, compiler, cases).values())
+    return [plan(*(given[each.name] for each in LAYER.inputs)) for plan in plans[:tiles]]
 
 
 @exhaustive.meeting()
@@ -56,21 +54,19 @@ def computed(
 def test_is_right(host: Runtime, quickest: HostCompiler, shape: str, pass_: Pass) -> None:
     problem = Conv2d(**SHAPES[shape], pass_=pass_)
     tile = TILES[list(SHAPES).index(shape) % len(TILES)]
-    outcome = evaluated(host, quickest, problem, SLICES.program(problem, config_of(problem, **tile)))
-    assert isinstance(outcome, Measurement), outcome
+    check(host, quickest, [(problem, SLICES.program(problem, config_of(problem, **tile)))])
 
 
 @every_pass
 def test_is_right_with_channels_last_and_a_bias(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for layout in exhaustive.share(CHANNELS_LAST, list(Pass).index(pass_), 2):
-        problem = Conv2d(**layout, bias=True, relu=True, pass_=pass_)
-        outcome = evaluated(host, quickest, problem, SLICES.program(problem, config_of(problem)))
-        assert isinstance(outcome, Measurement), outcome
+    layouts = exhaustive.share(CHANNELS_LAST, list(Pass).index(pass_), 2)
+    problems = [Conv2d(**layout, bias=True, relu=True, pass_=pass_) for layout in layouts]
+    check(host, quickest, [(each, SLICES.program(each, config_of(each))) for each in problems])
 
 
-def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -> None:
+def test_every_tile_gives_the_same_bits(host: Runtime, quick: HostCompiler) -> None:
     given = random_operands(LAYER, 3)
-    results = [computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES]
+    results = computed(host, quick, len(TILES), given)
     expected, scale = reference(LAYER, given)
     assert (np.abs(results[0] - expected) <= 1e-6 * scale).all()
     assert np.mean(results[0] == expected.astype(np.float32)) < 0.5  # by slices, and not in double precision
@@ -81,7 +77,7 @@ def test_every_tile_gives_the_same_bits(host: Runtime, quickest: HostCompiler) -
 @pytest.mark.parametrize(
     "kind", ["one large number", "a large channel with small weights", "log-normal", "a NaN", "zeros"]
 )
-def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, kind: str) -> None:
+def test_wide_ranges_are_computed_apart(host: Runtime, quick: HostCompiler, kind: str) -> None:
     """If one number is 10,000 times as large, its three digits leave one for the others, and the bound forbids that."""
     given = {name: values.copy() for name, values in random_operands(LAYER, 3).items()}
     x = given["x"]
@@ -96,7 +92,7 @@ def test_wide_ranges_are_computed_apart(host: Runtime, quickest: HostCompiler, k
         x[1, 3, 2, 2] = np.nan
     else:
         x[...] = 0
-    first, second = (computed(host, quickest, LAYER, config_of(LAYER, **tile), given) for tile in TILES[:2])
+    first, second = computed(host, quick, 2, given)
     assert np.array_equal(first.view(np.uint32), second.view(np.uint32))
     if kind == "a NaN":
         is_reached = np.zeros(first.shape, dtype=bool)

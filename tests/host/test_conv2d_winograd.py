@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import exhaustive
 import sanitized
-from joined import evaluated, plan_of
+from verified import check, plans_of
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -21,7 +22,6 @@ from warpsmith.generator.conv2d.products.winograd.winograd_image import Winograd
 from warpsmith.generator.conv2d.products.winograd.winograd_weight import LEAST
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
-from warpsmith.store.record import Measurement
 from warpsmith.tuner.operations.conv2d.oracle import reference
 from warpsmith.tuner.operations.registry import random_operands
 
@@ -40,7 +40,6 @@ LARGE_TILES: dict[str, dict[str, Any]] = {
     "much padding": {"input": (1, 1024, 3, 2), "weight": (3, 1024, 3, 3), "padding": ((3, 4), (0, 5))},
 }
 """Layers with enough channels for tiles of 4x4 results."""
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 every_pass = pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])
 
 
@@ -51,23 +50,21 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
     return config
 
 
-def error_of(host: Runtime, compiler: HostCompiler, problem: Conv2d, config: Config) -> float:
-    """Largest error in the measure that `accuracy` names. The testbed has already checked it against the bound."""
-    outcome = evaluated(host, compiler, problem, WINOGRAD.program(problem, config))
-    assert isinstance(outcome, Measurement), (config, outcome)
-    return outcome.max_error
+def errors_of(host: Runtime, compiler: HostCompiler, *cases: tuple[Conv2d, Config]) -> list[float]:
+    """Largest errors in the measure that `accuracy` names. The testbed has already checked them against the bound."""
+    return check(host, compiler, [(problem, WINOGRAD.program(problem, config)) for problem, config in cases])
 
 
 @every_pass
-@every_shape
-def test_is_right_by_default_or_at_random(
-    host: Runtime, quickest: HostCompiler, shape: dict[str, Any], pass_: Pass
-) -> None:
+def test_is_right_by_default_or_at_random(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     """Every second case runs the default config, the others a random one."""
-    problem = Conv2d(**shape, pass_=pass_)
-    is_drawn = (list(SHAPES.values()).index(shape) + list(Pass).index(pass_)) % 2 > 0
-    drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
-    error_of(host, quickest, problem, drawn or WINOGRAD.default(problem, DEVICE))
+    cases = []
+    for number, shape in enumerate(SHAPES.values()):
+        problem = Conv2d(**shape, pass_=pass_)
+        is_drawn = (number + list(Pass).index(pass_)) % 2 > 0
+        drawn = WINOGRAD.space(problem, DEVICE).drawn(random.Random(problem.key())) if is_drawn else None
+        cases.append((problem, drawn or WINOGRAD.default(problem, DEVICE)))
+    errors_of(host, quickest, *cases)
 
 
 def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
@@ -79,31 +76,37 @@ def large(shape: dict[str, Any], pass_: Pass, **fields: Any) -> Conv2d:
 
 
 @pytest.mark.parametrize(
-    ("shape", "pass_"), zip(LARGE_TILES.values(), [Pass.FPROP, Pass.DGRAD, Pass.FPROP], strict=True), ids=LARGE_TILES
+    ("shape", "pass_"),
+    [
+        (LARGE_TILES["whole vectors"], Pass.FPROP),
+        (LARGE_TILES["odd sizes"], Pass.DGRAD),
+        pytest.param(LARGE_TILES["much padding"], Pass.FPROP, marks=exhaustive.EXHAUSTIVE),
+    ],
+    ids=LARGE_TILES,
 )
 def test_is_right_with_large_tiles(host: Runtime, quick: HostCompiler, shape: dict[str, Any], pass_: Pass) -> None:
     problem = large(shape, pass_, bias=True, relu=True)
-    assert error_of(host, quick, problem, config_of(problem, tile=4)) < 8e-7
+    (error,) = errors_of(host, quick, (problem, config_of(problem, tile=4)))
+    assert error < 8e-7
 
 
 def test_errors_of_small_tiles_are_smaller(host: Runtime, quick: HostCompiler) -> None:
     problem = Conv2d(**LARGE_TILES["odd sizes"])
-    small, other = (error_of(host, quick, problem, config_of(problem, tile=tile)) for tile in (2, 4))
+    small, other = errors_of(host, quick, *((problem, config_of(problem, tile=tile)) for tile in (2, 4)))
     assert small < 3e-7
     assert small < other
 
 
 @every_pass
 def test_adds_a_bias_and_ends_in_a_relu(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
-    for bias, relu in ((True, False), (False, True)):
-        problem = Conv2d(**SHAPES["odd sizes"], bias=bias, relu=relu, pass_=pass_)
-        error_of(host, quickest, problem, WINOGRAD.default(problem, DEVICE))
+    layers = [Conv2d(**SHAPES["odd sizes"], bias=bias, relu=not bias, pass_=pass_) for bias in (True, False)]
+    errors_of(host, quickest, *((each, WINOGRAD.default(each, DEVICE)) for each in layers))
 
 
 @every_pass
 def test_takes_a_batch_in_parts(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d(input=(6, 17, 5, 6), weight=(18, 17, 3, 3), padding=1, pass_=pass_, bias=True)
-    error_of(host, quickest, problem, config_of(problem, parts=3))
+    errors_of(host, quickest, (problem, config_of(problem, parts=3)))
 
 
 def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quickest: HostCompiler) -> None:
@@ -112,10 +115,10 @@ def test_takes_a_batch_in_parts_where_the_workspace_is_small(host: Runtime, quic
     problem = dataclasses.replace(whole, workspace=nbytes)
     config = WINOGRAD.default(problem, DEVICE)
     assert config.integer("parts") > 1
-    error_of(host, quickest, problem, config)
+    errors_of(host, quickest, (problem, config))
 
 
-@every_shape
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, shape: dict[str, Any]) -> None:
     """The layers are smaller than the family accepts, because emulating those takes minutes. The data are random
     deviates only: on stress data, sums of few terms exceed the error bound.
@@ -125,18 +128,19 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
     assert drawn is not None
     operands = random_operands(problem, 5)
     expected, scale = reference(problem, operands)
-    for config in (WINOGRAD.default(problem, DEVICE), drawn):
-        plan = plan_of(host, quickest, problem, WINOGRAD.program(problem, config))
+    configs = {"default": WINOGRAD.default(problem, DEVICE), "drawn": drawn}
+    cases = {name: (problem, WINOGRAD.program(problem, config)) for name, config in configs.items()}
+    for name, plan in plans_of(host, quickest, cases).items():
         error = np.asarray(plan(*operands.values())) - expected
-        assert np.abs(error / scale).max() < 6e-7, config
-        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), config
+        assert np.abs(error / scale).max() < 6e-7, configs[name]
+        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), configs[name]
 
 
 def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:
     """The testbed guards and poisons memory, and two runs must give the same bits."""
     problem = Conv2d(**SHAPES["one image"], pass_=Pass.WGRAD)
     config = config_of(problem, splits=1)
-    error_of(host, quickest, problem, config)
+    errors_of(host, quickest, (problem, config))
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")

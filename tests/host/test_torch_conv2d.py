@@ -12,10 +12,14 @@ import pytest
 import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
+from builders import winner
 from torch_layers import check, derivatives, of_torch, options_of, plans_called, seeded
 from warpsmith.cli.app import run
+from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.plans.match import MatchKind
+from warpsmith.store.store import Store
 from warpsmith.torch.convolution import CONV2D
 from warpsmith.torch.layer_spec import Geometry
 
@@ -312,7 +316,9 @@ def test_stored_winners_are_used_as_soon_as_they_are_there(used: list[ws.Conv2d]
         wt.conv2d(x, w, b, padding=1).sum().backward()
     check([x.grad], [torch.autograd.grad(functional.conv2d(x.double(), w.double(), padding=1).sum(), x)[0]])
     own = str(tmp_path / "own.db")
-    ws.tune(ws.Conv2d((1, 3, 5, 5), w.shape), "host", trials=1, method="conv2d_plain", store=own)
+    with Store.open(own, write=True) as store:
+        cropped = ws.Conv2d((1, 3, 5, 5), w.shape)
+        store.put_winner(winner(cropped, device=DeviceRef.parse("host").device(), family=Conv2dPlain()))
     used.clear()
     with torch.no_grad():
         wt.conv2d(x[:1, :, :5, :5], w, store=own)

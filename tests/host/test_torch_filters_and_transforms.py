@@ -115,6 +115,7 @@ def test_banks_of_filters(name: str) -> None:
     assert all(close(one, other) for one, other in zip(results, references, strict=True))
 
 
+@exhaustive.one_in(3, 1)
 @pytest.mark.parametrize("border", ["valid", "constant", "mirror"])
 def test_the_operator_of_filters(border: str) -> None:
     image, weights = seeded(2, 6, 7).requires_grad_(), seeded(1, 3, 3).requires_grad_()

@@ -21,7 +21,7 @@ from warpsmith.store.store import Store
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 X, W = (3, 4, 12, 12), (5, 4, 3, 3)
 LAYER = ws.Conv2d(X, W, padding=1)  # type: ignore[arg-type]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-import exhaustive
 import warpsmith as ws
 import warpsmith.torch as wt
+from builders import winner
 from torch_layers import LAYOUTS, check, compiled, derivatives, exact, plans_called, seeded
+from warpsmith.devices.select import DeviceRef
+from warpsmith.generator.conv2d.plain_family import Conv2dPlain
+from warpsmith.store.store import Store
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -51,18 +55,19 @@ def test_results_and_gradients_are_pytorch_s(layout: str, used: list[ws.Conv2d])
     assert not used
 
 
-@exhaustive.one_in(2)
 @pytest.mark.parametrize(("bias", "relu"), [(False, False), (True, False), (False, True)])
 def test_what_is_stored_of_a_layer_answers_and_the_rest_comes_behind(
-    bias: bool, relu: bool, used: list[ws.Conv2d]
+    bias: bool, relu: bool, used: list[ws.Conv2d], tmp_path: Path
 ) -> None:
     x, w, b = (each.detach() for each in operands())
-    shown = ws.Conv2d(x.shape, w.shape, padding=1, bias=bias, relu=relu)
-    ws.tune(shown, "host", trials=1, method="conv2d_plain")
+    shown, path = ws.Conv2d(x.shape, w.shape, padding=1, bias=bias, relu=relu), str(tmp_path / "store.db")
+    with Store.open(path, write=True) as store:
+        store.put_winner(winner(shown, device=DeviceRef.parse("host").device(), family=Conv2dPlain()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         own = b if bias or not relu else None
-        check([ours(x, w, own)], [theirs(*(None if each is None else each.double() for each in (x, w, own)))])
+        expected = theirs(*(None if each is None else each.double() for each in (x, w, own)))
+        check([ours(x, w, own, store=path)], [expected])
     assert used == [shown]
 
 

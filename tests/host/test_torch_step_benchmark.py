@@ -25,7 +25,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @exhaustive.one_in(2)
-@pytest.mark.usefixtures("compile_quickly")
+@pytest.mark.usefixtures("compile_quickest")
 @pytest.mark.parametrize("network", ["resnet", "convnext"])
 def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The store does not exist yet, as in a first run."""
@@ -56,7 +56,7 @@ def test_a_run_tells_all_figures(script: Any, network: str, capsys: pytest.Captu
     assert all(row[name] > 0 for row in found["calls_us"] for name in ("torch", "warpsmith", "left to torch"))
 
 
-@pytest.mark.usefixtures("compile_quickly")
+@pytest.mark.usefixtures("compile_quickest")
 def test_a_run_under_autocast_in_channels_last(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--channels", "4", "--batch", "2", "--size", "4", "--device", "host", "--rounds", "1"]
     script.main([*words, "--autocast", "bfloat16", "--channels-last", "--precision", "bf16", "--fallback", "default"])

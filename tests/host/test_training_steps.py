@@ -7,7 +7,6 @@ import functools
 import gc
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import forking
 import warpsmith as ws
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.compiler import Compiler
@@ -116,9 +116,9 @@ def expected(made: Mapping[Pass, Plan], layer: Conv2d, some: Arrays) -> tuple[Fl
 
 
 @pytest.fixture(scope="module")
-def cached(quick: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
+def cached(quickest: HostCompiler, tmp_path_factory: pytest.TempPathFactory) -> CachedCompiler:
     """Compiler that caches binaries, because steps and plans share most of their texts."""
-    return CachedCompiler(quick, tmp_path_factory.mktemp("compiled") / "binaries")
+    return CachedCompiler(quickest, tmp_path_factory.mktemp("compiled") / "binaries")
 
 
 @pytest.fixture
@@ -321,9 +321,9 @@ class TestMemory:
 
 
 @pytest.fixture
-def compile_into_one_folder(cached: CachedCompiler, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles as `compile_quickly` does, into one cache folder for all tests of this file."""
-    monkeypatch.setenv("CXX", str(quick.executable))
+def compile_into_one_folder(cached: CachedCompiler, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles as `compile_quickest` does, into one cache folder for all tests of this file."""
+    monkeypatch.setenv("CXX", str(quickest.executable))
     monkeypatch.setenv("WARPSMITH_CACHE_DIR", str(cached.folder.parent))
 
 
@@ -509,10 +509,9 @@ def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     texts = {unit.source: compile_once(unit) for each in programs.programs for unit in each.compilations().values()}
     path = tmp_path / "step"
     path.write_bytes(pickle.dumps((TINY, programs, texts, arrays(TINY))))
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, "-c", SANITIZED, str(path)],
         env={**os.environ, **compiler.sanitizer_environment()},
-        capture_output=True,
         text=True,
         timeout=240,
         check=False,
