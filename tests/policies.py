@@ -17,6 +17,8 @@ TWO_SAMPLES = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 
 TIME_BRIEFLY = "import policies; policies.time_briefly()"
 """First line of a process that searches, if it finds this module."""
+COMMAND_LINE = f"{TIME_BRIEFLY}; from warpsmith.cli import main; main()"
+"""Text of a process that runs the command line."""
 
 
 def time_briefly(replace: Callable[[Any, str, Any], None] = setattr) -> None:

@@ -92,8 +92,8 @@ def as_run(code: str) -> str:
 
 @pytest.fixture
 def without_emulated_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves `filter2d_warpgroup` out of the searches by default. The host emulates its matrix instructions, so that one
-    of its candidates takes longer on a photograph than all others together.
+    """Leaves `filter2d_warpgroup` out of the searches by default. The host emulates its matrix instructions, so that a
+    candidate takes longer on a photograph than all others together.
     """
     if not exhaustive.requested():
         monkeypatch.setattr(Filter2dWarpgroup, "why_not", lambda *_: "left out of this test")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import exhaustive
 from builders import program as of_one
 from warpsmith.devices.compiler import BinaryKind, Compiler
 from warpsmith.devices.cuda.compiler import NO_CACHE, NvccCompiler, NvrtcCompiler, find_nvcc, nvrtc_name
@@ -120,6 +121,7 @@ def test_the_architecture_decides_the_identity(compiler: Compiler) -> None:
     assert other_arch(compiler, "sm_80").identity != compiler.identity
 
 
+@exhaustive.meeting()
 @pytest.mark.parametrize(
     ("arch", "target"),
     [
