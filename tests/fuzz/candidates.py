@@ -21,8 +21,8 @@ REDRAWS = 60
 """Most problems drawn for a family until it solves one."""
 EMULATED = ("mma", "warpgroup", "slices", "tensor")
 """Ends of names of kernels whose matrix instructions the host device emulates."""
-MOST_EMULATED = 64
-"""Blocks of such a kernel: 500 blocks of one warp take 14 s without optimisation, and find no more."""
+MOST_EMULATED = 16
+"""Blocks of such a kernel: 500 blocks of one warp, or 40 of four, take several seconds without optimisation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
