@@ -12,16 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paths import TESTS, python_path
-from policies import COMMAND_LINE, TIME_BRIEFLY
 from warpsmith.store.contents import count_rows
 from warpsmith.store.store import Store
 
 SHAPE = ("--image", "48x64", "--filter", "3x3", "--device", "host")
 LONGEST_S = 120.0
 
-FROM_PYTHON = f"""
-{TIME_BRIEFLY}
+FROM_PYTHON = """
 import sys
 import warpsmith as ws
 report = ws.tune(ws.Filter2d(image=(48, 64), filter=(3, 3)), "host", trials=100_000, store=sys.argv[1])
@@ -31,16 +28,15 @@ print(report.interrupted, report.record is not None)
 
 def started(store: Path, *arguments: str, before: str = "") -> subprocess.Popen[str]:
     """Starts a search in its own session, so that its children can be found."""
-    words = [sys.executable, *(arguments or ("-c", COMMAND_LINE, "tune", "filter2d", *SHAPE, "--trials", "100000"))]
+    words = [sys.executable, *(arguments or ("-m", "warpsmith", "tune", "filter2d", *SHAPE, "--trials", "100000"))]
     words += [str(store)] if arguments else ["--store", str(store), "--json"]
-    # An empty cache makes it compile.
-    places = {"WARPSMITH_CACHE_DIR": str(store.parent / "cache"), "PYTHONPATH": python_path(TESTS)}
+    environment = {**os.environ, "WARPSMITH_CACHE_DIR": str(store.parent / "cache")}  # so that something is compiled
     return subprocess.Popen(
         ["sh", "-c", f'{before} exec "$@"', "sh", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | places,
+        env=environment,
     )
 
 
