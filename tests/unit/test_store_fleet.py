@@ -63,13 +63,13 @@ with Store.open(location, write=True) as store:
             trial = Trial(claim.family, claim.config, claim.fingerprint, outcome, claim.compiler)
             store.add_trials(problem, H200, [trial])
         if not granted:
-            time.sleep(0.2)
+            time.sleep(0.05)
     store.tuners.strike(tuner)
 """
 
 
-def start(location: str, name: str, stalls_after: int = COUNT, count: int = COUNT) -> subprocess.Popen[str]:
-    arguments = [location, name, str(count), str(DEAD_AFTER_S), str(stalls_after)]
+def start(location: str, name: str, stalls_after: int = COUNT) -> subprocess.Popen[str]:
+    arguments = [location, name, str(COUNT), str(DEAD_AFTER_S), str(stalls_after)]
     return forking.popen(
         [sys.executable, "-c", TUNER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -100,9 +100,9 @@ def tried_by(location: str) -> dict[int, str]:
 
 def test_everything_is_tried_and_nothing_twice(location: str) -> None:
     names = [f"tuner {number}" for number in range(3)]
-    running = [start(location, name, count=COUNT // 2) for name in names]
+    running = [start(location, name) for name in names]
     said = dict(zip(names, map(finish, running), strict=True))
-    assert sorted(number for lines in said.values() for number in granted(lines)) == list(range(COUNT // 2))
+    assert sorted(number for lines in said.values() for number in granted(lines)) == list(range(COUNT))
     assert not any(line.startswith("struck") for lines in said.values() for line in lines)
     assert tried_by(location) == {number: name for name in names for number in granted(said[name])}
 
