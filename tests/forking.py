@@ -31,10 +31,28 @@ from typing import Any
 from warpsmith.tuner.workers import worker
 
 IMPORTED = (
+    "alembic.config",
+    "alembic.command",
+    "alembic.script",
     "optuna",
+    "optuna.storages._rdb.models",
+    "psycopg",
+    "sqlalchemy.orm",
+    "warpsmith.cli.app",
+    "warpsmith.cli.tune",
+    "warpsmith.generator.filter2d.fft.fft_family",
+    "warpsmith.generator.filter2d.matrix_family",
+    "warpsmith.generator.filter2d.overlap_family",
+    "warpsmith.generator.filter2d.plain_family",
+    "warpsmith.generator.filter2d.warpgroup_family",
+    "warpsmith.generator.filter2d.window_family",
+    "warpsmith.store.migrations",
     "warpsmith.store.store",
+    "warpsmith.templates",
     "warpsmith.tuner.evaluate.bench",
     "warpsmith.tuner.run.session",
+    "warpsmith.tuner.search.studies.samplers",
+    "warpsmith.tuner.search.studies.study_store",
     "warpsmith.tuner.workers.compile_pool",
 )
 """Modules of tuners and of their workers."""

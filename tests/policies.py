@@ -15,6 +15,12 @@ TWO_SAMPLES = TimingPolicy(2, 2, 1e6, 1e4, 1.0, 2.0, 1, cold=False)
 """Policy for tests that need a time, however rough: two samples of 10 us each."""
 
 
+TIME_BRIEFLY = "import policies; policies.time_briefly()"
+"""First line of a process that searches, if it finds this module."""
+COMMAND_LINE = f"{TIME_BRIEFLY}; from warpsmith.cli import main; main()"
+"""Text of a process that runs the command line."""
+
+
 def time_briefly(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     """Makes searches on the host take the fewest and shortest samples allowed, and twice as many for finalists.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
 from collections.abc import Iterator, Sequence
 
@@ -18,6 +19,10 @@ from warpsmith.generator.space import Config
 
 REDRAWS = 60
 """Most problems drawn for a family until it solves one."""
+EMULATED = ("mma", "warpgroup", "slices", "tensor")
+"""Ends of names of kernels whose matrix instructions the host device emulates."""
+MOST_EMULATED = 16
+"""Blocks of such a kernel: 500 blocks of one warp, or 40 of four, take several seconds without optimisation."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +70,12 @@ def candidates(
             continue
         made += 1
         yield Candidate(question, family, config)
+
+
+def is_quick(case: Candidate) -> bool:
+    """True if the host device runs the candidate in about a second or less."""
+    products = (each for each in case.program.launches if each.entry.endswith(EMULATED))
+    return all(math.prod(each.grid) <= MOST_EMULATED for each in products)
 
 
 def _solved_by(family: Family, rng: random.Random, scale: Scale, devices: Sequence[Device]) -> Question | None:

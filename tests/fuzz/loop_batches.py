@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from candidates import Candidate, candidates
+from candidates import Candidate, candidates, is_quick
 from host_runs import results
 from problems import SMALL
 from warpsmith.generator.cgemm import Cgemm
@@ -54,7 +54,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     while made < count:
         for candidate in candidates(rng, 1, SMALL, (HOST,)):
             problem = candidate.question.problem
-            if batch_of(problem) > 1 and problem.inputs[0].dtype is not DType.UINT8:
+            if batch_of(problem) > 1 and problem.inputs[0].dtype is not DType.UINT8 and is_quick(candidate):
                 yield Case(candidate, rng.randrange(batch_of(problem)), FACTORS[made % len(FACTORS)])
                 made += 1
 

@@ -7,7 +7,6 @@ Transforms and similar algorithms round, so their results must keep within the b
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import sys
 import zlib
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from candidates import Candidate, candidates
+from candidates import Candidate, candidates, is_quick
 from host_runs import verified
 from problems import SMALL
 from warpsmith.devices.elements import numpy_dtype
@@ -31,22 +30,10 @@ ROUNDING = ("fft", "winograd", "overlap", "circular")
 LARGEST = 4
 
 
-EMULATED = ("mma", "warpgroup", "slices", "tensor")
-"""Ends of names of kernels whose matrix instructions the host device emulates."""
-MOST_EMULATED = 64
-"""Blocks of such a kernel: 500 blocks of one warp take 14 s without optimisation, and find no more."""
-
-
 def cases(seed: int, count: int) -> Iterator[Candidate]:
     """`count` candidates for the host device."""
     found = candidates(random.Random(seed), sys.maxsize, SMALL, (HOST,))
     return itertools.islice(filter(is_quick, found), count)
-
-
-def is_quick(case: Candidate) -> bool:
-    """True if the host device runs the candidate in about a second or less."""
-    products = (each for each in case.program.launches if each.entry.endswith(EMULATED))
-    return all(math.prod(each.grid) <= MOST_EMULATED for each in products)
 
 
 def check(case: Candidate) -> str | None:

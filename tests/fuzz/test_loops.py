@@ -9,7 +9,7 @@ import run
 from warpsmith.devices.cuda.compiler import nvrtc_name
 from warpsmith.errors import CompileError
 
-CASES = {"legality": 6_000, "compile": 12, "host": 40, "batches": 12, "arguments": 160}
+CASES = {"legality": 3_000, "compile": 4, "host": 24, "batches": 8, "arguments": 80}
 """Cases of each loop in CI; a loop that is not named here is run by hand."""
 EXHAUSTIVE = {"legality": 20_000, "compile": 24, "host": 100, "batches": 24, "arguments": 400}
 """Cases of each loop where the run is exhaustive."""

@@ -40,7 +40,7 @@ from warpsmith.tuner.evaluate.testbed import Testbed
 from warpsmith.tuner.faults import Part
 from warpsmith.tuner.operations.registry import judge_of, random_operands, references
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = pytest.mark.usefixtures("compile_quickest")
 
 Values = NDArray[np.float64]
 
@@ -184,14 +184,12 @@ def made(
         yield Made(host, problem, operands, buffers, reference)
 
 
-@exhaustive.one_in(2)
+@exhaustive.one_in(3)
 @pytest.mark.parametrize(
     "problem", [*LAYERS, *ARITHMETIC, *PRODUCTS, *FILTERS, *TRANSFORMS], ids=lambda problem: problem.key()
 )
-def test_is_the_host_s_reference(
-    host: HostRuntime, quick: HostCompiler, quickest: HostCompiler, problem: Problem
-) -> None:
-    with made(host, quick if problem in ARITHMETIC else quickest, problem) as found:
+def test_is_the_host_s_reference(host: HostRuntime, quickest: HostCompiler, problem: Problem) -> None:
+    with made(host, quickest, problem) as found:
         expected, scale = found.numbers()
         exact = references(problem, found.operands)[problem.output.name]
         assert (np.abs(expected - exact.expected.reshape(-1)) <= 1e-13 * exact.scale.reshape(-1)).all()
@@ -200,10 +198,10 @@ def test_is_the_host_s_reference(
 
 
 def test_is_the_same_in_strips_of_few_blocks(
-    host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch
+    host: HostRuntime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = Conv2d((2, 20, 30, 31), (40, 20, 3, 3), padding=1)
-    with made(host, quick, problem) as found:
+    with made(host, quickest, problem) as found:
         whole = found.numbers()
         launches = len(list(device_reference.strips(found.reference._program)))
         monkeypatch.setattr(device_reference, "BLOCKS_AT_ONCE", 2)
@@ -212,9 +210,9 @@ def test_is_the_same_in_strips_of_few_blocks(
         np.testing.assert_array_equal(whole, found.numbers())
 
 
-def test_slack_makes_the_scale_as_many_times_as_large(host: HostRuntime, quick: HostCompiler) -> None:
+def test_slack_makes_the_scale_as_many_times_as_large(host: HostRuntime, quickest: HostCompiler) -> None:
     problem = LAYERS[0]
-    with made(host, quick, problem) as one, made(host, quick, problem, slack=3.0) as three:
+    with made(host, quickest, problem) as one, made(host, quickest, problem, slack=3.0) as three:
         np.testing.assert_array_equal(one.numbers()[0], three.numbers()[0])
         np.testing.assert_allclose(3 * one.numbers()[1], three.numbers()[1], rtol=1e-15)
 
@@ -250,9 +248,12 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
-def test_a_sample_finds_a_wrong_one(host: HostRuntime, quick: HostCompiler, fault: tuple[str, str]) -> None:
+def test_a_sample_finds_a_wrong_one(host: HostRuntime, quickest: HostCompiler, fault: tuple[str, str]) -> None:
     problem = Conv2d((2, 5, 12, 13), (7, 5, 3, 3), padding=1)
-    with made(host, quick, problem, Altered(*fault)) as found, pytest.raises(WrongReference, match="sampled results"):
+    with (
+        made(host, quickest, problem, Altered(*fault)) as found,
+        pytest.raises(WrongReference, match="sampled results"),
+    ):
         found.check()
 
 
@@ -270,7 +271,7 @@ LAYER = Conv2d((2, 8, 20, 18), (6, 8, 3, 3), padding=1)
 
 
 @pytest.fixture
-def bed(host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
+def bed(host: HostRuntime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
     """Testbed that makes its references on the device, as for large problems."""
     monkeypatch.setattr(dataset, "QUICK_TERMS", 0)
 
@@ -278,7 +279,7 @@ def bed(host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("the host made a reference")
 
     monkeypatch.setattr(dataset, "references", no_reference)
-    with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quick)) as opened:
+    with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quickest)) as opened:
         yield opened
 
 
@@ -295,23 +296,23 @@ def outcome(bed: Testbed, compiler: HostCompiler, program: Program) -> Measureme
     return bed.evaluate(program, compiler.compile_program(program), ONE_RUN).outcome
 
 
-def test_results_are_judged_where_they_lie(bed: Testbed, quick: HostCompiler) -> None:
-    right = outcome(bed, quick, plain())
+def test_results_are_judged_where_they_lie(bed: Testbed, quickest: HostCompiler) -> None:
+    right = outcome(bed, quickest, plain())
     assert isinstance(right, Measurement)
     assert 0 < right.max_error < 1e-6
-    one = outcome(bed, quick, plain("y[index] = sum;", "y[index] = index == 77 ? sum + 3.0f : sum;"))
+    one = outcome(bed, quickest, plain("y[index] = sum;", "y[index] = index == 77 ? sum + 3.0f : sum;"))
     assert isinstance(one, Failure)
     assert one.kind is FailureKind.WRONG
     assert one.message.startswith("1 of 4320 elements are wrong; the worst, at (0, 0, 4, 5), is ")
     got, expected = (float(word) for word in re.findall(r"(?:is|be) (-?[\d.]+)", one.message))
     assert got - expected == pytest.approx(3.0, rel=1e-6)
-    unwritten = outcome(bed, quick, plain("y[index] = sum;", "if (index != 90) { y[index] = sum; }"))
+    unwritten = outcome(bed, quickest, plain("y[index] = sum;", "if (index != 90) { y[index] = sum; }"))
     assert isinstance(unwritten, Failure)
     assert unwritten.message.startswith("1 of 4320 elements are wrong; the worst, at (0, 0, 5, 0), is nan")
 
 
-def test_what_is_written_beside_the_result_is_found(bed: Testbed, quick: HostCompiler) -> None:
-    beside = outcome(bed, quick, plain("y[index] = sum;", "y[index] = sum; if (index == 0) { y[-3] = sum; }"))
+def test_what_is_written_beside_the_result_is_found(bed: Testbed, quickest: HostCompiler) -> None:
+    beside = outcome(bed, quickest, plain("y[index] = sum;", "y[index] = sum; if (index == 0) { y[-3] = sum; }"))
     assert isinstance(beside, Failure)
     assert (beside.kind, beside.message) == (
         FailureKind.OUT_OF_BOUNDS,
@@ -320,26 +321,26 @@ def test_what_is_written_beside_the_result_is_found(bed: Testbed, quick: HostCom
 
 
 def test_a_wrong_candidate_leaves_the_next_one_inputs_and_a_reference_that_are_right(
-    bed: Testbed, quick: HostCompiler
+    bed: Testbed, quickest: HostCompiler
 ) -> None:
     computed: list[bool] = []
     compute = DeviceReference.compute
     patched = pytest.MonkeyPatch()
     patched.setattr(DeviceReference, "compute", lambda self: computed.append(True) or compute(self))
     try:
-        wrong = outcome(bed, quick, plain("y[index] = sum;", "y[index] = -sum;"))
+        wrong = outcome(bed, quickest, plain("y[index] = sum;", "y[index] = -sum;"))
         assert isinstance(wrong, Failure)
         assert computed == []  # nothing had changed
         changing = "const_cast<float*>(x)[0] = 5.0f; y[index] = -sum;"
-        assert isinstance(outcome(bed, quick, plain("y[index] = sum;", changing)), Failure)
+        assert isinstance(outcome(bed, quickest, plain("y[index] = sum;", changing)), Failure)
         assert computed == [True]  # of the set of data that it ran on
-        assert isinstance(outcome(bed, quick, plain()), Measurement)
+        assert isinstance(outcome(bed, quickest, plain()), Measurement)
     finally:
         patched.undo()
 
 
 def test_of_stress_data_is_left_to_the_finals_where_it_takes_long(
-    host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch
+    host: HostRuntime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[bool] = []
     compute = DeviceReference.compute
@@ -349,14 +350,14 @@ def test_of_stress_data_is_left_to_the_finals_where_it_takes_long(
     for most, datasets in ((terms, 2), (terms - 1, 1)):
         computed.clear()
         monkeypatch.setattr(testbed, "STRESS_TERMS_THERE", most)
-        with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quick)) as bed:
+        with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quickest)) as bed:
             assert len(computed) == datasets
             bed.renew(4)
             assert len(computed) == datasets + 2
 
 
 def test_one_that_is_wrong_is_made_on_the_host(
-    host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch
+    host: HostRuntime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "QUICK_TERMS", 0)
     usual = conv2d_kernels.Conv2dReference.program
@@ -368,8 +369,8 @@ def test_one_that_is_wrong_is_made_on_the_host(
         return dataclasses.replace(program, units=(dataclasses.replace(unit, source=source),))
 
     monkeypatch.setattr(conv2d_kernels.Conv2dReference, "program", altered)
-    with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quick)) as bed:
-        assert isinstance(outcome(bed, quick, plain()), Measurement)
+    with contextlib.closing(Testbed(host, LAYER, 3, ONE_RUN, guarded=True, compiler=quickest)) as bed:
+        assert isinstance(outcome(bed, quickest, plain()), Measurement)
         failed = next(each for each in bed.faults if each.part is Part.REFERENCE)
     assert failed.name == "on the device"
     assert "sampled results" in failed.failure.message

@@ -105,7 +105,7 @@ LAYOUTS = {
 }
 
 
-@exhaustive.one_in(2)
+@exhaustive.meeting()
 @pytest.mark.parametrize("dtype", PIXELS)
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
 def test_every_element_of_every_layout_is_looked_at(

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from builders import failure, trial
+from policies import TIME_BRIEFLY
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import StoreError
@@ -53,11 +54,11 @@ PATIENT = {"compile_s": 80.0, "least_compile_s": 80.0, "first_run_s": 80.0, "lea
 """Deadlines that no test here exceeds."""
 
 CRASHES = "*reinterpret_cast<volatile int*>(8) = 1;"
-TAKES_A_WHILE = (
-    "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) for (volatile int i = 0; i < 60000000; i = i + 1) {}"
-)
-"""A loop of about a second in the six or so runs of a verification and its timing."""
-NEVER_ENDS = "for (volatile int i = 0; i >= 0; i = 0) {}"
+TAKES_A_WHILE = "if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) usleep(100000);"
+"""A tenth of a second in each of the ten or so runs of a verification and its timing. Like the next one it sleeps, so
+that other tests have the cores meanwhile.
+"""
+NEVER_ENDS = "for (volatile int i = 0; i >= 0; i = 0) { usleep(10000); }"
 
 # A compiler that obeys a comment in the source. Without such a comment it runs the machine's own compiler.
 COMPILER = """#!/bin/bash
@@ -167,8 +168,12 @@ def workers_here(niceness: int) -> list[int]:
 
 @pytest.fixture
 def start(start_at: Callable[..., Any], store: Path) -> Callable[..., Any]:
-    """Starts tuning runs: `start(range(5), faults={1: CRASHES}, seed=3)`."""
-    return functools.partial(start_at, store)
+    """Starts tuning runs that time briefly: `start(range(5), faults={1: CRASHES}, seed=3)`."""
+
+    def call(numbers: range, *, prelude: str = "", **others: Any) -> Any:
+        return start_at(store, numbers, prelude=f"{prelude}\n{TIME_BRIEFLY}", **others)
+
+    return call
 
 
 @pytest.fixture

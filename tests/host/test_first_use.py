@@ -114,7 +114,7 @@ def plan_of(host: Runtime, quickest: HostCompiler, problem: Problem, of: Problem
     return Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
 
 
-@exhaustive.one_in(2)
+@exhaustive.one_in(3)
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda problem: problem.key())
 def test_what_is_right_passes_and_what_answers_a_like_problem_does_not(
     host: Runtime, quickest: HostCompiler, one: Problem, other: Problem

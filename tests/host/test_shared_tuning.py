@@ -16,6 +16,7 @@ import pytest
 
 import forking
 from paths import TESTS, python_path
+from policies import TIME_BRIEFLY
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
@@ -32,7 +33,8 @@ tests have the cores meanwhile.
 """
 
 # Logs the candidates that a tuner runs and the reason why it lost the server. May shorten the wait for dead tuners.
-NOTES = """
+NOTES = f"""
+{TIME_BRIEFLY}
 import os, pathlib, sys
 from warpsmith.store import database
 from warpsmith.tuner.run import sharing
@@ -55,7 +57,7 @@ database.ServerLost = ServerLost
 
 
 @pytest.fixture
-def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callable[..., Any]:
+def start(start_at: Callable[..., Any], database_with_store: str, tmp_path: Any) -> Callable[..., Any]:
     """Starts tuners at the server: `start("name", range(5))`. Each logs the candidates that it tries under its name.
 
     With `hurry`, they wait 6 s for a silent tuner instead of 20 s.
@@ -63,7 +65,7 @@ def start(start_at: Callable[..., Any], database: str, tmp_path: Any) -> Callabl
 
     def call(name: str, numbers: range, *, hurry: bool = False, **others: Any) -> Any:
         environment = {"NOTES": str(tmp_path / name)} | ({"DEAD_ROUNDS": "24"} if hurry else {})
-        return start_at(database, numbers, prelude=NOTES, environment=environment, **others)
+        return start_at(database_with_store, numbers, prelude=NOTES, environment=environment, **others)
 
     return call
 
@@ -121,7 +123,7 @@ def check_winner(location: str, told: Iterable[Any]) -> None:
 
 
 def test_several_share_one_study_and_try_nothing_twice(
-    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database_with_store: str
 ) -> None:
     names = [f"tuner {number}" for number in range(3)]
     numbers = range(15)
@@ -131,58 +133,58 @@ def test_several_share_one_study_and_try_nothing_twice(
     tried = collections.Counter(number for name in names for number in tried_by(name))
     assert tried == collections.Counter(numbers)
     assert all(tried_by(name) for name in names)
-    found = stored(database)
+    found = stored(database_with_store)
     assert set(found) == set(numbers)
-    with Store.open(database, write=False) as store:
+    with Store.open(database_with_store, write=False) as store:
         assert store.tuners.beats() == {}
     assert [number for number, trial in found.items() if isinstance(trial.outcome, Failure)] == [3]
     for each, name in zip(told, names, strict=True):
         assert each["tried"] + each["reused"] == len(numbers)
         assert each["others"] + each["reused"] == len(numbers) - len(tried_by(name))
         assert each["failures"] == {"wrong": 1}
-    check_winner(database, told)
+    check_winner(database_with_store, told)
 
 
 def test_what_a_killed_one_had_claimed_is_taken_over(
-    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str, postgresql: Any
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database_with_store: str, postgresql: Any
 ) -> None:
     numbers = range(16)
     faults = dict.fromkeys(numbers, TAKES_A_WHILE)
     victim = start("victim", numbers, faults=faults)
-    await_that(lambda: tried_by("victim") and stored(database), victim)
+    await_that(lambda: tried_by("victim") and stored(database_with_store), victim)
     victim.kill()
-    assert claimed(postgresql, database) > 0
+    assert claimed(postgresql, database_with_store) > 0
     heir = start("heir", numbers, faults=faults, hurry=True).report()
-    found = stored(database)
+    found = stored(database_with_store)
     assert set(found) == set(numbers)
     # The victim's last trials may not have reached the store when it was killed.
     assert set(numbers) - set(tried_by("victim")) <= set(tried_by("heir"))
     assert heir["reused"] > 0
-    assert claimed(postgresql, database) == 0
-    check_winner(database, [heir])
+    assert claimed(postgresql, database_with_store) == 0
+    check_winner(database_with_store, [heir])
 
 
 def test_one_that_was_stopped_for_long_takes_part_again(
-    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database: str
+    start: Callable[..., Any], tried_by: Callable[[str], list[int]], database_with_store: str
 ) -> None:
     numbers = range(20)
     faults = dict.fromkeys(numbers, TAKES_A_WHILE)
     sleeper, other = (start(name, numbers, faults=faults, hurry=True) for name in ("sleeper", "other"))
     await_that(lambda: tried_by("sleeper") and tried_by("other"), sleeper, other)
     os.kill(sleeper.pid, signal.SIGSTOP)
-    with Store.open(database, write=False) as store:
+    with Store.open(database_with_store, write=False) as store:
         await_that(lambda: len(store.tuners.beats()) == 1, other)
         os.kill(sleeper.pid, signal.SIGCONT)
     told = [sleeper.report(), other.report()]
-    assert set(stored(database)) == set(numbers)
-    check_winner(database, told)
+    assert set(stored(database_with_store)) == set(numbers)
+    check_winner(database_with_store, told)
 
 
 def test_a_server_that_stops_and_comes_back_is_waited_for(
     start: Callable[..., Any],
     noted: Callable[[str, str], list[str]],
     tried_by: Callable[[str], list[int]],
-    database: str,
+    database_with_store: str,
     postgresql: Any,
 ) -> None:
     numbers = range(16)
@@ -199,12 +201,12 @@ def test_a_server_that_stops_and_comes_back_is_waited_for(
     await_that(lambda: all("no server answers" in " ".join(noted(name, "lost")) for name in names), *running)
     postgresql.start()
     told = [each.report() for each in running]
-    assert set(stored(database)) == set(numbers)
+    assert set(stored(database_with_store)) == set(numbers)
     assert all("waiting for it" in each["warnings"] for each in told)
     tried = collections.Counter(number for name in names for number in tried_by(name))
     assert set(tried) == set(numbers)
     assert max(tried.values()) == 1
-    check_winner(database, told)
+    check_winner(database_with_store, told)
 
 
 def test_a_list_of_problems_is_tuned_by_machines_together(database: str, tmp_path: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 import forking
+from paths import TESTS, python_path
+from policies import COMMAND_LINE
 from warpsmith.cli.app import run
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
@@ -103,8 +105,9 @@ def test_a_sweep_visits_every_cell_and_writes_everything(folder: Path, capsys: p
 
 
 def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
-    command = [sys.executable, "-m", "warpsmith", *SWEEP, "--trials", "2000", "--out", "kept", "--json"]
-    process = forking.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", COMMAND_LINE, *SWEEP, "--trials", "2000", "--out", "kept", "--json"]
+    environment = os.environ | {"PYTHONPATH": python_path(TESTS)}
+    process = forking.popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert any(line.startswith("[") for line in process.stderr)  # until something was measured
     os.kill(process.pid, signal.SIGINT)

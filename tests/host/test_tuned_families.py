@@ -149,9 +149,9 @@ class TestOneMethod:
     @pytest.mark.parametrize("method", ABLE)
     def test_its_best_wins_only_where_it_is_faster_than_what_answers(self, tmp_path: Path, method: str) -> None:
         path = tmp_path / "store.db"
-        before = tuned(path, trials=6).record
+        before = tuned(path, trials=4).record
         assert before is not None
-        report = tuned(path, trials=6, method=method)
+        report = tuned(path, trials=4, method=method)
         assert report.record is not None
         assert report.record.trial.family == method
         kept = stored(path)
@@ -174,7 +174,7 @@ class TestOneMethod:
         slow = "filter2d_plain"
         for name in ABLE:
             if name != slow:
-                tuned(path, trials=4, method=name)
+                tuned(path, trials=2, method=name)
         report = tuned(path, trials=1, method=slow)
         kept = stored(path)
         assert kept[slow] == report.record

@@ -20,6 +20,8 @@ import pytest
 import exhaustive
 import forking
 import warpsmith as ws
+from paths import TESTS, python_path
+from policies import COMMAND_LINE
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
@@ -149,7 +151,7 @@ def test_a_stored_winner_without_a_trial_competes(store: Path, tmp_path: Path) -
 @pytest.mark.parametrize("seed", range(3))
 def test_the_winner_is_never_slower_than_the_answer_before(store: Path, seed: int) -> None:
     """Repeats runs with few trials and little time. The winner must not lose to the answer before it in the finals."""
-    for trials in (2, 4, 7):
+    for trials in (2, 5):
         report, _ = run(store, TuneOptions(trials=trials, time_limit_s=0.5, seed=seed))
         assert report.record is not None
         assert report.before is not None
@@ -179,7 +181,11 @@ def test_a_run_is_a_study_that_optuna_reads(store: Path, planted: Any) -> None:
     assert sum(study.n_trials for study in summaries) == len(more) == 8
 
 
-def test_each_planted_fault_is_recorded_as_what_it_is(store: Path, planted: Any) -> None:
+def test_each_planted_fault_is_recorded_as_what_it_is(
+    store: Path, planted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = "for (volatile int i = 0; i >= 0; i = 0) { usleep(10000); }"  # other tests have the cores meanwhile
+    monkeypatch.setitem(planted.program.__globals__["FAULTS"], "never-ends", endless)
     faulty = planted(*planted.faults)
     # The family runs alone first. Beside another one, it leaves before all of its faults have run.
     run(store, TuneOptions(trials=len(planted.faults), deadlines=QUICK), (faulty,))
@@ -227,7 +233,7 @@ def test_no_right_candidate_is_a_failure_that_says_why(store: Path, planted: Any
 
 def test_time_limit_ends_the_search(store: Path) -> None:
     start = time.monotonic()
-    report, trials = run(store, TuneOptions(trials=100_000, time_limit_s=4))
+    report, trials = run(store, TuneOptions(trials=100_000, time_limit_s=1))
     assert time.monotonic() - start < 40
     assert 0 < len(trials) < 100_000
     assert report.record is not None
@@ -290,8 +296,13 @@ def test_ctrl_c_keeps_what_was_found(store: Path) -> None:
 
 def start_command(store: Path, trials: int) -> subprocess.Popen[bytes]:
     shape = ["--image", "48x64", "--filter", "3x3", "--device", "host"]
-    command = [sys.executable, "-m", "warpsmith", "tune", "filter2d", *shape, "--store", str(store)]
-    return forking.popen([*command, "--trials", str(trials), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", COMMAND_LINE, "tune", "filter2d", *shape, "--store", str(store)]
+    return forking.popen(
+        [*command, "--trials", str(trials), "--json"],
+        env=os.environ | {"PYTHONPATH": python_path(TESTS)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 def trials_in(store: Path) -> tuple[Trial, ...]:

@@ -201,6 +201,7 @@ def test_sums_of_pixels_are_wrong_where_errors_are_small_elementwise(host: HostR
         assert isinstance(outcome(testbed, candidate), Measurement)
 
 
+@pytest.mark.usefixtures("compile_quickly")  # without optimisation a sum of 961 terms takes ten times as long
 @exhaustive.meeting()
 @pytest.mark.parametrize("taps", [5, 9, 15, 31])
 @pytest.mark.parametrize("family", [Filter2dPlain(), Filter2dWindow()], ids=lambda family: family.name)

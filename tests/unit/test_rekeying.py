@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, select, update
 
+import exhaustive
 from builders import LARGE, SMALL, measurement, record
 from builders import trial as made_trial
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
@@ -98,6 +99,7 @@ def stored(location: str, earlier: EarlierGenerator) -> Stored:
     return Stored(location, earlier)
 
 
+@exhaustive.one_in(2)
 def test_a_text_that_differs_in_one_operation_is_refused(stored: Stored) -> None:
     right, wrong = sorted(stored.upgraded(), key=lambda each: each.problem.key() == LARGE.key())
     assert right.trial == dataclasses.replace(stored.right.trial, fingerprint=stored.program.fingerprint)
@@ -107,6 +109,7 @@ def test_a_text_that_differs_in_one_operation_is_refused(stored: Stored) -> None
         assert find(LARGE, H200, stores).kind is not MatchKind.EXACT
 
 
+@exhaustive.one_in(2, 1)
 def test_trials_and_the_poison_list_move_along(stored: Stored) -> None:
     stored.upgraded()
     with Store.open(stored.location, write=False) as store:
@@ -117,6 +120,7 @@ def test_trials_and_the_poison_list_move_along(stored: Stored) -> None:
             assert connection.scalars(select(poisoned.c.fingerprint)).all() == [stored.program.fingerprint]
 
 
+@exhaustive.one_in(2)
 def test_a_second_opening_says_nothing(stored: Stored, recwarn: pytest.WarningsRecorder) -> None:
     stored.upgraded()
     recwarn.clear()
@@ -124,6 +128,7 @@ def test_a_second_opening_says_nothing(stored: Stored, recwarn: pytest.WarningsR
     assert not recwarn.list
 
 
+@exhaustive.one_in(2, 1)
 def test_an_older_store_that_is_only_read_answers_by_the_text_as_it_is(stored: Stored) -> None:
     """A writer has not updated the store yet; the answer is exact if no comment and no name of the text has changed."""
     fingerprint = verbatim_fingerprint(*_parts(FAMILY.program(SMALL, stored.program.config)))
@@ -136,6 +141,7 @@ def _parts(program: Program) -> tuple[object, ...]:
     return program.units, program.steps, program.workspaces
 
 
+@exhaustive.one_in(2)
 def test_what_is_merged_or_imported_from_an_older_store_moves_too(stored: Stored, tmp_path: Path) -> None:
     with Store.open(stored.location, write=False) as older:
         lines = list(export_lines(older))
@@ -151,6 +157,7 @@ def test_what_is_merged_or_imported_from_an_older_store_moves_too(stored: Stored
         assert winner.trial.fingerprint == stored.program.fingerprint
 
 
+@exhaustive.one_in(2, 1)
 def test_poison_of_no_known_problem_moves_where_one_of_the_stores_problems_gives_the_text(
     location: str, earlier: EarlierGenerator
 ) -> None:
@@ -166,6 +173,7 @@ def test_poison_of_no_known_problem_moves_where_one_of_the_stores_problems_gives
         assert store.poisoned(H200) == {program.fingerprint: failed}
 
 
+@exhaustive.one_in(2)
 def test_a_store_without_winners_is_upgraded_without_a_word(location: str, recwarn: pytest.WarningsRecorder) -> None:
     Store.open(location, write=True).close()
     as_schema_5(location)
@@ -175,6 +183,7 @@ def test_a_store_without_winners_is_upgraded_without_a_word(location: str, recwa
         assert store.records() == ()
 
 
+@exhaustive.one_in(2, 1)
 def test_a_damaged_row_stays_and_stops_nothing(stored: Stored) -> None:
     with Store.open(stored.location, write=False) as store:
         address = create_engine(store.database.server_url or f"sqlite:///{stored.location}")
