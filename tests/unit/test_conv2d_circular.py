@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -110,3 +111,26 @@ def test_says_why_not(fields: dict[str, object], told: str) -> None:
     why_not = FAMILY.why_not(Conv2d(**{**usual, **fields}), H200)  # type: ignore[arg-type]
     assert why_not is not None
     assert told in why_not
+
+
+@every_pass
+def test_takes_no_more_workspace_than_the_layer_allows(pass_: Pass) -> None:
+    """The spectra of a filter of 7x7 take 12,288 bytes; the gradient of the weights needs none."""
+    layer = Conv2d((2, 1, 32, 48), (1, 1, 7, 7), pass_=pass_, workspace=12_287)
+    room = dataclasses.replace(layer, workspace=12_288)
+    assert (FAMILY.why_not(layer, H200) is None) == (pass_ is Pass.WGRAD)
+    assert FAMILY.why_not(room, H200) is None
+    for config in (FAMILY.default(room, H200), *itertools.islice(FAMILY.space(room, H200).configs(), 50)):
+        assert sum(each.nbytes for each in FAMILY.program(room, config).workspaces) <= 12_288
+
+
+def test_parts_of_a_gradient_are_as_many_as_the_layer_allows() -> None:
+    layer = Conv2d((32, 8, 24, 24), (8, 1, 9, 9), pass_=Pass.WGRAD, groups=8)
+    of_two = dataclasses.replace(layer, workspace=2 * layer.output.nbytes)
+    of_none = dataclasses.replace(layer, workspace=0)
+    assert FAMILY.default(layer, H200).integer("splits") == 8
+    assert FAMILY.default(of_two, H200).integer("splits") == 2
+    assert FAMILY.default(of_none, H200).integer("splits") == 1
+    why = FAMILY.space(of_two, H200).why_not(FAMILY.default(layer, H200))
+    assert why is not None
+    assert f"sums of several blocks take at most {of_two.workspace} bytes" in why

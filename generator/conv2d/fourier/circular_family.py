@@ -173,8 +173,11 @@ class Conv2dCircular(Family[Conv2d]):
             return f"a filter of fewer than {MIN_TAPS} taps costs less tap by tap"
         if taps > MOST_TAPS:
             return f"a filter of more than {MOST_TAPS} taps does not fit shared memory"
-        if not _likely_axes(problem, device):
+        axes = _likely_axes(problem, device)
+        if not axes:
             return f"a plane does not fit {device.shared_per_block_bytes} bytes of shared memory as one tile"
+        if not any(_has_room(problem, each) for pair in axes for each in _configs(problem, *pair, device)):
+            return f"the spectra of its filters do not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
@@ -185,7 +188,7 @@ class Conv2dCircular(Family[Conv2d]):
         parameters = tile_parameters(*(_sizes(problem, axis) for axis in (0, 1)))
         if not problem.pass_.sums_images:
             ahead = Parameter("ahead", (0, 1), "1 reads a filter's spectrum before the transform that it multiplies")
-            return Space((*parameters, ahead), tile_constraints(device))
+            return Space((*parameters, ahead), (*tile_constraints(device), _spectra_constraint(problem)))
         return Space(
             (*parameters, Parameter("splits", (1, 2, 4, 8), "blocks that share the images of a channel")),
             (
@@ -194,6 +197,10 @@ class Conv2dCircular(Family[Conv2d]):
                 Constraint(
                     f"there are {-(-problem.input[0] // 2)} pairs of images to share",
                     lambda splits: splits <= -(-problem.input[0] // 2),
+                ),
+                Constraint(
+                    f"sums of several blocks take at most {problem.workspace_limit} bytes",
+                    lambda splits: splits == 1 or _sums_bytes(problem, splits) <= problem.workspace_limit,
                 ),
             ),
         )
@@ -264,7 +271,7 @@ class Conv2dCircular(Family[Conv2d]):
             block=(SUM_THREADS, 1, 1),
             arguments=(Pointer("sums"), Pointer("dw")),
         )
-        workspace = Workspace("sums", geometry.splits * problem.output.nbytes)
+        workspace = Workspace("sums", _sums_bytes(problem, geometry.splits))
         return Program.of_source(self.name, config, source, (planes, total), (workspace,))
 
 
@@ -273,10 +280,29 @@ def _values(problem: Conv2d, geometry: CircularGeometry, config: Config) -> dict
     return {"p": Conv2dText.of(problem), "g": TileText(geometry.passes), "at": geometry, "config": config.key()}
 
 
-def _has_few_sums(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
+def _sums_bytes(problem: Conv2d, splits: int) -> int:
+    return splits * problem.output.nbytes
+
+
+def _has_room(problem: Conv2d, config: Config) -> bool:
+    """Whether the workspace has room for the spectra of all filters. wgrad needs none."""
+    return problem.pass_.sums_images or CircularGeometry.of(problem, config).spectrum_bytes <= problem.workspace_limit
+
+
+def _spectra_constraint(problem: Conv2d) -> Constraint:
+    def has_room(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
+        return _has_room(problem, _tile_config(y_radices, x_radices, gaps, group, warps))
+
+    return Constraint(f"spectra of filters take at most {problem.workspace_limit} bytes", has_room)
+
+
+def _tile_config(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> Config:
     values: dict[str, Value] = {"y_radices": y_radices, "x_radices": x_radices, "gaps": gaps, "group": group}
-    config = Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table"})
-    return sums_of(Passes.of(config, 1)) <= MOST_SUMS
+    return Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table", "ahead": 0})
+
+
+def _has_few_sums(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
+    return sums_of(Passes.of(_tile_config(y_radices, x_radices, gaps, group, warps), 1)) <= MOST_SUMS
 
 
 def _sizes(problem: Conv2d, axis: int) -> tuple[int, ...]:
@@ -300,7 +326,8 @@ def _configs(problem: Conv2d, y: TileAxis, x: TileAxis, device: Device) -> list[
     is_weight = problem.pass_.sums_images
     splits = 1
     blocks = min(WAVE_BLOCKS, resident(2 * y.points * x.points, device))
-    while is_weight and problem.input[1] * splits < blocks * device.multiprocessors and 4 * splits <= problem.input[0]:
+    most = min(8, problem.input[0] // 2, problem.workspace_limit // problem.output.nbytes)
+    while is_weight and problem.input[1] * splits < blocks * device.multiprocessors and 2 * splits <= most:
         splits *= 2
-    rest: dict[str, Value] = {"splits": min(splits, 8)} if is_weight else {"ahead": 1}
+    rest: dict[str, Value] = {"splits": splits} if is_weight else {"ahead": 1}
     return [Config.of({**values, **rest}) for values in likely_values(y, x, device, 2 if is_weight else 1)]
