@@ -207,7 +207,7 @@ class TestResults:
         bench.check_all(cases, stress_inputs, stressed=True)
 
     def test_of_three_and_four_real_products(self, bench: Bench) -> None:
-        """By default each op of each operand meets both numbers, in both families."""
+        """Each op of each operand meets both numbers by default, in both families."""
         cases = [
             family(Cgemm(2, 9, 12, 13, a, b), multiplies=multiplies)
             for turn, (a, b) in enumerate(itertools.product(Op, Op))
@@ -258,7 +258,7 @@ class TestSums:
         bench.check_all(cases, every=True)
 
     def test_in_parts_are_those_of_the_whole(self, bench: Bench) -> None:
-        """By default each number of parts is met with one number of terms by each family."""
+        """Each family meets each number of parts with one number of terms by default."""
         problem, cases = Cgemm(2, 18, 20, 2100, "n", "c"), []  # type: ignore[arg-type]
         small = dataclasses.replace(problem, batch=1, m=9, k=600)
         for turn, splits in enumerate((2, 4, 8)):
