@@ -218,8 +218,7 @@ def overheads(device: torch.device, rounds: int) -> list[dict[str, Any]]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Measures all figures of one network."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = False
     device = torch.device("cpu" if options.device == "host" else options.device)
     make, pixels = NETWORKS[options.network]
     torch.manual_seed(0)
@@ -293,7 +292,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    found = measure(options)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        found = measure(options)
     if options.json:
         print(json.dumps(found, indent=2))
     else:

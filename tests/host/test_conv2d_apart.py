@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
-from verified import plans_of
+from joined import plans_of
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -84,14 +84,14 @@ def features(case: tuple[Family, Conv2d]) -> exhaustive.Features:
 def test_an_image_is_not_felt_by_the_others(host: Runtime, quickest: HostCompiler, layer: Conv2d) -> None:
     """Families that transform a layer in the same way share the kernels that do."""
     families = [family for family, each in exhaustive.chosen(CASES, features) if each == layer]
-    programs = {each.name: (layer, each.program(layer, each.default(layer, DEVICE))) for each in families}
-    plans = plans_of(host, quickest, programs)
+    cases = [(layer, each.program(layer, each.default(layer, DEVICE))) for each in families]
+    plans = plans_of(host, quickest, cases)
     name, drawn = layer.inputs[0].name, random_operands(layer, 3)
     for spoils in SPOILS:
         given = {**drawn, name: spoilt(drawn[name], spoils)}
         expected, scale = reference(layer, given)
         whole = [n for n in range(layer.input[0]) if n >= len(spoils) or 1e-12 <= spoils[n] <= 1e12]
-        for family, plan in plans.items():
+        for family, plan in zip(families, plans, strict=True):
             error = np.abs(np.asarray(plan(*given.values()))[whole] - expected[whole]) / scale[whole]
             assert error.max(axis=(1, 2, 3)).tolist() == pytest.approx([0] * len(whole), abs=BOUND), (spoils, family)
 

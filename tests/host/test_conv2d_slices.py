@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 from host.test_conv2d_warpgroup import CHANNELS_LAST, SHAPES
-from verified import check, plans_of
+from joined import plans_of
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -43,8 +44,7 @@ def config_of(problem: Conv2d, **wanted: Value) -> Config:
 
 def computed(host: Runtime, compiler: HostCompiler, tiles: int, given: dict[str, Numbers]) -> list[Numbers]:
     """Results of LAYER in each of the first `tiles` tiles. All tests compile the same text."""
-    cases = {str(tile): (LAYER, SLICES.program(LAYER, config_of(LAYER, **tile))) for tile in TILES}
-    plans = list(plans_of(host, compiler, cases).values())
+    plans = plans_of(host, compiler, [(LAYER, SLICES.program(LAYER, config_of(LAYER, **tile))) for tile in TILES])
     return [plan(*(given[each.name] for each in LAYER.inputs)) for plan in plans[:tiles]]
 
 

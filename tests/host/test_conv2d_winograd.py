@@ -12,7 +12,8 @@ import pytest
 
 import exhaustive
 import sanitized
-from verified import check, plans_of
+from joined import plans_of
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -128,12 +129,12 @@ def test_gradients_of_weights_are_right(host: Runtime, quickest: HostCompiler, s
     assert drawn is not None
     operands = random_operands(problem, 5)
     expected, scale = reference(problem, operands)
-    configs = {"default": WINOGRAD.default(problem, DEVICE), "drawn": drawn}
-    cases = {name: (problem, WINOGRAD.program(problem, config)) for name, config in configs.items()}
-    for name, plan in plans_of(host, quickest, cases).items():
+    configs = (WINOGRAD.default(problem, DEVICE), drawn)
+    plans = plans_of(host, quickest, [(problem, WINOGRAD.program(problem, config)) for config in configs])
+    for config, plan in zip(configs, plans, strict=True):
         error = np.asarray(plan(*operands.values())) - expected
-        assert np.abs(error / scale).max() < 6e-7, configs[name]
-        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), configs[name]
+        assert np.abs(error / scale).max() < 6e-7, config
+        assert np.linalg.norm(error) < 4e-7 * np.linalg.norm(expected), config
 
 
 def test_gradients_of_weights_write_their_own_memory_alone(host: Runtime, quickest: HostCompiler) -> None:

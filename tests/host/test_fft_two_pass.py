@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import random
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 
 import exhaustive
-from joined import compiled
 from policies import ONE_RUN
+from verified import check
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
@@ -54,10 +53,7 @@ def test_is_right_by_default_and_at_random(host: Runtime, quick: HostCompiler) -
         for problem in exhaustive.share(PROBLEMS, 0, 2)
         for config in configs(problem)
     ]
-    for problem, program, binaries in compiled(quick, cases):
-        with contextlib.closing(Testbed(host, problem, 3, ONE_RUN, guarded=True)) as bed:
-            outcome = bed.evaluate(program, binaries, ONE_RUN).outcome
-        assert isinstance(outcome, Measurement), (problem.key(), program.config, outcome)
+    check(host, quick, cases)
 
 
 def without_its_first_pass(program: Program) -> Program:

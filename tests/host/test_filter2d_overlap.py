@@ -23,6 +23,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.overlap_family import Filter2dOverlapSave
+from warpsmith.generator.program import Program
 from warpsmith.generator.registry import families_for
 from warpsmith.generator.space import Config, Value
 from warpsmith.store.record import Measurement
@@ -152,14 +153,14 @@ def test_a_bright_tile_leaves_other_planes_alone(bench: Bench) -> None:
 def test_every_family_keeps_the_bound_on_all_data_of_the_judge(taps: int, quick: HostCompiler) -> None:
     """Families with a stricter bound of their own are included, and so are pairs of outputs."""
     problem = of((60, 620), (taps, taps), border="reflect")
-    cases = []
+    programs: list[Program] = []
     for family in families_for(problem, DEVICE):
         space, default = family.space(problem, DEVICE), family.default(problem, DEVICE)
         ways = {each.name: each.values for each in space.parameters}.get("method", ())
         drawn_ways = (space.narrowed({"method": [way]}).drawn(random.Random(taps)) for way in ways)
-        cases += [(problem, family.program(problem, each)) for each in (default, *filter(None, drawn_ways))]
+        programs += [family.program(problem, each) for each in (default, *filter(None, drawn_ways))]
     with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
-        for _, program, binaries in compiled(quick, cases):
+        for program, binaries in compiled(quick, programs):
             found = testbed.evaluate(program, binaries, ONE_RUN).outcome
             assert isinstance(found, Measurement), f"{program.family} {program.config}: {found}"
 
