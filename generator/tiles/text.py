@@ -74,8 +74,7 @@ class Passes:
 
     @property
     def turns(self) -> int:
-        """Iterations of a warp's loop over the third pass of one group."""
-        return ceil(self.shape.group_rows * self.x.first / WARP)
+        return self.shape.turns
 
     @property
     def spectrum_vector(self) -> int:
@@ -84,8 +83,7 @@ class Passes:
 
     @property
     def spectrum_elements(self) -> int:
-        """Complex numbers stored for one filter's spectrum, padded for lanes that are idle in the last iteration."""
-        return self.shape.groups * self.turns * WARP * self.x.second
+        return self.shape.spectrum_elements
 
     @property
     def spectrum_threads(self) -> int:

@@ -71,6 +71,16 @@ class TileShape:
         return ceil(self.y.first / self.group)
 
     @property
+    def turns(self) -> int:
+        """Iterations of a warp's loop over the third pass of one group."""
+        return ceil(self.group_rows * self.x.first / WARP)
+
+    @property
+    def spectrum_elements(self) -> int:
+        """Complex numbers stored for one filter's spectrum, padded for lanes that are idle in the last iteration."""
+        return self.groups * self.turns * WARP * self.x.second
+
+    @property
     def most_points(self) -> int:
         """Most points that a thread transforms at once."""
         return max(self.y.first, self.y.second * self.x.first, self.x.second)

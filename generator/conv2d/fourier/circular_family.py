@@ -35,6 +35,7 @@ from warpsmith.generator.program import Argument, Launch, Pointer, Program, Work
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.tiles.space import (
+    GROUPS,
     best_axes,
     instructions,
     likely_values,
@@ -45,7 +46,7 @@ from warpsmith.generator.tiles.space import (
     unrolled,
 )
 from warpsmith.generator.tiles.text import Passes, TileText
-from warpsmith.generator.tiles.tile import COMPLEX_BYTES, TileAxis
+from warpsmith.generator.tiles.tile import COMPLEX_BYTES, TileAxis, TileShape
 
 MIN_TAPS = 49
 """Fewest taps of a filter; with fewer, a sum over taps costs less than a transform."""
@@ -176,7 +177,7 @@ class Conv2dCircular(Family[Conv2d]):
         axes = _likely_axes(problem, device)
         if not axes:
             return f"a plane does not fit {device.shared_per_block_bytes} bytes of shared memory as one tile"
-        if not any(_has_room(problem, each) for pair in axes for each in _configs(problem, *pair, device)):
+        if not any(_has_room(problem, *pair, group) for pair in axes for group in GROUPS):
             return f"the spectra of its filters do not fit into {problem.workspace_limit} bytes of workspace"
         return None
 
@@ -284,25 +285,25 @@ def _sums_bytes(problem: Conv2d, splits: int) -> int:
     return splits * problem.output.nbytes
 
 
-def _has_room(problem: Conv2d, config: Config) -> bool:
-    """Whether the workspace has room for the spectra of all filters. wgrad needs none."""
-    return problem.pass_.sums_images or CircularGeometry.of(problem, config).spectrum_bytes <= problem.workspace_limit
+def _has_room(problem: Conv2d, y: TileAxis, x: TileAxis, group: int) -> bool:
+    """Whether the workspace has room for the spectra of all filters, whose size is independent of gaps. wgrad has
+    none.
+    """
+    nbytes = COMPLEX_BYTES * problem.input[1] * TileShape(y, x, group, gaps=0).spectrum_elements
+    return problem.pass_.sums_images or nbytes <= problem.workspace_limit
 
 
 def _spectra_constraint(problem: Conv2d) -> Constraint:
-    def has_room(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
-        return _has_room(problem, _tile_config(y_radices, x_radices, gaps, group, warps))
+    def has_room(y_radices: str, x_radices: str, group: int) -> bool:
+        return _has_room(problem, TileAxis.of(y_radices), TileAxis.of(x_radices), group)
 
     return Constraint(f"spectra of filters take at most {problem.workspace_limit} bytes", has_room)
 
 
-def _tile_config(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> Config:
-    values: dict[str, Value] = {"y_radices": y_radices, "x_radices": x_radices, "gaps": gaps, "group": group}
-    return Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table", "ahead": 0})
-
-
 def _has_few_sums(y_radices: str, x_radices: str, gaps: int, group: int, warps: int) -> bool:
-    return sums_of(Passes.of(_tile_config(y_radices, x_radices, gaps, group, warps), 1)) <= MOST_SUMS
+    values: dict[str, Value] = {"y_radices": y_radices, "x_radices": x_radices, "gaps": gaps, "group": group}
+    config = Config.of({**values, "warps": warps, "min_blocks": 0, "twiddles": "table"})
+    return sums_of(Passes.of(config, 1)) <= MOST_SUMS
 
 
 def _sizes(problem: Conv2d, axis: int) -> tuple[int, ...]:
