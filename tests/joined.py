@@ -27,11 +27,19 @@ def compiled(compiler: Compiler, programs: Sequence[Program]) -> list[tuple[Prog
     """Programs and their binaries. Programs are compiled as one text where they can be, equal units of these once."""
     found = dict[int, tuple[Program, Binaries]]()
     for numbers in at_once(programs):
-        part = [programs[number] for number in numbers]
-        whole, placed = together(part) if len(part) > 1 else (joined(part[0]), (joined(part[0]),))
-        binaries = compiler.compile_program(whole)
-        found |= {number: (each, binaries) for number, each in zip(numbers, placed, strict=True)}
+        found |= zip(numbers, compiled_as_one(compiler, [programs[number] for number in numbers]), strict=True)
     return [found[number] for number in range(len(programs))]
+
+
+def compiled_as_one(compiler: Compiler, programs: Sequence[Program]) -> list[tuple[Program, Binaries]]:
+    """Programs of one of the groups of `at_once`, and the binaries that they share."""
+    if len(programs) > 1:
+        whole, placed = together(programs)
+    else:
+        whole = joined(programs[0])
+        placed = (whole,)
+    binaries = compiler.compile_program(whole)
+    return [(each, binaries) for each in placed]
 
 
 def plans_of(host: Runtime, compiler: Compiler, cases: Sequence[tuple[Problem, Program]]) -> list[Plan]:

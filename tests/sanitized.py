@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import forking
+from joined import compiled_as_one
 from policies import ONE_RUN
-from together import at_once, can_be_together, together
+from together import at_once
 from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -63,18 +64,11 @@ def _compiled(cases: Sequence[tuple[Problem, Program]], compiler: HostCompiler) 
     long, because the functions of the host's headers are instrumented once. A launch may use no more than its own
     dynamic shared memory even so.
     """
-    given = [program for _, program in cases]
-
-    def compiled(numbers: list[int]) -> list[tuple[int, Candidate]]:
-        programs = tuple(given[number] for number in numbers)
-        joins = can_be_together(programs[0]) and (len(programs) > 1 or len(programs[0].units) > 1)
-        whole, placed = together(programs) if joins else (programs[0], programs)
-        binaries = compiler.compile_program(whole)
-        return [(number, (cases[number][0], one, binaries)) for number, one in zip(numbers, placed, strict=True)]
-
+    groups = at_once([program for _, program in cases])
     with ThreadPoolExecutor(2) as pool:
-        candidates = dict(itertools.chain.from_iterable(pool.map(compiled, at_once(given))))
-    return [candidates[number] for number in range(len(cases))]
+        made = pool.map(lambda group: compiled_as_one(compiler, [cases[number][1] for number in group]), groups)
+        found = dict(zip(itertools.chain(*groups), itertools.chain.from_iterable(made), strict=True))
+    return [(problem, *found[number]) for number, (problem, _) in enumerate(cases)]
 
 
 def main(path: str) -> None:
