@@ -62,6 +62,8 @@ class DType(enum.StrEnum):
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
     """Upper half of a float32: 8 bits of exponent, 7 of mantissa. NumPy has it through the package ml_dtypes."""
+    INT16 = "int16"
+    """Samples of audio and radio; an input only."""
     UINT8 = "uint8"
     COMPLEX64 = "complex64"
     """Real and imaginary part, interleaved, float32 each."""
@@ -69,9 +71,17 @@ class DType(enum.StrEnum):
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        sizes = {DType.FLOAT32: 4, DType.FLOAT16: 2, DType.BFLOAT16: 2, DType.UINT8: 1, DType.COMPLEX64: 8}
-        return sizes[self]
+        return _ITEM_SIZES[self]
 
+
+_ITEM_SIZES = {
+    DType.FLOAT32: 4,
+    DType.FLOAT16: 2,
+    DType.BFLOAT16: 2,
+    DType.INT16: 2,
+    DType.UINT8: 1,
+    DType.COMPLEX64: 8,
+}
 
 PIXELS = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
 """Element types of images."""

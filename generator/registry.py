@@ -12,6 +12,7 @@ from warpsmith.generator.conv2d.operation import CONV2D
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.operation import FFT
+from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.operation import Operation
@@ -19,7 +20,7 @@ from warpsmith.generator.problem import AUTO, Problem
 
 FamilyT = TypeVar("FamilyT", bound=Family)
 
-OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in (FILTER2D, FFT, CONV2D, CGEMM)}
+OPERATIONS: Mapping[str, Operation] = {each.name: each for each in (FILTER2D, FILTER1D, FFT, CONV2D, CGEMM)}
 
 if TYPE_CHECKING:
     FAMILIES: tuple[Family, ...]

@@ -22,6 +22,7 @@ _DLPACK = {
     DType.FLOAT32: (2, 32),
     DType.FLOAT16: (2, 16),
     DType.BFLOAT16: (4, 16),
+    DType.INT16: (0, 16),
     DType.UINT8: (1, 8),
     DType.COMPLEX64: (5, 64),
 }

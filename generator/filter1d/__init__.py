@@ -1,0 +1,5 @@
+"""Filters of one-dimensional signals: the problem and the families that solve it."""
+
+from warpsmith.generator.filter1d.problem import Filter1d, Mode, SignalLayout
+
+__all__ = ["Filter1d", "Mode", "SignalLayout"]

@@ -1,0 +1,16 @@
+"""Filters of one-dimensional signals and the families that solve them."""
+
+from __future__ import annotations
+
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.operation import Operation, families_in
+
+_FAMILIES = families_in(
+    "warpsmith.generator.filter1d",
+    {
+        "filter1d_plain": "plain_family:Filter1dPlain",
+    },
+)
+
+FILTER1D = Operation(Filter1d, _FAMILIES, "filter1d_plain")
+"""The simplest family has one thread per output, and no constraint on the problem."""

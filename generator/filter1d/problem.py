@@ -1,0 +1,330 @@
+"""The filter of one-dimensional signals as a problem: shapes, slices of the result, types, operation counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
+from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
+from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
+
+
+class SignalLayout(enum.StrEnum):
+    """Order of a signal's dimensions in memory."""
+
+    BCT = "bct"
+    """(batch, channels, time): the samples of a channel lie side by side, as torch.conv1d takes them."""
+    BTC = "btc"
+    """(batch, time, channels): the channels of a sample lie side by side, as transformers have them."""
+
+
+SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
+"""Element types of signals."""
+REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Element types of real results, and of real taps."""
+MAX_SIGNAL = 2**36
+"""Most samples, and most elements of an operand: half a terabyte of complex numbers. One thread per output then makes
+no more blocks than a grid may have."""
+MAX_TAPS = 2**30 - 1
+"""Most taps, channels, signals of a batch and lags from output to output: kernels count these in int."""
+MAX_KNOWN = 4096
+"""Most known weights: each is a literal in the kernel's text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter1d(Problem):
+    """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
+
+    result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a window.
+    With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest sample.
+    Complex taps are not conjugated. Sums are in float32.
+
+    Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
+    channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
+
+    Args:
+        signal: samples of each channel.
+        taps: taps of each filter.
+        batch: number of independent signals.
+        mode: slice of the result: `full`, `same`, `valid`, or `causal`, which gives an output for each sample, under
+            the last tap of its window. None for `full`, or if `lags` says which.
+        channels: channels of each signal.
+        filters: number of filters: 1, or one for each group of channels / filters channels.
+        layout: order of the dimensions: `bct` or `btc`.
+        dtype: element type of the signal: float32, float16, bfloat16, complex64, int16 or uint8; a name, a NumPy dtype
+            or scalar type, or a dtype of PyTorch.
+        lags: first and last lag of any other slice, instead of a mode. The window of lag l begins at sample l. In a
+            convolution of SciPy's, element n of the full result has lag n - taps + 1.
+        down: keep every down-th output, the first one included.
+        convolve: reverse the order of the taps.
+        taps_dtype: element type of the weights: float32, the default; the signal's if that is float16 or bfloat16; or
+            complex64 for a complex signal.
+        result_dtype: element type of the result; None for the signal's, or float32 if that is an integer.
+        weights: values of the filters in order, if they are known at tune time: real, at most 4096; None to pass them
+            at each call.
+        pitch: bytes from one row of the signal to the next; None if there is no gap. A row is a channel, or a sample
+            of all channels with layout `btc`.
+        result_pitch: bytes from one row of the result to the next.
+
+    Raises:
+        BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
+            filters that do not divide the channels, or an unknown mode, layout or dtype.
+
+    Source: "Parallel filters", section 4.1, the filter of a long sequence.
+    """
+
+    operation: ClassVar[str] = "filter1d"
+
+    signal: int
+    taps: int
+    batch: int = 1
+    mode: Mode | None = None
+    channels: int = 1
+    filters: int = 1
+    layout: SignalLayout = SignalLayout.BCT
+    dtype: DType = DType.FLOAT32
+    lags: Lags | None = None
+    down: int = 1
+    convolve: bool = False
+    taps_dtype: DType | None = None
+    result_dtype: DType | None = None
+    weights: tuple[float, ...] | None = None
+    pitch: int | None = None
+    result_pitch: int | None = None
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "signal", count(self.signal, "signal", MAX_SIGNAL))
+        set_field(self, "taps", count(self.taps, "taps", MAX_TAPS))
+        for name in ("batch", "channels", "filters", "down"):
+            set_field(self, name, count(getattr(self, name), name, MAX_TAPS))
+        if self.channels % self.filters:
+            raise BadArgument(f"filters must divide the {self.channels} channels; got {self.filters}")
+        layout = member(SignalLayout, self.layout, "layout")
+        set_field(self, "layout", SignalLayout.BCT if self.channels == 1 else layout)
+        self._set_slice()
+        self._set_types()
+        set_field(self, "convolve", flag(self.convolve, "convolve"))
+        for name, row, dtype in (("pitch", self.signal, self.dtype), ("result_pitch", self.outputs, self.output_dtype)):
+            elements = row if self.layout is SignalLayout.BCT else self.channels
+            set_field(self, name, row_pitch(getattr(self, name), elements, dtype, name.replace("_", " ")))
+        for operand in self.operands:
+            if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
+                raise BadArgument(f"the {operand.name} spans more than 2^36 elements; split the batch")
+        if self.weights is not None:
+            set_field(self, "weights", self._canonical_weights(self.weights))
+
+    def _set_slice(self) -> None:
+        set_field = object.__setattr__
+        if self.mode is not None and self.lags is not None:
+            raise BadArgument("mode and lags both say which outputs to compute; give one of them")
+        if self.lags is None:
+            mode = Mode.FULL if self.mode is None else member(Mode, self.mode, "mode")
+            lags = lags_of(mode, self.signal, self.taps)
+            if lags[1] < lags[0]:
+                raise BadArgument(
+                    f"the filter ({self.taps} taps) is longer than the signal ({self.signal} samples); choose a mode "
+                    "other than valid"
+                )
+        else:
+            lags = canonical_lags(self.lags, self.signal, self.taps)
+        # One slice has one name, so that equal problems have equal keys: with one tap, all modes are `full`.
+        found = mode_of(lags, self.signal, self.taps, self.down)
+        set_field(self, "mode", found)
+        set_field(self, "lags", kept(lags, self.down) if found is None else None)
+
+    def _set_types(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "dtype", dtype_of(self.dtype, "dtype", SIGNALS))
+        is_complex, is_integer = self.dtype is DType.COMPLEX64, self.dtype in (DType.INT16, DType.UINT8)
+        usual = DType.FLOAT32 if is_integer else self.dtype
+        wanted = usual if self.result_dtype is None else self.result_dtype
+        result = dtype_of(wanted, "result dtype", (DType.COMPLEX64,) if is_complex else REALS)
+        set_field(self, "result_dtype", None if result is usual else result)
+        allowed = (DType.FLOAT32, *({self.dtype} & {DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64}))
+        wanted = DType.FLOAT32 if self.taps_dtype is None else self.taps_dtype
+        taps = dtype_of(wanted, f"dtype of the taps of a {self.dtype} signal", allowed)
+        set_field(self, "taps_dtype", None if taps is DType.FLOAT32 else taps)
+
+    def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
+        if self.weights_dtype is not DType.FLOAT32:
+            raise BadArgument(f"known weights are float32; pass {self.weights_dtype} weights at each call")
+        flat, shape = flattened(weights)
+        values = self.filters * self.taps
+        if values > MAX_KNOWN:
+            raise BadArgument(f"at most {MAX_KNOWN} weights can be known; pass these {values} at each call")
+        if shape not in ((values,), (self.filters, self.taps)):
+            raise BadArgument(
+                f"weights hold {len(flat)} values in {'x'.join(map(str, shape)) or 'ragged'} form; "
+                f"{self.filters} filters of {self.taps} taps need {values}"
+            )
+        return tuple(as_float32(value, "weights") for value in flat)
+
+    @property
+    def span(self) -> Lags:
+        """First and last lag of the slice, both included, before every down-th output is kept."""
+        return self.lags or lags_of(self.mode or Mode.FULL, self.signal, self.taps)
+
+    @property
+    def first_lag(self) -> int:
+        """Lag of the first output: the sample under tap 0 of its window, negative before the signal."""
+        return self.span[0]
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of each channel."""
+        first, last = self.span
+        return (last - first) // self.down + 1
+
+    @property
+    def rows(self) -> int:
+        """Channels of all signals."""
+        return self.batch * self.channels
+
+    @property
+    def output_dtype(self) -> DType:
+        usual = DType.FLOAT32 if self.dtype in (DType.INT16, DType.UINT8) else self.dtype
+        return self.result_dtype or usual
+
+    @property
+    def weights_dtype(self) -> DType:
+        return self.taps_dtype or DType.FLOAT32
+
+    @property
+    def known_taps(self) -> tuple[tuple[float, ...], ...]:
+        """Known weights, filter by filter, in the order of a correlation; empty if each call brings them."""
+        flat = self.weights or ()
+        filters = [flat[start : start + self.taps] for start in range(0, len(flat), self.taps)]
+        return tuple(each[::-1] if self.convolve else each for each in filters)
+
+    @property
+    def known(self) -> Mapping[str, tuple[float, ...]]:
+        return {} if self.weights is None else {"weights": self.weights}
+
+    @property
+    def from_host(self) -> frozenset[str]:
+        return frozenset({"weights"})
+
+    @functools.cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        filters = (self.filters,) if self.filters > 1 else ()
+        return (
+            self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
+            Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
+            self._rows_of("result", Role.OUTPUT, self.outputs, self.output_dtype, self.result_pitch),
+        )
+
+    def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
+        is_btc, size = self.layout is SignalLayout.BTC, dtype.itemsize
+        extents = (self.batch, *((samples, self.channels) if is_btc else (self.channels, samples)))
+        row = pitch or extents[2] * size
+        strides = (extents[1] * row, row, size)
+        kept = [place for place in range(3) if place == (1 if is_btc else 2) or extents[place] > 1]
+        return Operand(name, role, tuple(extents[i] for i in kept), dtype, tuple(strides[i] for i in kept))
+
+    @property
+    def multiply_adds(self) -> int:
+        """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
+        with complex taps."""
+        complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
+        return complex_parts * self.taps * self.rows * self.outputs
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.multiply_adds
+
+    def features(self) -> Mapping[str, float | str]:
+        """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
+        return {
+            "results": self.output.size,
+            "taps": self.taps,
+            "down": self.down,
+            "types": f"{self.dtype} by {self.weights_dtype} to {self.output_dtype}",
+            "layout": str(self.layout),
+            "weights": "known" if self.weights is not None else "one" if self.filters == 1 else "several",
+        }
+
+    def distance(self, other: Problem) -> float | None:
+        """Octaves of outputs, rows and row gaps; other differences count as fixed octaves, up to a limit."""
+        return between_filters(self, other) if isinstance(other, Filter1d) else None
+
+    def is_resized(self, other: Problem) -> bool:
+        """True if the problems differ only in samples, slice, batch, channels and row gaps."""
+        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"}
+        names = [name for name in self._field_names() if name not in sizes]
+        return (
+            isinstance(other, Filter1d)
+            and all(getattr(self, name) == getattr(other, name) for name in names)
+            and (self.filters == 1) == (other.filters == 1)
+        )
+
+    def spec(self) -> dict[str, Any]:
+        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype")
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **{name: str(value) for name in names if (value := getattr(self, name))},
+            "lags": None if self.lags is None else list(self.lags),
+            "weights": None if self.weights is None else list(self.weights),
+        }
+
+    @classmethod
+    def of(cls, spec: dict[str, Any]) -> Filter1d:
+        return cls(**spec)
+
+    def key(self) -> str:
+        parts = {
+            "signal": self.signal,
+            "taps": self.taps,
+            "batch": self.batch,
+            "mode": self.mode,
+            "dtype": self.dtype,
+            # Other fields only if they differ from the default, so that a key says what is special about its problem.
+            "lags": None if self.lags is None else f"{self.lags[0]},{self.lags[1]}",
+            "channels": None if self.channels == 1 else self.channels,
+            "filters": None if self.filters == 1 else self.filters,
+            "layout": None if self.layout is SignalLayout.BCT else self.layout,
+            "down": None if self.down == 1 else self.down,
+            "convolve": "yes" if self.convolve else None,
+            "taps_dtype": self.taps_dtype,
+            "result_dtype": self.result_dtype,
+            "pitch": self.pitch,
+            "result_pitch": self.result_pitch,
+            "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
+        }
+        return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
+
+
+TAP_OCTAVE = 2.0
+"""Octaves per factor of 2 in the taps: registers and unrolled code grow with them."""
+WEIGHTS_CHANGED = 2.0
+"""Octaves between known weights, which become literals, one filter of a call, and several."""
+DOWN_OCTAVE = 2.0
+"""Octaves per factor of 2 in `down`."""
+
+
+def between_filters(one: Filter1d, other: Filter1d) -> float | None:
+    """`Problem.distance` of two filters; None past FARTHEST."""
+    gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
+    size = (
+        octaves(one.outputs, other.outputs)
+        + octaves(one.rows, other.rows)
+        + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
+    )
+    rest = (
+        TAP_OCTAVE * octaves(one.taps, other.taps)
+        + DOWN_OCTAVE * octaves(one.down, other.down)
+        + TYPE_CHANGED * (one.dtype is not other.dtype)
+        + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
+        + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
+        + RULE_CHANGED * (one.layout is not other.layout)
+        + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
+        + SIDE_CHANGED * ((one.mode is not other.mode) + (one.convolve is not other.convolve))
+    )
+    return size + rest if rest <= FARTHEST else None

@@ -1,0 +1,176 @@
+"""CUDA text of a filter1d problem: the values that every filter1d template takes as `p`, and the kernels' arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
+from warpsmith.generator.render import float_literal
+from warpsmith.generator.space import Config, Parameter
+
+PARAMETER_BYTES = 32764
+"""Bytes of the largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function
+parameters)."""
+
+STORED = {
+    DType.FLOAT32: "float",
+    DType.FLOAT16: "unsigned short",
+    DType.BFLOAT16: "unsigned short",
+    DType.COMPLEX64: "float2",
+    DType.INT16: "short",
+    DType.UINT8: "unsigned char",
+}
+"""C++ type of an element in memory; float16 and bfloat16 as their bits, so that no header is needed."""
+
+
+class Weights(enum.StrEnum):
+    """Place of the filters' taps."""
+
+    ARGUMENT = "argument"
+    """Kernel parameters: one kernel for all filters of a length."""
+    CONSTANT = "constant"
+    """A `__constant__` variable."""
+    LITERAL = "literal"
+    """Literals in the code."""
+    GLOBAL = "global"
+    """Global memory: behind a pointer, or in a table of the program if they are known."""
+    SHARED = "shared"
+    """Shared memory, into which each block copies the taps of its filters from global memory."""
+
+    @classmethod
+    def of(cls, config: Config) -> Weights:
+        return cls(config.text("weights"))
+
+
+def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
+    """Members of an enum as the values of a parameter, which stores keep as plain text."""
+    return tuple(each.value for each in choices)
+
+
+def weights_parameter(problem: Filter1d, others: tuple[Weights, ...]) -> Parameter:
+    """Parameter for the place of the taps: kernel parameters and constant memory if one filter fits these, literals if
+    it is known, and `others`, of a family that reads taps through a pointer.
+    """
+    one = problem.filters == 1 and problem.operands[1].nbytes <= PARAMETER_BYTES - 16
+    by_value = (Weights.ARGUMENT, Weights.CONSTANT) if one and problem.weights is None else ()
+    literal = (Weights.LITERAL,) if problem.weights is not None else ()
+    return Parameter(
+        "weights",
+        words((*by_value, *literal, *others)),
+        "taps as a kernel argument, in constant memory, as literals, or read from global or shared memory",
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter1dText:
+    """Template values of a problem. Offsets are in elements, times in samples; literals are CUDA text."""
+
+    key: str
+    sample: str
+    """C++ type of a sample in memory."""
+    result: str
+    tap: str
+    number: str
+    """C++ type of a sample in registers: float or float2."""
+    weight: str
+    """C++ type of a tap in registers: float or float2."""
+    dtype: DType
+    result_dtype: DType
+    taps_dtype: DType
+    signal: int
+    taps: int
+    outputs: int
+    batch: int
+    channels: int
+    filters: int
+    first_lag: int
+    down: int
+    is_btc: bool
+    pitch: int
+    """Elements from one row of the signal to the next: a channel, or a sample of all channels if `is_btc`."""
+    result_pitch: int
+    batch_pitch: int
+    """Elements from one signal of the batch to the next."""
+    result_batch_pitch: int
+    step: int
+    """Elements from one sample of a channel to the next."""
+    result_step: int
+    index: str
+    """C++ type that counts the samples of a channel, those outside of the signal included."""
+    reversed: bool
+    """True if the taps of a call must be reversed; those in `known` are reversed already."""
+    known: tuple[tuple[str, ...], ...]
+    """Taps of known filters in the order of a correlation; empty if each call brings them."""
+
+    @classmethod
+    def of(cls, problem: Filter1d) -> Filter1dText:
+        signal, weights, result = problem.operands
+        is_btc = problem.layout is SignalLayout.BTC
+        pitch = row_pitch(problem, signal, problem.signal)
+        result_pitch = row_pitch(problem, result, problem.outputs)
+        complex64 = DType.COMPLEX64
+        return cls(
+            key=problem.key(),
+            sample=STORED[signal.dtype],
+            result=STORED[result.dtype],
+            tap=STORED[weights.dtype],
+            number="float2" if signal.dtype is complex64 else "float",
+            weight="float2" if weights.dtype is complex64 else "float",
+            dtype=signal.dtype,
+            result_dtype=result.dtype,
+            taps_dtype=weights.dtype,
+            signal=problem.signal,
+            taps=problem.taps,
+            outputs=problem.outputs,
+            batch=problem.batch,
+            channels=problem.channels,
+            filters=problem.filters,
+            first_lag=problem.first_lag,
+            down=problem.down,
+            is_btc=is_btc,
+            pitch=pitch,
+            result_pitch=result_pitch,
+            batch_pitch=pitch * (problem.signal if is_btc else problem.channels),
+            result_batch_pitch=result_pitch * (problem.outputs if is_btc else problem.channels),
+            step=pitch if is_btc else 1,
+            result_step=result_pitch if is_btc else 1,
+            index=index_type(problem),
+            reversed=problem.convolve,
+            known=tuple(tuple(map(float_literal, taps)) for taps in problem.known_taps),
+        )
+
+
+SLACK = 2**24
+"""Samples and outputs by which the last block of a row may reach beyond it: a kernel counts these too."""
+
+
+def index_type(problem: Filter1d) -> str:
+    """C++ type that counts the samples of a channel, the windows before and after the signal included."""
+    farthest = problem.signal + problem.outputs * problem.down + problem.taps
+    return "int" if farthest < 2**31 - SLACK * problem.down else "long long"
+
+
+def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
+    """Elements from one row of an operand to the next."""
+    given = problem.pitch if operand.name == "signal" else problem.result_pitch
+    dense = problem.channels if problem.layout is SignalLayout.BTC else samples
+    return dense if given is None else given // operand.dtype.itemsize
+
+
+def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, ...]:
+    """Kernel arguments that every filter1d template declares; known taps, and those in constant memory, need none."""
+    taps: tuple[Argument, ...] = ()
+    if weights is Weights.ARGUMENT:
+        taps = (ByValue("weights"),)
+    elif weights in (Weights.GLOBAL, Weights.SHARED) and problem.weights is None:
+        taps = (Pointer("weights"),)
+    return (Pointer("signal"), Pointer("result"), *taps)
+
+
+def filter1d_constants(weights: Weights) -> tuple[Constant, ...]:
+    """`__constant__` variables that every filter1d template declares."""
+    return (Constant("weights", "weights"),) if weights is Weights.CONSTANT else ()
