@@ -8,6 +8,7 @@ from warpsmith.generator.operation import Operation, families_in
 _FAMILIES = families_in(
     "warpsmith.generator.filter1d",
     {
+        "filter1d_registers": "registers_family:Filter1dRegisters",
         "filter1d_plain": "plain_family:Filter1dPlain",
     },
 )

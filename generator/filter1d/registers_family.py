@@ -1,0 +1,329 @@
+"""Short filters in registers: a thread computes adjacent outputs and reads each sample of their windows once.
+
+Source: the gather kernel of "Parallel filters", section 4.1, with the register blocking of Iandola et al. 2013 in one
+dimension. A tile in shared memory, laid out without bank conflicts, serves filters whose windows overlap much.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.registers_geometry import (
+    Exchange,
+    Filter1dRegistersGeometry,
+    MemoryPath,
+    lanes_of,
+    padding_of,
+    parts_of,
+)
+from warpsmith.generator.filter1d.registers_model import expected_ns
+from warpsmith.generator.filter1d.text import (
+    Filter1dText,
+    Weights,
+    filter1d_arguments,
+    filter1d_constants,
+    row_pitch,
+    weights_parameter,
+    words,
+)
+from warpsmith.generator.float16_stores import float16_stores
+from warpsmith.generator.problem import Operand
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+MAX_TAPS = 2048
+"""Most taps: transforms need fewer operations for longer filters, by far."""
+MAX_STRAIGHT = 4000
+"""Most multiply-adds without a loop: past this ptxas takes tens of seconds."""
+GLOBAL_TAPS = 32
+"""Most taps that each thread reads from global memory for itself, into registers."""
+OTHER_REGISTERS = 24
+"""Registers besides samples and sums, for addresses, taps and the compiler."""
+LAST_GRID = 2**31 - 1
+"""Most blocks of a launch."""
+
+
+class Filter1dRegisters(Family[Filter1d]):
+    """`filter1d` with adjacent outputs of a thread in registers."""
+
+    name = "filter1d_registers"
+
+    def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if problem.layout is not SignalLayout.BCT:
+            return "is for signals whose samples lie side by side (layout bct)"
+        if problem.taps > MAX_TAPS:
+            return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
+        if _default(problem, device) is None:
+            return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
+        return None
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
+        config = _default(problem, device)
+        return None if config is None else expected_ns(problem, config, device)
+
+    def space(self, problem: Filter1d, device: Device) -> Space:
+        return _space(problem, device)
+
+    def default(self, problem: Filter1d, device: Device) -> Config:
+        config = _default(problem, device)
+        if config is None:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return config
+
+    def unrolled(self, problem: Filter1d, config: Config) -> int:
+        outputs, turn = config.integer("outputs"), config.integer("turn")
+        taps = problem.taps if not turn or problem.taps < turn else turn + problem.taps % turn
+        return _multiply_adds(problem) * outputs * taps
+
+    def program(self, problem: Filter1d, config: Config) -> Program:
+        geometry, weights = Filter1dRegistersGeometry.of(problem, config), Weights.of(config)
+        source = render(
+            "filter1d/registers.cu.jinja",
+            p=Filter1dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            exchange=config.text("exchange") == Exchange.SHARED,
+            store=config.text("store"),
+        )
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.columns, geometry.rows, 1),
+            arguments=filter1d_arguments(problem, weights),
+            constants=filter1d_constants(weights),
+        )
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+def _multiply_adds(problem: Filter1d) -> int:
+    """Real multiply-adds of one tap and one output."""
+    return problem.multiply_adds // (problem.taps * problem.rows * problem.outputs)
+
+
+def _vectors(operand: Operand) -> tuple[int, ...]:
+    """Elements of one access, up to 16 bytes."""
+    return tuple(lanes for lanes in (1, 2, 4, 8, 16) if lanes * operand.dtype.itemsize <= 16)
+
+
+@functools.lru_cache(maxsize=256)
+def _space(problem: Filter1d, device: Device) -> Space:
+    signal, _, result = problem.operands
+    return Space(
+        parameters=(
+            Parameter("path", words(MemoryPath), "how samples come from the signal to a thread"),
+            weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
+            Parameter("outputs", (1, 2, 4, 8, 16, 32), "adjacent outputs of a thread"),
+            Parameter("load_vector", _vectors(signal), "samples in one load from global memory"),
+            Parameter("store_vector", _vectors(result), "outputs in one store"),
+            Parameter("turn", (0, 16, 32, 64), "taps in one turn of the loop; 0 unrolls all"),
+            Parameter("block_columns", (32, 64, 128, 256, 512), "threads of a block along the signal"),
+            Parameter("block_rows", (1, 2, 4, 8, 16), "channels of a block"),
+            Parameter("exchange", words(Exchange), "whether threads store their own outputs, or exchange them first"),
+            Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=(*_accesses(problem, device), *_loops(problem), *_resources(problem, device)),
+    )
+
+
+def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    signal, _, result = problem.operands
+    pitch = row_pitch(problem, signal, problem.signal)
+    out_pitch = row_pitch(problem, result, problem.outputs)
+    several = problem.rows > 1
+    return (
+        Constraint(
+            f"loads of channels {pitch} samples apart are aligned only where their width divides that",
+            lambda load_vector: not several or pitch % load_vector == 0,
+        ),
+        Constraint(
+            f"stores to channels {out_pitch} outputs apart are aligned only where their width divides that",
+            lambda store_vector: not several or out_pitch % store_vector == 0,
+        ),
+        Constraint(
+            "windows of a thread begin at one place of a load",
+            lambda path, outputs, load_vector: path != MemoryPath.GLOBAL or outputs * problem.down % load_vector == 0,
+        ),
+        Constraint(
+            "tiles of a block begin at one place of a load",
+            lambda outputs, load_vector, block_columns: outputs * block_columns * problem.down % load_vector == 0,
+        ),
+        Constraint(
+            "stores are aligned only where their width divides the outputs of a thread",
+            lambda outputs, store_vector: outputs % store_vector == 0,
+        ),
+        *float16_stores(result.dtype, device, "store_vector"),
+        Constraint(
+            "outputs are exchanged through a tile, if a thread has several",
+            lambda path, outputs, exchange: exchange == Exchange.DIRECT or (path == MemoryPath.SHARED and outputs > 1),
+        ),
+    )
+
+
+def _loops(problem: Filter1d) -> tuple[Constraint, ...]:
+    each = _multiply_adds(problem)
+    return (
+        Constraint(
+            "a loop over taps reads a tile, by whole parts of threads",
+            lambda path, outputs, turn: (
+                turn == 0 or (path == MemoryPath.SHARED and turn % (outputs * problem.down) == 0)
+            ),
+        ),
+        Constraint(
+            f"a loop has two turns at least; the filter has {problem.taps} taps",
+            lambda turn: turn == 0 or 2 * turn <= problem.taps,
+        ),
+        Constraint(
+            f"at most {MAX_STRAIGHT} multiply-adds are unrolled",
+            lambda outputs, turn: (
+                (turn + problem.taps % turn if turn else problem.taps) * outputs * each <= MAX_STRAIGHT
+            ),
+        ),
+        Constraint(
+            f"a thread reads up to {GLOBAL_TAPS} taps from global memory for itself",
+            lambda weights, turn: weights != Weights.GLOBAL or problem.taps <= GLOBAL_TAPS,
+        ),
+        Constraint(
+            "literal taps are unrolled, or they would be read from memory",
+            lambda weights, turn: weights != Weights.LITERAL or (turn == 0 and problem.filters == 1),
+        ),
+        Constraint(
+            "warps of several channels, each with a filter of its own, share no taps",
+            lambda weights, block_columns: block_columns >= 32 or problem.filters == 1 or weights == Weights.SHARED,
+        ),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    parts, taps, threads = parts_of(problem), problem.taps, device.threads_per_multiprocessor
+    tap = 8 if problem.weights_dtype == "complex64" else 4
+
+    def registers(path: str, outputs: int, turn: int) -> int:
+        """Registers of a thread. Straight code reads a tile as it goes on, so that only part of a window is live."""
+        reach = (outputs - 1) * problem.down
+        live = reach + (turn or 16) if path == MemoryPath.SHARED else reach + taps
+        return parts * (outputs + live) + OTHER_REGISTERS
+
+    def tile(outputs: int, block_columns: int) -> int:
+        stride = outputs * problem.down
+        samples = stride * block_columns + taps + 32
+        return (samples // stride + 1) * (stride + max(padding_of(problem, outputs), lanes_of(problem, outputs)))
+
+    def shared(path: str, weights: str, outputs: int, block_columns: int, block_rows: int) -> int:
+        tiles = 4 * parts * tile(outputs, block_columns) if path == MemoryPath.SHARED else 0
+        return block_rows * (tiles + (tap * (taps + 3) if weights == Weights.SHARED else 0))
+
+    return (
+        Constraint(
+            f"samples and sums of a thread must fit {THREAD_REGISTERS} registers, for {taps} taps",
+            lambda path, outputs, turn: registers(path, outputs, turn) <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"tiles and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+            lambda path, weights, outputs, block_columns, block_rows: (
+                shared(path, weights, outputs, block_columns, block_rows) <= STATIC_SHARED_BYTES
+            ),
+        ),
+        Constraint(
+            "a block has 32 to 512 threads: more leave the multiprocessor no choice",
+            lambda block_columns, block_rows: block_columns * block_rows <= 512,
+        ),
+        Constraint(
+            f"a multiprocessor holds {threads} threads",
+            lambda block_columns, block_rows, min_blocks: min_blocks * block_columns * block_rows <= threads,
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda path, outputs, turn, block_columns, block_rows, min_blocks: (
+                min_blocks * block_columns * block_rows * registers(path, outputs, turn)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+        Constraint(
+            f"a block wider than twice the {problem.outputs} outputs of a channel is a narrower one",
+            lambda outputs, block_columns: block_columns == 32 or outputs * block_columns < 2 * problem.outputs,
+        ),
+        Constraint(
+            f"a block has no more channels than there are, {problem.rows}",
+            lambda block_rows: block_rows <= problem.rows,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda outputs, block_columns, block_rows: (
+                -(-problem.outputs // (outputs * block_columns)) * -(-problem.rows // block_rows) <= LAST_GRID
+            ),
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _default(problem: Filter1d, device: Device) -> Config | None:
+    """The config that is expected to be fastest, out of some likely ones that compile within 2 s; None if none of them
+    is legal.
+    """
+    space = _space(problem, device)
+    legal = filter(space.contains, _likely(problem, device))
+    return min(legal, key=lambda config: expected_ns(problem, config, device), default=None)
+
+
+def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
+    """Yields configs for the default, legal or not."""
+    space = _space(problem, device)
+    values = {each.name: each.values for each in space.parameters}
+    places = [each for each in values["weights"] if each in (Weights.LITERAL, Weights.ARGUMENT)] or [
+        Weights.GLOBAL.value,
+        Weights.SHARED.value,
+    ]
+    for path in MemoryPath:
+        for weights in (*places, *((Weights.SHARED.value,) if places[0] == Weights.LITERAL else ())):
+            for outputs in (1, 2, 4, 8, 16):
+                for turn in (0, 16, 32) if path is MemoryPath.SHARED else (0,):
+                    for columns, rows in _blocks(problem, outputs):
+                        yield _config(problem, path, str(weights), outputs, turn, columns, rows)
+
+
+def _blocks(problem: Filter1d, outputs: int) -> Iterator[tuple[int, int]]:
+    """Threads along the signal and channels of a block: about 128 threads."""
+    needed = -(-problem.outputs // outputs)
+    columns = next((each for each in (32, 64, 128) if each >= needed), 128)
+    rows = 1
+    while 2 * rows * columns <= 128 and 2 * rows <= problem.rows:
+        rows *= 2
+    yield columns, rows
+
+
+def _config(
+    problem: Filter1d, path: MemoryPath, weights: str, outputs: int, turn: int, columns: int, rows: int
+) -> Config:
+    signal, _, result = problem.operands
+    pitch = row_pitch(problem, signal, problem.signal) if problem.rows > 1 else 0
+    out_pitch = row_pitch(problem, result, problem.outputs) if problem.rows > 1 else 0
+    stride = outputs * problem.down * (columns if path is MemoryPath.SHARED else 1)
+    load = max(each for each in _vectors(signal) if pitch % each == 0 and stride % each == 0)
+    store = max(each for each in _vectors(result) if out_pitch % each == 0 and outputs % each == 0)
+    exchanged = path is MemoryPath.SHARED and outputs > store
+    return Config.of(
+        {
+            "path": path.value,
+            "weights": weights,
+            "outputs": outputs,
+            "load_vector": load,
+            "store_vector": store,
+            "turn": turn,
+            "block_columns": columns,
+            "block_rows": rows,
+            "exchange": Exchange.SHARED.value if exchanged else Exchange.DIRECT.value,
+            "min_blocks": 0,
+            "store": "streaming",
+        }
+    )
