@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.architectures import PAIR_CONVERSIONS, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
@@ -31,8 +31,7 @@ from warpsmith.generator.filter1d.text import (
     weights_parameter,
     words,
 )
-from warpsmith.generator.float16_stores import float16_stores
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -162,12 +161,19 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             "stores are aligned only where their width divides the outputs of a thread",
             lambda outputs, store_vector: outputs % store_vector == 0,
         ),
-        *float16_stores(result.dtype, device, "store_vector"),
+        *_pair_stores(result.dtype, device),
         Constraint(
             "outputs are exchanged through a tile, if a thread has several",
             lambda path, outputs, exchange: exchange == Exchange.DIRECT or (path == MemoryPath.SHARED and outputs > 1),
         ),
     )
+
+
+def _pair_stores(dtype: DType, device: Device) -> tuple[Constraint, ...]:
+    if dtype not in (DType.FLOAT16, DType.BFLOAT16) or device.has(PAIR_CONVERSIONS):
+        return ()
+    why = f"{dtype} results are stored one by one below compute capability 8.0, which converts no pairs of them"
+    return (Constraint(why, lambda store_vector: store_vector == 1),)
 
 
 def _loops(problem: Filter1d) -> tuple[Constraint, ...]:

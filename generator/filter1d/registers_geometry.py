@@ -141,6 +141,14 @@ class Filter1dRegistersGeometry:
         )
 
     @property
+    def is_steady(self) -> bool:
+        """True if a thread's loads into a tile lie whole parts of threads apart, so that their places differ by
+        constants.
+        """
+        apart = self.columns * self.load_vector % self.thread_stride == 0
+        return apart and 0 in (self.thread_stride % self.load_vector, self.load_vector % self.thread_stride)
+
+    @property
     def blocks(self) -> int:
         return self.row_blocks * self.groups
 

@@ -40,6 +40,15 @@ inline unsigned floats_to_half2(float low, float high) {
     return static_cast<unsigned>(float_to_half(low)) | static_cast<unsigned>(float_to_half(high)) << 16;
 }
 
+// Rounds two values to bfloat16, to nearest even, with `low` in the lower 16 bits. A NaN becomes the quiet NaN 0x7fff.
+inline unsigned bfloat_pair(float low, float high) {
+    const auto rounded = [](float value) {
+        const uint32_t bits = __float_as_uint(value);
+        return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    };
+    return rounded(low) | rounded(high) << 16;
+}
+
 // cp.async: the copy completes at once, which is one of the orders that PTX allows.
 template <int kBytes> void cp_async(void *shared, const void *global) {
     static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the instruction copies 4, 8 or 16 bytes");
