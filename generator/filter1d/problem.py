@@ -42,9 +42,9 @@ class Filter1d(Problem):
     """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
 
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
-    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a window.
-    With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest sample.
-    Complex taps are not conjugated. Sums are in float32.
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of
+    a window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
+    sample. Complex taps are not conjugated. Sums are in float32.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
@@ -111,13 +111,14 @@ class Filter1d(Problem):
         set_field(self, "layout", SignalLayout.BCT if self.channels == 1 else layout)
         self._set_slice()
         self._set_types()
-        set_field(self, "convolve", flag(self.convolve, "convolve"))
-        for name, row, dtype in (("pitch", self.signal, self.dtype), ("result_pitch", self.outputs, self.output_dtype)):
-            elements = row if self.layout is SignalLayout.BCT else self.channels
-            set_field(self, name, row_pitch(getattr(self, name), elements, dtype, name.replace("_", " ")))
+        convolve = flag(self.convolve, "convolve")
+        set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
+        set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
+        result_pitch = self._canonical_pitch("result_pitch", self.output_length, self.output_dtype)
+        set_field(self, "result_pitch", result_pitch)
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
-                raise BadArgument(f"the {operand.name} spans more than 2^36 elements; split the batch")
+                raise BadArgument(f"the {operand.name} spans more than 2^36 elements; filter it in parts")
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
 
@@ -136,9 +137,12 @@ class Filter1d(Problem):
         else:
             lags = canonical_lags(self.lags, self.signal, self.taps)
         # One slice has one name, so that equal problems have equal keys: with one tap, all modes are `full`.
+        lags = kept(lags, self.down)
+        if lags[0] == lags[1]:
+            set_field(self, "down", 1)  # one output is kept, whatever comes after it
         found = mode_of(lags, self.signal, self.taps, self.down)
         set_field(self, "mode", found)
-        set_field(self, "lags", kept(lags, self.down) if found is None else None)
+        set_field(self, "lags", lags if found is None else None)
 
     def _set_types(self) -> None:
         set_field = object.__setattr__
@@ -153,6 +157,12 @@ class Filter1d(Problem):
         taps = dtype_of(wanted, f"dtype of the taps of a {self.dtype} signal", allowed)
         set_field(self, "taps_dtype", None if taps is DType.FLOAT32 else taps)
 
+    def _canonical_pitch(self, name: str, samples: int, dtype: DType) -> int | None:
+        is_btc = self.layout is SignalLayout.BTC
+        elements, rows = (self.channels, samples) if is_btc else (samples, self.channels)
+        pitch = row_pitch(getattr(self, name), elements, dtype, name.replace("_", " "), MAX_SIGNAL)
+        return None if self.batch * rows == 1 else pitch  # nothing lies behind the only row
+
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
             raise BadArgument(f"known weights are float32; pass {self.weights_dtype} weights at each call")
@@ -160,11 +170,12 @@ class Filter1d(Problem):
         values = self.filters * self.taps
         if values > MAX_KNOWN:
             raise BadArgument(f"at most {MAX_KNOWN} weights can be known; pass these {values} at each call")
+        if len(flat) != values:
+            several = self.filters > 1
+            needed = f"{self.filters} filters of {self.taps} taps need" if several else f"{self.taps} taps need"
+            raise BadArgument(f"weights hold {len(flat)} values; {needed} {values}")
         if shape not in ((values,), (self.filters, self.taps)):
-            raise BadArgument(
-                f"weights hold {len(flat)} values in {'x'.join(map(str, shape)) or 'ragged'} form; "
-                f"{self.filters} filters of {self.taps} taps need {values}"
-            )
+            raise BadArgument(f"weights must be flat, or a row of {self.taps} values for each filter")
         return tuple(as_float32(value, "weights") for value in flat)
 
     @property
@@ -178,7 +189,7 @@ class Filter1d(Problem):
         return self.span[0]
 
     @property
-    def outputs(self) -> int:
+    def output_length(self) -> int:
         """Outputs of each channel."""
         first, last = self.span
         return (last - first) // self.down + 1
@@ -218,7 +229,7 @@ class Filter1d(Problem):
         return (
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            self._rows_of("result", Role.OUTPUT, self.outputs, self.output_dtype, self.result_pitch),
+            self._rows_of("result", Role.OUTPUT, self.output_length, self.output_dtype, self.result_pitch),
         )
 
     def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
@@ -234,7 +245,7 @@ class Filter1d(Problem):
         """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
         with complex taps."""
         complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
-        return complex_parts * self.taps * self.rows * self.outputs
+        return complex_parts * self.taps * self.rows * self.output_length
 
     @property
     def flops(self) -> int:
@@ -313,7 +324,7 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
     gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
     size = (
-        octaves(one.outputs, other.outputs)
+        octaves(one.output_length, other.output_length)
         + octaves(one.rows, other.rows)
         + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
     )
