@@ -263,7 +263,9 @@ class Filter1d(Problem):
         }
 
     def distance(self, other: Problem) -> float | None:
-        """Octaves of outputs, rows and row gaps; other differences count as fixed octaves, up to a limit."""
+        """Octaves of samples and outputs (their mean), of rows and of row gaps; other differences count as fixed
+        octaves, up to a limit.
+        """
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
@@ -318,13 +320,15 @@ WEIGHTS_CHANGED = 2.0
 """Octaves between known weights, which become literals, one filter of a call, and several."""
 DOWN_OCTAVE = 2.0
 """Octaves per factor of 2 in `down`."""
+SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights")
+"""Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
 
 
 def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
     gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
     size = (
-        octaves(one.output_length, other.output_length)
+        (octaves(one.signal, other.signal) + octaves(one.output_length, other.output_length)) / 2
         + octaves(one.rows, other.rows)
         + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
     )
@@ -336,6 +340,6 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
-        + SIDE_CHANGED * ((one.mode is not other.mode) + (one.convolve is not other.convolve))
+        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
     )
     return size + rest if rest <= FARTHEST else None
