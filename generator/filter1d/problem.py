@@ -106,7 +106,7 @@ class Filter1d(Problem):
         for name in ("batch", "channels", "filters", "down"):
             set_field(self, name, count(getattr(self, name), name, MAX_TAPS))
         if self.channels % self.filters:
-            raise BadArgument(f"filters must divide the {self.channels} channels; got {self.filters}")
+            raise BadArgument(f"filters must divide the number of channels, {self.channels}; got {self.filters}")
         layout = member(SignalLayout, self.layout, "layout")
         set_field(self, "layout", SignalLayout.BCT if self.channels == 1 else layout)
         self._set_slice()
@@ -118,7 +118,7 @@ class Filter1d(Problem):
         set_field(self, "result_pitch", result_pitch)
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
-                raise BadArgument(f"the {operand.name} spans more than 2^36 elements; filter it in parts")
+                raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
 
