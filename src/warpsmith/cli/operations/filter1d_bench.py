@@ -110,7 +110,7 @@ def workload(problem: Filter1d) -> str:
     several = "".join(f", {name} {count}" for name, count in counts if count > 1)
     layout = f", {problem.layout}" if problem.channels > 1 else ""
     part = f"mode {problem.mode}" if problem.lags is None else f"lags {problem.lags[0]} to {problem.lags[1]}"
-    down = f", every {problem.down}th output" if problem.down > 1 else ""
+    down = f", one output of {problem.down}" if problem.down > 1 else ""
     return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}"
 
 
