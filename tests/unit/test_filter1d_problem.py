@@ -178,6 +178,36 @@ class TestSlices:
         filtered = scipy.signal.lfilter(w, [1.0], x)
         assert np.convolve(x, w)[first + taps - 1 : last + taps].tolist() == pytest.approx(filtered.tolist())
 
+    @pytest.mark.filterwarnings("ignore:Using padding=.same. with even kernel lengths")
+    @pytest.mark.parametrize(("signal", "taps"), [(7, 3), (7, 4), (8, 4), (9, 1), (64, 33)])
+    def test_torchs_padding_and_strides_are_lags_and_down(self, signal: int, taps: int) -> None:
+        """The rows of docs/guide/signals.md."""
+        torch = pytest.importorskip("torch")
+        x, w = np.arange(1.0, signal + 1), np.arange(2.0, taps + 2)
+        full, middle = np.correlate(x, w, "full"), taps // 2 if taps % 2 else taps // 2 - 1
+        rows: list[tuple[dict[str, Any], dict[str, Any]]] = [({"mode": "valid"}, {})]
+        rows += [({"lags": (-middle, signal - 1 - middle)}, {"padding": "same"})]
+        rows += [({"mode": "same"}, {"padding": "same"})] if taps % 2 else []
+        rows += [
+            ({"lags": (-pad, signal + pad - taps), "down": step}, {"padding": pad, "stride": step})
+            for pad, step in itertools.product({0, 1, taps - 1}, (1, 2, 3))
+            if pad < taps
+        ]
+        for fields, options in rows:
+            problem = Filter1d(signal, taps, **fields)
+            first, last = problem.span
+            ours = full[first + taps - 1 : last + taps : problem.down]
+            theirs = torch.conv1d(torch.tensor(x)[None, None], torch.tensor(w)[None, None], **options)
+            assert len(ours) == problem.output_length
+            assert ours.tolist() == pytest.approx(theirs.flatten().tolist()), options
+
+    def test_upfirdn_is_down(self) -> None:
+        x, w = np.arange(1.0, 12), np.arange(2.0, 7)
+        for down in range(1, 16):
+            problem = Filter1d(11, 5, down=down, convolve=True)
+            ours = np.convolve(x, w)[:: problem.down][: problem.output_length]
+            assert ours.tolist() == pytest.approx(scipy.signal.upfirdn(w, x, down=down).tolist())
+
     def test_lengths(self) -> None:
         lengths = {mode: filter1d(mode=mode).output_length for mode in Mode}
         assert lengths == {Mode.FULL: 43, Mode.SAME: 40, Mode.VALID: 37, Mode.CAUSAL: 40}
