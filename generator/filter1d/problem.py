@@ -42,8 +42,8 @@ class Filter1d(Problem):
     """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
 
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
-    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of
-    a window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
+    window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
     sample. Complex taps are not conjugated. Sums are in float32.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
@@ -114,7 +114,7 @@ class Filter1d(Problem):
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
-        result_pitch = self._canonical_pitch("result_pitch", self.output_length, self.output_dtype)
+        result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
         set_field(self, "result_pitch", result_pitch)
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
@@ -189,7 +189,7 @@ class Filter1d(Problem):
         return self.span[0]
 
     @property
-    def output_length(self) -> int:
+    def result_length(self) -> int:
         """Outputs of each channel."""
         first, last = self.span
         return (last - first) // self.down + 1
@@ -229,7 +229,7 @@ class Filter1d(Problem):
         return (
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            self._rows_of("result", Role.OUTPUT, self.output_length, self.output_dtype, self.result_pitch),
+            self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
         )
 
     def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
@@ -245,7 +245,7 @@ class Filter1d(Problem):
         """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
         with complex taps."""
         complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
-        return complex_parts * self.taps * self.rows * self.output_length
+        return complex_parts * self.taps * self.rows * self.result_length
 
     @property
     def flops(self) -> int:
@@ -328,7 +328,7 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
     gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
     size = (
-        (octaves(one.signal, other.signal) + octaves(one.output_length, other.output_length)) / 2
+        (octaves(one.signal, other.signal) + octaves(one.result_length, other.result_length)) / 2
         + octaves(one.rows, other.rows)
         + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
     )

@@ -122,7 +122,7 @@ class TestCanonicalForm:
         trimmed = filter1d(lags=(-1, 10), down=4)
         assert trimmed == filter1d(lags=(-1, 7), down=4)
         assert trimmed.lags == (-1, 7)
-        assert trimmed.output_length == 3
+        assert trimmed.result_length == 3
 
     def test_a_mode_is_found_if_down_keeps_the_same_outputs(self) -> None:
         assert filter1d(lags=(0, 35), down=5) == filter1d(mode="valid", down=5)
@@ -198,25 +198,25 @@ class TestSlices:
             first, last = problem.span
             ours = full[first + taps - 1 : last + taps : problem.down]
             theirs = torch.conv1d(torch.tensor(x)[None, None], torch.tensor(w)[None, None], **options)
-            assert len(ours) == problem.output_length
+            assert len(ours) == problem.result_length
             assert ours.tolist() == pytest.approx(theirs.flatten().tolist()), options
 
     def test_upfirdn_is_down(self) -> None:
         x, w = np.arange(1.0, 12), np.arange(2.0, 7)
         for down in range(1, 16):
             problem = Filter1d(11, 5, down=down, convolve=True)
-            ours = np.convolve(x, w)[:: problem.down][: problem.output_length]
+            ours = np.convolve(x, w)[:: problem.down][: problem.result_length]
             assert ours.tolist() == pytest.approx(scipy.signal.upfirdn(w, x, down=down).tolist())
 
     def test_lengths(self) -> None:
-        lengths = {mode: filter1d(mode=mode).output_length for mode in Mode}
+        lengths = {mode: filter1d(mode=mode).result_length for mode in Mode}
         assert lengths == {Mode.FULL: 43, Mode.SAME: 40, Mode.VALID: 37, Mode.CAUSAL: 40}
-        assert [filter1d(mode="valid", down=down).output_length for down in (2, 3, 36, 37)] == [19, 13, 2, 1]
-        assert filter1d(lags=(5, 5)).output_length == 1
+        assert [filter1d(mode="valid", down=down).result_length for down in (2, 3, 36, 37)] == [19, 13, 2, 1]
+        assert filter1d(lags=(5, 5)).result_length == 1
 
     @pytest.mark.parametrize("mode", ["full", "same", "causal"])
     def test_a_filter_may_be_longer_than_the_signal(self, mode: str) -> None:
-        assert filter1d(3, 9, mode=mode).output_length == (11 if mode == "full" else 3)
+        assert filter1d(3, 9, mode=mode).result_length == (11 if mode == "full" else 3)
 
 
 class TestKeyAndSpec:
