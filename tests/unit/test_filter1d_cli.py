@@ -246,21 +246,23 @@ class TestWorkload:
         assert "unknown mode 'wrap'" in refused(2, "bench", "filter1d", "--mode", "wrap", *ON_HOST)
 
 
+PROBLEM = Filter1d(300, 7, batch=2, mode="same", convolve=True)  # type: ignore[arg-type]
+WORDS = ("filter1d", "--signal", "300", "--taps", "7", "--batch", "2", "--mode", "same", "--convolve")
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, quickest: HostCompiler) -> str:
+    """A store with a winner for PROBLEM, tuned on the command line."""
+    store = str(tmp_path_factory.mktemp("tuned") / "a.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", str(quickest.executable))
+        assert run(["tune", *WORDS, *ON_HOST, "--trials", "3", "--store", store]) == 0
+    return store
+
+
 @with_judge
 @pytest.mark.usefixtures("compile_unoptimised")
 class TestTuned:
-    PROBLEM = Filter1d(300, 7, batch=2, mode="same", convolve=True)  # type: ignore[arg-type]
-    WORDS = ("filter1d", "--signal", "300", "--taps", "7", "--batch", "2", "--mode", "same", "--convolve")
-
-    @pytest.fixture(scope="class")
-    def tuned(self, tmp_path_factory: pytest.TempPathFactory, quickest: HostCompiler) -> str:
-        """A store with a winner for PROBLEM, tuned on the command line."""
-        store = str(tmp_path_factory.mktemp("tuned") / "a.db")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("CXX", str(quickest.executable))
-            assert run(["tune", *self.WORDS, *ON_HOST, "--trials", "3", "--store", store]) == 0
-        return store
-
     @pytest.fixture
     def document(self, tuned: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Mapping[str, Any]]:
         def call(*words: str) -> Mapping[str, Any]:
@@ -272,22 +274,22 @@ class TestTuned:
 
     def test_query_and_explain_find_the_winner(self, document: Callable[..., Mapping[str, Any]]) -> None:
         for command in ("query", "explain"):
-            told = document(command, *self.WORDS)
-            assert (told["match"], told["problem_key"]) == ("exact", self.PROBLEM.key())
+            told = document(command, *WORDS)
+            assert (told["match"], told["problem_key"]) == ("exact", PROBLEM.key())
             assert told["family"].startswith("filter1d_")
 
     def test_a_plan_of_the_winner_filters(self, tuned: str) -> None:
         rng = np.random.default_rng(0)
         x, w = rng.standard_normal((2, 300), np.float32), rng.standard_normal(7, np.float32)
-        plan = ws.plan(self.PROBLEM, device="host", store=tuned)
+        plan = ws.plan(PROBLEM, device="host", store=tuned)
         assert plan.match.kind == "exact"
         expected = np.array([np.convolve(line, w, "same") for line in x.astype(np.float64)])
         np.testing.assert_allclose(plan(x, w), expected, atol=1e-5)
 
     def test_verify_is_right(self, document: Callable[..., Mapping[str, Any]]) -> None:
-        assert document("verify", *self.WORDS)["right"] is True
+        assert document("verify", *WORDS)["right"] is True
 
     def test_bench_compares_it(self, document: Callable[..., Mapping[str, Any]]) -> None:
-        words = [word for word in self.WORDS if word != "filter1d"]
+        words = [word for word in WORDS if word != "filter1d"]
         (row,) = document("bench", "filter1d", *words)["rows"]
-        assert (row["match"], row["problem_key"]) == ("exact", self.PROBLEM.key())
+        assert (row["match"], row["problem_key"]) == ("exact", PROBLEM.key())

@@ -46,7 +46,7 @@ from warpsmith.generator.problem import DType
 USUAL_SIGNAL = 2**24
 USUAL_TAPS = (5, 17, 33, 65, 129)
 
-FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.1f}")
+FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
 TapsOption = Annotated[
