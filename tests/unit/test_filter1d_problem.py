@@ -504,6 +504,7 @@ class TestRefusals:
                 {"dtype": "float16", "taps_dtype": "bfloat16"},
                 "unknown dtype of the taps of a float16 signal 'bfloat16'; choose one of float32, float16",
             ),
+            ({"taps_dtype": DType.FLOAT16}, "float32 signal 'float16'; choose one of float32"),
             ({"taps_dtype": "complex64"}, "unknown dtype of the taps of a float32 signal 'complex64'"),
             ({"dtype": "int16", "taps_dtype": "int16"}, "unknown dtype of the taps of a int16 signal 'int16'"),
             ({"result_dtype": "float64"}, "unknown result dtype 'float64'; choose one of float32, float16, bfloat16"),

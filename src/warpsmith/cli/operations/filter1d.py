@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli.operations.weights_file import real_array
+from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
 from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d, SignalLayout
