@@ -53,22 +53,23 @@ class Filter1d(Problem):
         signal: samples of each channel.
         taps: taps of each filter.
         batch: number of independent signals.
-        mode: slice of the result: `full`, `same`, `valid`, or `causal`, which gives an output for each sample, under
-            the last tap of its window. None for `full`, or if `lags` says which.
+        mode: slice of the result: `full`, `same`, `valid`, or `causal`, which gives an output for each sample, the
+            newest of its window: under the last tap, with `convolve` under tap 0. None for `full`, or if `lags` says
+            which.
         channels: channels of each signal.
         filters: number of filters: 1, or one for each group of channels / filters channels.
         layout: order of the dimensions: `bct` or `btc`.
         dtype: element type of the signal: float32, float16, bfloat16, complex64, int16 or uint8; a name, a NumPy dtype
             or scalar type, or a dtype of PyTorch.
-        lags: first and last lag of any other slice, instead of a mode. The window of lag l begins at sample l. In a
-            convolution of SciPy's, element n of the full result has lag n - taps + 1.
+        lags: first and last lag of any other slice, instead of a mode. The window of lag l begins at sample l, which
+            tap 0 meets, with `convolve` the last tap. Element n of SciPy's full result has lag n - taps + 1.
         down: keep every down-th output, the first one included.
-        convolve: reverse the order of the taps.
+        convolve: reverse the order of the taps: tap 0 meets the newest sample of a window, and not the oldest.
         taps_dtype: element type of the weights: float32, the default; the signal's if that is float16 or bfloat16; or
             complex64 for a complex signal.
         result_dtype: element type of the result; None for the signal's, or float32 if that is an integer.
-        weights: values of the filters in order, if they are known at tune time: real, at most 4096; None to pass them
-            at each call.
+        weights: values of the filters, flat or in rows, if they are known at tune time: real, at most 4096, tap 0 of
+            each first, as in a call; None to pass them at each call.
         pitch: bytes from one row of the signal to the next; None if there is no gap. A row is a channel, or a sample
             of all channels with layout `btc`.
         result_pitch: bytes from one row of the result to the next.
