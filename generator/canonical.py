@@ -6,6 +6,7 @@ import hashlib
 import math
 import operator
 import struct
+from numbers import Complex, Real
 from typing import Any
 
 from warpsmith.errors import BadArgument
@@ -38,12 +39,13 @@ def flag(value: Any, name: str) -> bool:
 def as_float32(value: float, name: str) -> float:
     """`value` rounded to float32 and without a sign on zero, so that equal problems have equal keys."""
     try:
-        if isinstance(value, bool):  # a JSON `true`, as for `integer`
+        # A boolean is a JSON `true`, as for `integer`. NumPy would drop an imaginary part with a warning.
+        if isinstance(value, bool) or (isinstance(value, Complex) and not isinstance(value, Real)):
             raise TypeError
         rounded: float = struct.unpack("<f", struct.pack("<f", float(value)))[0]
     except OverflowError:  # past the largest float32
         rounded = math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # PyTorch raises the last one for a complex number
         raise BadArgument(f"{name} must be numeric; got {value!r}") from None
     if not math.isfinite(rounded):
         raise BadArgument(f"{name} must be finite as float32; got {value}")
@@ -89,15 +91,17 @@ def count(value: Any, name: str, most: int | None = None, least: int = 1) -> int
     return number
 
 
-def row_pitch(pitch: Any, elements: int, dtype: DType, name: str) -> int | None:
-    """Canonical row pitch in bytes; None if rows of `elements` elements have no gaps. Raises BadArgument."""
+def row_pitch(pitch: Any, elements: int, dtype: DType, name: str, most: int = 2**31 - 1) -> int | None:
+    """Canonical row pitch in bytes; None if rows of `elements` elements have no gaps. Raises BadArgument.
+
+    A row with its gap may have `most` elements: by default as many as the kernels' int counts.
+    """
     if pitch is None:
         return None
     dense, step = elements * dtype.itemsize, dtype.itemsize
     try:
         nbytes = integer(pitch)
-        # Kernels count elements in int, those of a single row too.
-        if not dense <= nbytes < 2**31 * step or nbytes % step:
+        if not dense <= nbytes <= most * step or nbytes % step:
             raise ValueError
     except (TypeError, ValueError):
         raise BadArgument(f"{name} must be {dense} bytes or more, in steps of {step}; got {pitch!r}") from None

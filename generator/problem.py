@@ -36,7 +36,8 @@ def member(kind: type[Word], value: str | None, name: str, among: tuple[Word, ..
     except ValueError:
         pass
     choices = tuple(kind) if among is None else among  # torch.compile iterates over no enum, so only here
-    raise BadArgument(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
+    spelt = value.value if isinstance(value, enum.Enum) else value
+    raise BadArgument(f"unknown {name} {spelt!r}; choose one of {', '.join(choices)}")
 
 
 def check_method(value: object) -> None:

@@ -19,7 +19,7 @@ class Mode(enum.StrEnum):
     VALID = "valid"
     """Only windows inside the signal: signal - taps + 1 outputs."""
     CAUSAL = "causal"
-    """Windows that end at each sample, which lies under the last tap: signal outputs."""
+    """Windows that end at each sample, which lies under the last tap, in a convolution under tap 0: signal outputs."""
 
 
 Lags = tuple[int, int]

@@ -42,9 +42,9 @@ class Filter1d(Problem):
     """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
 
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
-    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a window.
-    With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest sample.
-    Complex taps are not conjugated. Sums are in float32.
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
+    window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
+    sample. Complex taps are not conjugated. Sums are in float32.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
@@ -53,22 +53,23 @@ class Filter1d(Problem):
         signal: samples of each channel.
         taps: taps of each filter.
         batch: number of independent signals.
-        mode: slice of the result: `full`, `same`, `valid`, or `causal`, which gives an output for each sample, under
-            the last tap of its window. None for `full`, or if `lags` says which.
+        mode: slice of the result: `full`, `same`, `valid`, or `causal`, which gives an output for each sample, the
+            newest of its window: under the last tap, with `convolve` under tap 0. None for `full`, or if `lags` says
+            which.
         channels: channels of each signal.
         filters: number of filters: 1, or one for each group of channels / filters channels.
         layout: order of the dimensions: `bct` or `btc`.
         dtype: element type of the signal: float32, float16, bfloat16, complex64, int16 or uint8; a name, a NumPy dtype
             or scalar type, or a dtype of PyTorch.
-        lags: first and last lag of any other slice, instead of a mode. The window of lag l begins at sample l. In a
-            convolution of SciPy's, element n of the full result has lag n - taps + 1.
+        lags: first and last lag of any other slice, instead of a mode. The window of lag l begins at sample l, which
+            tap 0 meets, with `convolve` the last tap. Element n of SciPy's full result has lag n - taps + 1.
         down: keep every down-th output, the first one included.
-        convolve: reverse the order of the taps.
+        convolve: reverse the order of the taps: tap 0 meets the newest sample of a window, and not the oldest.
         taps_dtype: element type of the weights: float32, the default; the signal's if that is float16 or bfloat16; or
             complex64 for a complex signal.
         result_dtype: element type of the result; None for the signal's, or float32 if that is an integer.
-        weights: values of the filters in order, if they are known at tune time: real, at most 4096; None to pass them
-            at each call.
+        weights: values of the filters, flat or in rows, if they are known at tune time: real, at most 4096, tap 0 of
+            each first, as in a call; None to pass them at each call.
         pitch: bytes from one row of the signal to the next; None if there is no gap. A row is a channel, or a sample
             of all channels with layout `btc`.
         result_pitch: bytes from one row of the result to the next.
@@ -106,18 +107,19 @@ class Filter1d(Problem):
         for name in ("batch", "channels", "filters", "down"):
             set_field(self, name, count(getattr(self, name), name, MAX_TAPS))
         if self.channels % self.filters:
-            raise BadArgument(f"filters must divide the {self.channels} channels; got {self.filters}")
+            raise BadArgument(f"filters must divide the number of channels, {self.channels}; got {self.filters}")
         layout = member(SignalLayout, self.layout, "layout")
         set_field(self, "layout", SignalLayout.BCT if self.channels == 1 else layout)
         self._set_slice()
         self._set_types()
-        set_field(self, "convolve", flag(self.convolve, "convolve"))
-        for name, row, dtype in (("pitch", self.signal, self.dtype), ("result_pitch", self.outputs, self.output_dtype)):
-            elements = row if self.layout is SignalLayout.BCT else self.channels
-            set_field(self, name, row_pitch(getattr(self, name), elements, dtype, name.replace("_", " ")))
+        convolve = flag(self.convolve, "convolve")
+        set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
+        set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
+        result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
+        set_field(self, "result_pitch", result_pitch)
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
-                raise BadArgument(f"the {operand.name} spans more than 2^36 elements; split the batch")
+                raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
         if self.weights is not None:
             set_field(self, "weights", self._canonical_weights(self.weights))
 
@@ -136,9 +138,12 @@ class Filter1d(Problem):
         else:
             lags = canonical_lags(self.lags, self.signal, self.taps)
         # One slice has one name, so that equal problems have equal keys: with one tap, all modes are `full`.
+        lags = kept(lags, self.down)
+        if lags[0] == lags[1]:
+            set_field(self, "down", 1)  # one output is kept, whatever comes after it
         found = mode_of(lags, self.signal, self.taps, self.down)
         set_field(self, "mode", found)
-        set_field(self, "lags", kept(lags, self.down) if found is None else None)
+        set_field(self, "lags", lags if found is None else None)
 
     def _set_types(self) -> None:
         set_field = object.__setattr__
@@ -153,6 +158,12 @@ class Filter1d(Problem):
         taps = dtype_of(wanted, f"dtype of the taps of a {self.dtype} signal", allowed)
         set_field(self, "taps_dtype", None if taps is DType.FLOAT32 else taps)
 
+    def _canonical_pitch(self, name: str, samples: int, dtype: DType) -> int | None:
+        is_btc = self.layout is SignalLayout.BTC
+        elements, rows = (self.channels, samples) if is_btc else (samples, self.channels)
+        pitch = row_pitch(getattr(self, name), elements, dtype, name.replace("_", " "), MAX_SIGNAL)
+        return None if self.batch * rows == 1 else pitch  # nothing lies behind the only row
+
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
             raise BadArgument(f"known weights are float32; pass {self.weights_dtype} weights at each call")
@@ -160,11 +171,12 @@ class Filter1d(Problem):
         values = self.filters * self.taps
         if values > MAX_KNOWN:
             raise BadArgument(f"at most {MAX_KNOWN} weights can be known; pass these {values} at each call")
+        if len(flat) != values:
+            several = self.filters > 1
+            needed = f"{self.filters} filters of {self.taps} taps need" if several else f"{self.taps} taps need"
+            raise BadArgument(f"weights hold {len(flat)} values; {needed} {values}")
         if shape not in ((values,), (self.filters, self.taps)):
-            raise BadArgument(
-                f"weights hold {len(flat)} values in {'x'.join(map(str, shape)) or 'ragged'} form; "
-                f"{self.filters} filters of {self.taps} taps need {values}"
-            )
+            raise BadArgument(f"weights must be flat, or a row of {self.taps} values for each filter")
         return tuple(as_float32(value, "weights") for value in flat)
 
     @property
@@ -178,7 +190,7 @@ class Filter1d(Problem):
         return self.span[0]
 
     @property
-    def outputs(self) -> int:
+    def result_length(self) -> int:
         """Outputs of each channel."""
         first, last = self.span
         return (last - first) // self.down + 1
@@ -218,7 +230,7 @@ class Filter1d(Problem):
         return (
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            self._rows_of("result", Role.OUTPUT, self.outputs, self.output_dtype, self.result_pitch),
+            self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
         )
 
     def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
@@ -234,7 +246,7 @@ class Filter1d(Problem):
         """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
         with complex taps."""
         complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
-        return complex_parts * self.taps * self.rows * self.outputs
+        return complex_parts * self.taps * self.rows * self.result_length
 
     @property
     def flops(self) -> int:
@@ -252,7 +264,9 @@ class Filter1d(Problem):
         }
 
     def distance(self, other: Problem) -> float | None:
-        """Octaves of outputs, rows and row gaps; other differences count as fixed octaves, up to a limit."""
+        """Octaves of samples and outputs (their mean), of rows and of row gaps; other differences count as fixed
+        octaves, up to a limit.
+        """
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
@@ -307,13 +321,15 @@ WEIGHTS_CHANGED = 2.0
 """Octaves between known weights, which become literals, one filter of a call, and several."""
 DOWN_OCTAVE = 2.0
 """Octaves per factor of 2 in `down`."""
+SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights")
+"""Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
 
 
 def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
     gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
     size = (
-        octaves(one.outputs, other.outputs)
+        (octaves(one.signal, other.signal) + octaves(one.result_length, other.result_length)) / 2
         + octaves(one.rows, other.rows)
         + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
     )
@@ -325,6 +341,6 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
-        + SIDE_CHANGED * ((one.mode is not other.mode) + (one.convolve is not other.convolve))
+        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
     )
     return size + rest if rest <= FARTHEST else None

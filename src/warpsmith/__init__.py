@@ -12,6 +12,7 @@ from warpsmith.api import export, load_bundle, plan, query, training_step, tune
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 
@@ -21,10 +22,12 @@ __all__ = [
     "Conv2d",
     "DType",
     "Fft",
+    "Filter1d",
     "Filter2d",
     "ImageLayout",
     "Kind",
     "Layout",
+    "Mode",
     "Norm",
     "Op",
     "Order",
@@ -32,6 +35,7 @@ __all__ = [
     "Pass",
     "Precision",
     "Problem",
+    "SignalLayout",
     "Tiling",
     "export",
     "load_bundle",

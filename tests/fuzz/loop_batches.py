@@ -25,6 +25,7 @@ from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.layer.words import Pass
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Layout
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import HOST
 from warpsmith.generator.problem import DType, Operand, Problem
@@ -32,6 +33,7 @@ from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import Operands, Reference
 from warpsmith.tuner.operations.registry import judge_of, random_operands
 
+INTEGERS = (DType.UINT8, DType.INT16)
 FACTORS = (math.nan, math.inf, 1e38, 1e-38, 1e6)
 """Factors of the one image."""
 
@@ -54,7 +56,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     while made < count:
         for candidate in candidates(rng, 1, SMALL, (HOST,)):
             problem = candidate.question.problem
-            if batch_of(problem) > 1 and problem.inputs[0].dtype is not DType.UINT8 and is_quick(candidate):
+            if batch_of(problem) > 1 and problem.inputs[0].dtype not in INTEGERS and is_quick(candidate):
                 yield Case(candidate, rng.randrange(batch_of(problem)), FACTORS[made % len(FACTORS)])
                 made += 1
 
@@ -91,7 +93,7 @@ def parse(text: str) -> Case:
 
 
 def batch_of(problem: Problem) -> int:
-    """Number of independent images, planes, transforms or products."""
+    """Number of independent images, planes, signals, transforms or products."""
     match problem:
         case Conv2d():
             return 1 if problem.pass_ is Pass.WGRAD else problem.input[0]
@@ -99,7 +101,7 @@ def batch_of(problem: Problem) -> int:
             return problem.planes
         case Fft():
             return problem.batch if getattr(problem, "together", None) == 1 else 1
-        case Cgemm():
+        case Cgemm() | Filter1d():
             return problem.batch
     raise TypeError(problem.operation)
 

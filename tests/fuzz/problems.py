@@ -20,6 +20,9 @@ from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass, Precision
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.filter1d.lags import lags_of
+from warpsmith.generator.filter1d.problem import SIGNALS
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.presets import HOST, PRESETS
@@ -225,8 +228,46 @@ def _cgemm(rng: random.Random, scale: Scale) -> Problem:
     return Cgemm(batch, m, n, k, rng.choice(tuple(Op)), rng.choice(tuple(Op)), accuracy)
 
 
+def _filter1d(rng: random.Random, scale: Scale) -> Problem:
+    signal = random_size(rng, scale.side * rng.choice((1, 1, 20)))
+    taps = rng.choice((random_size(rng, 9), random_size(rng, 40), random_size(rng, min(scale.side, 8192))))
+    channels = rng.choice((1, 1, 2, 3, random_size(rng, scale.channels)))
+    filters = rng.choice((1, channels, rng.choice([n for n in range(1, channels + 1) if channels % n == 0])))
+    dtype = rng.choice(SIGNALS)
+    is_known = rng.random() < 0.2 and filters * taps <= 600
+    own = dtype if dtype in (DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64) else DType.FLOAT32
+    reals = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+    fields: dict[str, Any] = {"mode": rng.choice((None, *Mode))}
+    if fields["mode"] is None and rng.random() < 0.6:
+        first, last = lags_of(Mode.FULL, signal, taps)
+        fields["lags"] = sorted(rng.randint(first, last) for _ in range(2))
+    free = Filter1d(
+        signal=signal,
+        taps=taps,
+        batch=rng.choice((1, 1, 2, 3, random_size(rng, scale.batch))),
+        channels=channels,
+        filters=filters,
+        layout=rng.choice(tuple(SignalLayout)),
+        dtype=dtype,
+        down=rng.choice((1, 1, 1, 2, 3, random_size(rng, 16))),
+        convolve=rng.random() < 0.3,
+        taps_dtype=None if is_known else rng.choice((None, own)),
+        result_dtype=None if dtype is DType.COMPLEX64 else rng.choice((None, None, *reals)),
+        weights=tuple(rng.randint(-4, 4) for _ in range(filters * taps)) if is_known else None,
+        **fields,
+    )
+    changes = {
+        name: row + operand.dtype.itemsize * rng.choice((rng.randint(1, 9), -row // operand.dtype.itemsize % 32))
+        for name, operand in (("pitch", free.operands[0]), ("result_pitch", free.output))
+        if len(operand.shape) > 1 and rng.random() < 0.2
+        for row in (operand.strides[-2],)
+    }
+    return dataclasses.replace(free, **changes) if changes else free
+
+
 _MAKERS: dict[str, Callable[[random.Random, Scale], Problem]] = {
     "filter2d": _filter2d,
+    "filter1d": _filter1d,
     "fft": _fft,
     "conv2d": _conv2d,
     "cgemm": _cgemm,

@@ -14,6 +14,7 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import PRESETS
 from warpsmith.generator.problem import Problem
@@ -28,6 +29,8 @@ LAYER = {"input": (32, 64, 28, 28), "weight": (64, 64, 3, 3), "padding": 1}
 PROBLEMS: tuple[Problem, ...] = (
     Filter2d(image=(2000, 3000), filter=(11, 11), accuracy="imagewise", nonfinite="any"),
     Filter2d(image=(1080, 1920), filter=(3, 3), dtype="uint8"),
+    Filter1d(2**24, 17),
+    Filter1d(8192, 4, 8, "causal", 64, 64, "btc", "bfloat16"),  # type: ignore[arg-type]
     Fft((32, 32), 4096, "r2c"),
     Fft(250, 100_000),
     Cgemm(544, 128, 64, 64),

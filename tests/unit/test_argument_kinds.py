@@ -24,6 +24,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "conv2d": {"input": [1, 2, 8, 8], "weight": [2, 2, 3, 3]},
     "fft": {"size": [16, 16]},
     "cgemm": {"batch": 2, "m": 3, "n": 4, "k": 5},
+    "filter1d": {"signal": 16, "taps": 9},
 }
 NUMBERS = [
     *[("filter2d", name) for name in ("image", "filter", "planes", "channels", "filters", "pitch", "result_pitch")],
@@ -31,6 +32,8 @@ NUMBERS = [
     *[("conv2d", name) for name in ("input", "weight", "stride", "padding", "dilation", "groups", "workspace")],
     *[("fft", name) for name in ("size", "batch", "valid", "start")],
     *[("cgemm", name) for name in ("batch", "m", "n", "k")],
+    *[("filter1d", name) for name in ("signal", "taps", "batch", "channels", "filters", "lags", "down", "weights")],
+    *[("filter1d", name) for name in ("pitch", "result_pitch")],
 ]
 LENGTHS = {"input": 4, "weight": 4, "weights": 9}
 
@@ -72,6 +75,7 @@ def test_of_an_array_is_told_in_one_line(make: Any) -> None:
         (lambda value: ws.Conv2d(input=(1, 2, 8, 8), weight=(2, 2, 3, 3), bias=value), "bias"),
         (lambda value: ws.Conv2d(input=(1, 2, 8, 8), weight=(2, 2, 3, 3), relu=value), "relu"),
         (lambda value: ws.Filter2d(image=(16, 16), filter=(3, 3), convolve=value), "convolve"),
+        (lambda value: ws.Filter1d(signal=16, taps=3, convolve=value), "convolve"),
         (lambda value: ws.Fft(size=16, kind="c2c", inverse=value), "inverse"),
         (lambda value: ws.Fft(size=16, kind="c2r", inverse=value), "inverse"),
         (lambda value: Product(1, 2, 3, offset=value), "offset of a product"),

@@ -11,6 +11,7 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.problem import Fft, Layout
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
@@ -30,6 +31,10 @@ PROBLEMS: tuple[Problem, ...] = (
     *(Conv2d(x, w, pass_=pass_, **options) for x, w, options in LAYERS for pass_ in Pass),  # type: ignore[arg-type]
     Filter2d(image=(512, 512), filter=(5, 5)),
     Filter2d(image=(512, 512), filter=(15, 15), accuracy="imagewise", nonfinite="any"),
+    Filter1d(2**20, 17),
+    Filter1d(2**16, 65, batch=4, dtype="complex64", taps_dtype="complex64", down=8),  # type: ignore[arg-type]
+    Filter1d(8192, 4, 8, "causal", 64, 64, "btc", "bfloat16"),  # type: ignore[arg-type]
+    Filter1d(999, 5, weights=(1, 2, 3, 2, 1), dtype="int16", lags=(-2, 400)),  # type: ignore[arg-type]
     Fft((256,), batch=100),
     Fft((32, 32), batch=4096, valid=(27, 27), layout=Layout.FREQUENCY),
     Cgemm(112, 128, 384, 192, accuracy="normwise"),  # type: ignore[arg-type]

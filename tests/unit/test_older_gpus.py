@@ -9,6 +9,7 @@ from warpsmith.errors import CompileError
 from warpsmith.generator.architectures import ARCHITECTURES
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import A100, HOST, PRESETS, T4
 from warpsmith.generator.problem import Problem
@@ -29,6 +30,8 @@ PROBLEMS = (
         dtype="float16",
         precision="f16",
     ),
+    Filter1d(signal=5000, taps=33, mode="same"),
+    Filter1d(signal=700, taps=4, batch=2, channels=6, filters=6, layout="btc", mode="causal", dtype="float16"),
 )
 
 
@@ -52,7 +55,7 @@ def test_a_family_compiles_or_refuses_in_one_line(problem: Problem) -> None:
 
 
 def test_what_copies_asynchronously_is_for_newer_ones() -> None:
-    cgemm, depthwise, to_halves, plain, channels_last = PROBLEMS
+    cgemm, depthwise, to_halves, plain, channels_last, *_ = PROBLEMS
     for name, problem in (("cgemm_tiled", cgemm), ("conv2d_depthwise", depthwise)):
         family = family_named(name)
         assert family is not None

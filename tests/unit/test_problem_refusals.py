@@ -65,6 +65,7 @@ class TestRefusals:
             ({"weights": "123456789"}, "weights hold 1 values; a filter of 3x3 needs 9"),
             ({"weights": ("x",) * 9}, "weights must be numeric; got 'x'"),
             ({"weights": (1j,) * 9}, "weights must be numeric; got 1j"),
+            ({"weights": np.ones(9, np.complex64)}, "weights must be numeric; got"),
             ({"weights": np.array(1.0)}, "weights hold 1 values"),
             ({"weights": 1.0, "filter": (1, 1)}, "weights must be flat, or 1 rows of 1 values for each filter"),
             ({"weights": [[1, 2, 3], [4, 5], [6, 7, 8, 9]]}, "weights must be flat, or 3 rows of 3 values"),

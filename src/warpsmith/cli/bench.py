@@ -9,15 +9,18 @@ import typer
 from warpsmith.cli.operations.cgemm_bench import bench_cgemm
 from warpsmith.cli.operations.conv2d_bench import bench_conv2d
 from warpsmith.cli.operations.fft_bench import bench_fft
+from warpsmith.cli.operations.filter1d_bench import bench_filter1d
 from warpsmith.cli.operations.filter2d_bench import bench_filter2d
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 
 BENCHES: Mapping[str, Callable[..., int]] = {
     Filter2d.operation: bench_filter2d,
     Fft.operation: bench_fft,
+    Filter1d.operation: bench_filter1d,
     Conv2d.operation: bench_conv2d,
     Cgemm.operation: bench_cgemm,
 }

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from warpsmith.cli.operations.real_array import real_array
 from warpsmith.cli.options import extent, pair
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.filter2d.problem import ACCURACIES
 from warpsmith.generator.problem import PIXELS, Accuracy, DType, NonFinite, member
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _DTYPES = ", ".join(PIXELS)
 ImageOption = Annotated[
@@ -155,9 +152,7 @@ def read_weights(path: Path, taps: tuple[int, int], filters: int | None) -> tupl
 
     Raises BadArgument if it cannot be read, or holds something else.
     """
-    array = _array(path)
-    if array.dtype.kind not in "fiub":
-        raise BadArgument(f"{path} must hold real numbers; it holds {array.dtype}")
+    array = real_array(path)
     # A third dimension gives the number of filters where --filters is missing.
     count = filters or (array.shape[0] if array.ndim == 3 else 0) or 1
     if array.shape not in ((count, *taps), (count * math.prod(taps),)) and not (count == 1 and array.shape == taps):
@@ -169,22 +164,3 @@ def read_weights(path: Path, taps: tuple[int, int], filters: int | None) -> tupl
         )
         raise BadArgument(f"{path} holds an array of shape {array.shape}; {needed}")
     return tuple(float(value) for value in array.ravel()), count
-
-
-def _array(path: Path) -> NDArray[Any]:
-    from numpy.lib.format import MAGIC_PREFIX, read_array
-
-    try:
-        with path.open("rb") as file:
-            # numpy.load would treat another kind of file as a pickle, and report that.
-            if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
-                raise BadArgument(f"{path} is not a .npy file; write the weights with numpy.save")
-            file.seek(0)
-            array: NDArray[Any] = read_array(file, allow_pickle=False)
-            return array
-    except OSError as error:
-        raise BadArgument(f"cannot read the weights {path}: {error.strerror}") from None
-    except BadArgument:
-        raise
-    except Exception as error:  # a damaged header causes arbitrary errors in NumPy's parser
-        raise BadArgument(f"cannot read the weights {path}: {error}; write them with numpy.save") from None

@@ -1,0 +1,166 @@
+"""Options of `filter1d` on the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warpsmith.cli.operations.real_array import real_array
+from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d.lags import Lags, Mode
+from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d, SignalLayout
+from warpsmith.generator.problem import DType, member
+
+SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
+TapsOption = Annotated[int, typer.Option("--taps", metavar="M", help="Taps of each filter.")]
+BatchOption = Annotated[int, typer.Option("--batch", help="Number of independent signals.")]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        help="Slice of the result: full, same or valid, as in scipy.signal; or causal, an output for each sample, "
+        "which lies at the end of its window: under the last tap, with --convolve under tap 0. Default full.",
+        show_default=False,
+    ),
+]
+LagsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lags",
+        metavar="FIRST,LAST",
+        help="Any other slice, instead of --mode, both ends included. The window of lag L begins at sample L: tap 0 "
+        "meets that sample, with --convolve the last tap.",
+    ),
+]
+ChannelsOption = Annotated[int, typer.Option("--channels", help="Channels of each signal.")]
+FiltersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--filters",
+        help="Number of filters: 1, or one for each group of channels; default as many as in --weights, else 1.",
+    ),
+]
+LayoutOption = Annotated[
+    str,
+    typer.Option(
+        "--layout",
+        help="Order of the dimensions: bct (batch, channels, time), as torch.conv1d, or btc (batch, time, channels).",
+    ),
+]
+DTypeOption = Annotated[str, typer.Option("--dtype", help=f"Element type of the signal: {', '.join(SIGNALS)}.")]
+TapsDTypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--taps-dtype",
+        help="Element type of the weights: float32, or the signal's if that is float16, bfloat16 or complex64. "
+        "Default float32.",
+        show_default=False,
+    ),
+]
+ResultDTypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--result-dtype",
+        help=f"Element type of the result: {', '.join(REALS)}; complex64 for complex64. Default the signal's, or "
+        "float32 for int16 and uint8.",
+        show_default=False,
+    ),
+]
+DownOption = Annotated[int, typer.Option("--down", metavar="D", help="Keep every D-th output, the first one included.")]
+ConvolveOption = Annotated[
+    bool,
+    typer.Option(
+        "--convolve",
+        help="Reverse the order of the taps, as scipy.signal.convolve and numpy.convolve do: tap 0 meets the newest "
+        "sample of a window. Without it tap 0 meets the oldest one, as in torch.conv1d.",
+    ),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        metavar="FILE.npy",
+        help="Real weights of the filter, or of several (filters, taps), written into the kernel; tap 0 meets the "
+        "oldest sample of a window, with --convolve the newest.",
+    ),
+]
+PitchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--pitch",
+        metavar="BYTES",
+        help="Bytes from one row of the signal to the next: from channel to channel, with --layout btc from sample to "
+        "sample; default contiguous.",
+    ),
+]
+ResultPitchOption = Annotated[
+    int | None,
+    typer.Option("--result-pitch", metavar="BYTES", help="The same of the result; default contiguous."),
+]
+
+
+def filter1d(
+    signal: SignalOption,
+    taps: TapsOption,
+    batch: BatchOption = 1,
+    mode: ModeOption = None,
+    channels: ChannelsOption = 1,
+    filters: FiltersOption = None,
+    layout: LayoutOption = SignalLayout.BCT.value,
+    dtype: DTypeOption = DType.FLOAT32.value,
+    lags: LagsOption = None,
+    down: DownOption = 1,
+    convolve: ConvolveOption = False,
+    taps_dtype: TapsDTypeOption = None,
+    result_dtype: ResultDTypeOption = None,
+    weights: WeightsOption = None,
+    pitch: PitchOption = None,
+    result_pitch: ResultPitchOption = None,
+) -> Filter1d:
+    """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
+
+    With --convolve a convolution, as scipy.signal.convolve computes it, tap 0 on the newest sample.
+    """
+    values, known = (None, 1) if weights is None else _read_weights(weights, taps, filters)
+    return Filter1d(
+        signal=signal,
+        taps=taps,
+        batch=batch,
+        mode=None if mode is None else member(Mode, mode, "mode"),
+        channels=channels,
+        filters=known if filters is None else filters,
+        layout=member(SignalLayout, layout, "layout"),
+        dtype=member(DType, dtype, "dtype", SIGNALS),
+        lags=None if lags is None else _lags(lags),
+        down=down,
+        convolve=convolve,
+        taps_dtype=None if taps_dtype is None else member(DType, taps_dtype, "dtype of the taps"),
+        result_dtype=None if result_dtype is None else member(DType, result_dtype, "result dtype"),
+        weights=values,
+        pitch=pitch,
+        result_pitch=result_pitch,
+    )
+
+
+def _lags(text: str) -> Lags:
+    match = re.fullmatch(r"\s*(-?\d+)\s*,\s*(-?\d+)\s*", text)
+    if match is None:
+        raise BadArgument(f"--lags must be FIRST,LAST, such as -2,100; got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _read_weights(path: Path, taps: int, filters: int | None) -> tuple[tuple[float, ...], int]:
+    """Values of an .npy file, filter by filter, and the number of filters that it holds; `filters` is the required one.
+
+    Raises BadArgument if it cannot be read, or holds something else.
+    """
+    array = real_array(path)
+    # A second dimension gives the number of filters where --filters is missing.
+    count = filters or (array.shape[0] if array.ndim == 2 else 0) or 1
+    if array.shape not in ((count, taps), (count * taps,)):
+        needed = f"{count} filters of {taps} taps need {(count, taps)}" if count > 1 else f"{taps} taps need {(taps,)}"
+        raise BadArgument(f"{path} holds an array of shape {array.shape}; {needed}")
+    return tuple(float(value) for value in array.ravel()), count
