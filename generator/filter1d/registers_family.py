@@ -7,12 +7,12 @@ dimension. A tile in shared memory, laid out without bank conflicts, serves filt
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from warpsmith.generator.architectures import PAIR_CONVERSIONS, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.registers_defaults import likely
 from warpsmith.generator.filter1d.registers_geometry import (
     Exchange,
     Filter1dRegistersGeometry,
@@ -20,6 +20,7 @@ from warpsmith.generator.filter1d.registers_geometry import (
     lanes_of,
     padding_of,
     parts_of,
+    vectors_of,
 )
 from warpsmith.generator.filter1d.registers_model import expected_ns
 from warpsmith.generator.filter1d.text import (
@@ -31,7 +32,7 @@ from warpsmith.generator.filter1d.text import (
     weights_parameter,
     words,
 )
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -106,12 +107,7 @@ class Filter1dRegisters(Family[Filter1d]):
 
 def _multiply_adds(problem: Filter1d) -> int:
     """Real multiply-adds of one tap and one output."""
-    return problem.multiply_adds // (problem.taps * problem.rows * problem.outputs)
-
-
-def _vectors(operand: Operand) -> tuple[int, ...]:
-    """Elements of one access, up to 16 bytes."""
-    return tuple(lanes for lanes in (1, 2, 4, 8, 16) if lanes * operand.dtype.itemsize <= 16)
+    return problem.multiply_adds // (problem.taps * problem.rows * problem.result_length)
 
 
 @functools.lru_cache(maxsize=256)
@@ -122,8 +118,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("path", words(MemoryPath), "how samples come from the signal to a thread"),
             weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
             Parameter("outputs", (1, 2, 4, 8, 16, 32), "adjacent outputs of a thread"),
-            Parameter("load_vector", _vectors(signal), "samples in one load from global memory"),
-            Parameter("store_vector", _vectors(result), "outputs in one store"),
+            Parameter("load_vector", vectors_of(signal), "samples in one load from global memory"),
+            Parameter("store_vector", vectors_of(result), "outputs in one store"),
             Parameter("turn", (0, 16, 32, 64), "taps in one turn of the loop; 0 unrolls all"),
             Parameter("block_columns", (32, 64, 128, 256, 512), "threads of a block along the signal"),
             Parameter("block_rows", (1, 2, 4, 8, 16), "channels of a block"),
@@ -138,7 +134,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     signal, _, result = problem.operands
     pitch = row_pitch(problem, signal, problem.signal)
-    out_pitch = row_pitch(problem, result, problem.outputs)
+    out_pitch = row_pitch(problem, result, problem.result_length)
     several = problem.rows > 1
     return (
         Constraint(
@@ -197,7 +193,7 @@ def _loops(problem: Filter1d) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a thread reads up to {GLOBAL_TAPS} taps from global memory for itself",
-            lambda weights, turn: weights != Weights.GLOBAL or problem.taps <= GLOBAL_TAPS,
+            lambda weights: weights != Weights.GLOBAL or problem.taps <= GLOBAL_TAPS,
         ),
         Constraint(
             "literal taps are unrolled, or they would be read from memory",
@@ -256,8 +252,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
         Constraint(
-            f"a block wider than twice the {problem.outputs} outputs of a channel is a narrower one",
-            lambda outputs, block_columns: block_columns == 32 or outputs * block_columns < 2 * problem.outputs,
+            f"a block wider than twice the {problem.result_length} outputs of a channel is a narrower one",
+            lambda outputs, block_columns: block_columns == 32 or outputs * block_columns < 2 * problem.result_length,
         ),
         Constraint(
             f"a block has no more channels than there are, {problem.rows}",
@@ -266,7 +262,7 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             "a grid has less than 2^31 blocks",
             lambda outputs, block_columns, block_rows: (
-                -(-problem.outputs // (outputs * block_columns)) * -(-problem.rows // block_rows) <= LAST_GRID
+                -(-problem.result_length // (outputs * block_columns)) * -(-problem.rows // block_rows) <= LAST_GRID
             ),
         ),
     )
@@ -274,62 +270,6 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The config that is expected to be fastest, out of some likely ones that compile within 2 s; None if none of them
-    is legal.
-    """
+    """The likeliest legal config; None if no config is legal."""
     space = _space(problem, device)
-    legal = filter(space.contains, _likely(problem, device))
-    return min(legal, key=lambda config: expected_ns(problem, config, device), default=None)
-
-
-def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
-    """Yields configs for the default, legal or not."""
-    space = _space(problem, device)
-    values = {each.name: each.values for each in space.parameters}
-    places = [each for each in values["weights"] if each in (Weights.LITERAL, Weights.ARGUMENT)] or [
-        Weights.GLOBAL.value,
-        Weights.SHARED.value,
-    ]
-    for path in MemoryPath:
-        for weights in (*places, *((Weights.SHARED.value,) if places[0] == Weights.LITERAL else ())):
-            for outputs in (1, 2, 4, 8, 16):
-                for turn in (0, 16, 32) if path is MemoryPath.SHARED else (0,):
-                    for columns, rows in _blocks(problem, outputs):
-                        yield _config(problem, path, str(weights), outputs, turn, columns, rows)
-
-
-def _blocks(problem: Filter1d, outputs: int) -> Iterator[tuple[int, int]]:
-    """Threads along the signal and channels of a block: about 128 threads."""
-    needed = -(-problem.outputs // outputs)
-    columns = next((each for each in (32, 64, 128) if each >= needed), 128)
-    rows = 1
-    while 2 * rows * columns <= 128 and 2 * rows <= problem.rows:
-        rows *= 2
-    yield columns, rows
-
-
-def _config(
-    problem: Filter1d, path: MemoryPath, weights: str, outputs: int, turn: int, columns: int, rows: int
-) -> Config:
-    signal, _, result = problem.operands
-    pitch = row_pitch(problem, signal, problem.signal) if problem.rows > 1 else 0
-    out_pitch = row_pitch(problem, result, problem.outputs) if problem.rows > 1 else 0
-    stride = outputs * problem.down * (columns if path is MemoryPath.SHARED else 1)
-    load = max(each for each in _vectors(signal) if pitch % each == 0 and stride % each == 0)
-    store = max(each for each in _vectors(result) if out_pitch % each == 0 and outputs % each == 0)
-    exchanged = path is MemoryPath.SHARED and outputs > store
-    return Config.of(
-        {
-            "path": path.value,
-            "weights": weights,
-            "outputs": outputs,
-            "load_vector": load,
-            "store_vector": store,
-            "turn": turn,
-            "block_columns": columns,
-            "block_rows": rows,
-            "exchange": Exchange.SHARED.value if exchanged else Exchange.DIRECT.value,
-            "min_blocks": 0,
-            "store": "streaming",
-        }
-    )
+    return next(filter(space.contains, likely(problem, device, space)), None)

@@ -7,7 +7,7 @@ import enum
 
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import Weights
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.space import Config
 
 LDS_NUMBERS = 4
@@ -37,14 +37,19 @@ def parts_of(problem: Filter1d) -> int:
     return 2 if problem.dtype is DType.COMPLEX64 else 1
 
 
+def vectors_of(operand: Operand) -> tuple[int, ...]:
+    """Elements of one access, up to 16 bytes."""
+    return tuple(lanes for lanes in (1, 2, 4, 8, 16) if lanes * operand.dtype.itemsize <= 16)
+
+
 def lanes_of(problem: Filter1d, outputs: int) -> int:
     """Samples of one access to shared memory of a thread with so many outputs."""
     return min(LDS_NUMBERS // parts_of(problem), outputs * problem.down & -(outputs * problem.down))
 
 
 def padding_of(problem: Filter1d, outputs: int) -> int:
-    """Samples between the parts of a tile that belong to two threads, so that the accesses of eight threads together use
-    all 32 banks: threads then begin an odd number of 16-byte vectors apart.
+    """Samples between the parts of a tile that belong to two threads. Threads then begin an odd number of 16-byte
+    vectors apart, so that the accesses of eight threads together use all 32 banks.
     """
     parts = parts_of(problem)
     numbers = outputs * problem.down * parts
@@ -119,7 +124,7 @@ class Filter1dRegistersGeometry:
             outputs=outputs,
             columns=columns,
             rows=rows,
-            row_blocks=-(-problem.outputs // (outputs * columns)),
+            row_blocks=-(-problem.result_length // (outputs * columns)),
             groups=-(-problem.rows // rows),
             is_ragged=problem.rows % rows != 0,
             load_vector=load_vector,

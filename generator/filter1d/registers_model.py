@@ -8,15 +8,17 @@ from warpsmith.generator.filter1d.registers_geometry import Filter1dRegistersGeo
 from warpsmith.generator.filter1d.text import Weights
 from warpsmith.generator.space import Config
 
-MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
+MEMORY_SHARE = 4100 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that these kernels reach."""
 SCHEDULERS = 4
 """Warp instructions that an SM issues per cycle."""
-ISSUE_SHARE = 0.88
+ISSUE_SHARE = 0.93
 """Share of the issue slots that are used while a block computes."""
 WARP = 32
-BLOCK_CYCLES = 1400
+BLOCK_CYCLES = 900
 """Clock cycles from a block's first load to its first multiply-add."""
+SECOND = 0.15
+"""Share of the second slowest resource that does not overlap with the slowest one."""
 RESIDENT_THREADS = 1024
 """Threads per SM by default."""
 
@@ -26,7 +28,7 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
     geometry, weights = Filter1dRegistersGeometry.of(problem, config), Weights.of(config)
     threads, parts = geometry.columns * geometry.rows, parts_of(problem)
     warps = -(-threads // WARP)
-    multiply_adds = problem.multiply_adds / (problem.rows * problem.outputs) * geometry.outputs
+    multiply_adds = problem.multiply_adds / (problem.rows * problem.result_length) * geometry.outputs
     window = -(-geometry.window // geometry.lanes)
     if geometry.turns:
         window = -(-(geometry.ahead + problem.taps) // geometry.lanes)
@@ -51,4 +53,4 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
     memory = (problem.bytes - problem.output.nbytes + written) / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     waiting = rates.cycles_ns(BLOCK_CYCLES * max(1.0, a_multiprocessor / resident) / (1 + 0.7 * (resident - 1)))
     slowest, *others = sorted((issued, shared, memory), reverse=True)
-    return rates.launch_ns + waiting + slowest + 0.3 * others[0] + 0.1 * others[1]
+    return rates.launch_ns + waiting + slowest + SECOND * others[0]
