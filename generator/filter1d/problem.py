@@ -42,9 +42,9 @@ class Filter1d(Problem):
     """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
 
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
-    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a window.
-    With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest sample.
-    Complex taps are not conjugated. Sums are in float32.
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
+    window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
+    sample. Complex taps are not conjugated. Sums are in float32.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
@@ -112,7 +112,8 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         set_field(self, "convolve", flag(self.convolve, "convolve"))
-        for name, row, dtype in (("pitch", self.signal, self.dtype), ("result_pitch", self.result_length, self.output_dtype)):
+        rows = (("pitch", self.signal, self.dtype), ("result_pitch", self.result_length, self.output_dtype))
+        for name, row, dtype in rows:
             elements = row if self.layout is SignalLayout.BCT else self.channels
             set_field(self, name, row_pitch(getattr(self, name), elements, dtype, name.replace("_", " ")))
         for operand in self.operands:
