@@ -9,6 +9,7 @@ _FAMILIES = families_in(
     "warpsmith.generator.filter1d",
     {
         "filter1d_plain": "plain_family:Filter1dPlain",
+        "filter1d_shared": "shared_family:Filter1dShared",
     },
 )
 
