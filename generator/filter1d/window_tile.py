@@ -116,3 +116,8 @@ def why_no_tile(problem: Filter1d, device: Device, threads: int) -> str | None:
     if tile.shared_bytes > most:
         return f"a tile for {problem.taps} taps, {problem.down} samples apart, takes {tile.shared_bytes} of {most} bytes"
     return None
+
+
+def count_type(elements: int, threads: int) -> str:
+    """C++ type that counts up to `elements`, and the threads of the last block beyond them."""
+    return "unsigned" if elements + threads < 2**32 else "unsigned long long"

@@ -22,12 +22,13 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.overlap_add_family import Filter1dOverlapAdd
 from warpsmith.generator.filter1d.shared_family import Filter1dShared
 from warpsmith.generator.space import Config, Value
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-SHARED = Filter1dShared()
-FAMILIES: tuple[Family, ...] = (SHARED,)
+SHARED, ADD = Filter1dShared(), Filter1dOverlapAdd()
+FAMILIES: tuple[Family, ...] = (SHARED, ADD)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
