@@ -23,12 +23,13 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.overlap_add_family import Filter1dOverlapAdd
+from warpsmith.generator.filter1d.scatter_family import Filter1dScatter
 from warpsmith.generator.filter1d.shared_family import Filter1dShared
 from warpsmith.generator.space import Config, Value
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
-SHARED, ADD = Filter1dShared(), Filter1dOverlapAdd()
-FAMILIES: tuple[Family, ...] = (SHARED, ADD)
+SHARED, ADD, SCATTER = Filter1dShared(), Filter1dOverlapAdd(), Filter1dScatter()
+FAMILIES: tuple[Family, ...] = (SHARED, ADD, SCATTER)
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
