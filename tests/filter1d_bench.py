@@ -144,7 +144,11 @@ class FilterBench:
                 return "wrote between the rows or beyond them"
         (_, one), (_, other) = runs
         has_order = may_win(program.family) or problem.taps <= 2  # two products have one sum
-        return None if not has_order or one.elements.tobytes() == other.elements.tobytes() else "two runs have different bits"
+        return (
+            None
+            if not has_order or one.elements.tobytes() == other.elements.tobytes()
+            else "two runs have different bits"
+        )
 
     def _run(
         self, module: Module, program: Program, problem: Filter1d, signal: Numbers, weights: Numbers

@@ -35,11 +35,14 @@ from warpsmith.generator.filter1d.text import (
 )
 from warpsmith.generator.filter1d.window_tile import (
     MAX_GRID,
+    Windows,
     WindowTile,
     count_type,
     unroll_constraint,
     unroll_parameter,
     usual_unroll,
+    windows_constraint,
+    windows_parameter,
 )
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
@@ -90,7 +93,9 @@ class Filter1dOverlapAddGeometry:
         blocks = AddBlocks.of(problem, length_of(problem, threads * config.integer("outputs")))
         return cls(
             blocks=blocks,
-            tile=WindowTile.of(problem, threads, blocks.sums, config.integer("unroll"), Weights.of(config)),
+            tile=WindowTile.of(
+                problem, threads, blocks.sums, config.integer("unroll"), Weights.of(config), Windows.of(config)
+            ),
             way=Way(config.text("way")),
             rows=problem.rows,
             steps=config.integer("steps"),
@@ -157,7 +162,9 @@ class Filter1dOverlapAddGeometry:
 
 _SUMMARIES = {
     Way.STEPS: ("Launches one after the other add the blocks, each those that share no output.",),
-    Way.ATOMICS: ("The first launch sets the result to zero; the second adds atomically, two sums to an output at most.",),
+    Way.ATOMICS: (
+        "The first launch sets the result to zero; the second adds atomically, two sums to an output at most.",
+    ),
     Way.CARRY: (
         "A block of threads walks over a run of blocks and keeps the sums beyond each block in shared memory.",
         "A second launch adds the sums at the joints of the runs.",
@@ -185,7 +192,8 @@ class Filter1dOverlapAdd(Family[Filter1d]):
             parameters=(
                 Parameter("way", words(_ways(problem)), "how sums that blocks share are added"),
                 Parameter("threads", THREADS, "threads of a block"),
-                Parameter("outputs", OWN, "sums of a thread, a block's threads apart"),
+                Parameter("outputs", OWN, "sums of a thread"),
+                windows_parameter(problem),
                 Parameter("steps", STEPS, "launches one after the other, with way steps; else 0"),
                 Parameter("run", RUNS, "blocks over which a block of threads walks, with way carry; else 0"),
                 weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
@@ -200,9 +208,10 @@ class Filter1dOverlapAdd(Family[Filter1d]):
             "way": Way.CARRY.value,
             "threads": 256,
             "outputs": 4,
+            "windows": Windows.BESIDE.value,
             "steps": 0,
             "run": 16,
-            "weights": space.parameters[5].values[0],
+            "weights": space.parameters[6].values[0],
             "unroll": usual_unroll(problem),
         }
         return space.like(values) or next(space.configs())
@@ -275,13 +284,18 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a block has at most {shared} bytes of shared memory for {problem.taps} taps, down {problem.down}",
-            lambda threads, outputs, way, weights: _shared_bytes(problem, threads, outputs, way, weights) <= shared,
+            lambda threads, outputs, windows, way, weights: (
+                _shared_bytes(problem, threads, outputs, windows, way, weights) <= shared
+            ),
         ),
+        windows_constraint(),
         Constraint(
             f"a grid has at most {MAX_GRID} blocks, for {problem.rows} channels of {problem.signal} samples",
             lambda threads, outputs, run: _most_blocks(problem, length(threads, outputs), run, threads) <= MAX_GRID,
         ),
-        Constraint("steps are for way steps, and that way has some", lambda way, steps: (way == Way.STEPS) == (steps > 0)),
+        Constraint(
+            "steps are for way steps, and that way has some", lambda way, steps: (way == Way.STEPS) == (steps > 0)
+        ),
         Constraint("runs are for way carry, and that way has some", lambda way, run: (way == Way.CARRY) == (run > 0)),
         Constraint(
             f"blocks of one step share no output: 1 + ceil({overlap} / length) steps at least",
@@ -299,9 +313,9 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def _shared_bytes(problem: Filter1d, threads: int, outputs: int, way: str, weights: str) -> int:
+def _shared_bytes(problem: Filter1d, threads: int, outputs: int, windows: str, way: str, weights: str) -> int:
     sums = length_of(problem, threads * outputs) + overlap_of(problem)
-    tile = WindowTile.of(problem, threads, sums, 1, Weights(weights))
+    tile = WindowTile.of(problem, threads, sums, 1, Weights(weights), Windows(windows))
     return tile.shared_bytes + (way == Way.CARRY) * overlap_of(problem) * tile.number_bytes
 
 

@@ -25,11 +25,14 @@ from warpsmith.generator.filter1d.text import (
 )
 from warpsmith.generator.filter1d.window_tile import (
     MAX_GRID,
+    Windows,
     WindowTile,
     unroll_constraint,
     unroll_parameter,
     usual_unroll,
     why_no_tile,
+    windows_constraint,
+    windows_parameter,
 )
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
@@ -72,7 +75,9 @@ class Filter1dSharedGeometry:
         first = aligning(problem, length, align) if align else 0
         return cls(
             blocks=DiscardBlocks.of(problem, length, first or 0),
-            tile=WindowTile.of(problem, threads, length, config.integer("unroll"), Weights.of(config)),
+            tile=WindowTile.of(
+                problem, threads, length, config.integer("unroll"), Weights.of(config), Windows.of(config)
+            ),
             align=align,
         )
 
@@ -85,7 +90,9 @@ class Filter1dSharedGeometry:
             " samples in shared memory.",
             "Blocks at the ends of the signal check each sample and each output; the others check none.",
         )
-        aligned = f"The first block makes {outputs.first} outputs: the other tiles begin at multiples of {self.align} bytes."
+        aligned = (
+            f"The first block makes {outputs.first} outputs: the other tiles begin at multiples of {self.align} bytes."
+        )
         return (*lines, aligned) if outputs.first else lines
 
 
@@ -108,7 +115,8 @@ class Filter1dShared(Family[Filter1d]):
         return Space(
             parameters=(
                 Parameter("threads", THREADS, "threads of a block"),
-                Parameter("outputs", OWN, "outputs of a thread, a block's threads apart"),
+                Parameter("outputs", OWN, "outputs of a thread"),
+                windows_parameter(problem),
                 Parameter("align", (0, 64, 128), "bytes to whose multiples the first block's remainder aligns tiles"),
                 weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
                 unroll_parameter(),
@@ -120,8 +128,11 @@ class Filter1dShared(Family[Filter1d]):
                 ),
                 Constraint(
                     f"a block has at most {shared} bytes of shared memory for {problem.taps} taps, down {problem.down}",
-                    lambda threads, outputs, weights: _shared_bytes(problem, threads, outputs, weights) <= shared,
+                    lambda threads, outputs, windows, weights: (
+                        _shared_bytes(problem, threads, outputs, windows, weights) <= shared
+                    ),
                 ),
+                windows_constraint(),
                 Constraint(
                     f"the tiles of {problem.key()} can be aligned and are not by themselves",
                     lambda threads, outputs, align: not align or bool(aligning(problem, threads * outputs, align)),
@@ -132,8 +143,15 @@ class Filter1dShared(Family[Filter1d]):
 
     def default(self, problem: Filter1d, device: Device) -> Config:
         space = self.space(problem, device)
-        weights = space.parameters[3].values[0]
-        wanted = {"threads": 256, "outputs": 4, "align": 0, "weights": weights, "unroll": usual_unroll(problem)}
+        weights = space.parameters[4].values[0]
+        wanted = {
+            "threads": 256,
+            "outputs": 4,
+            "windows": Windows.BESIDE.value,
+            "align": 0,
+            "weights": weights,
+            "unroll": usual_unroll(problem),
+        }
         return space.like(wanted) or next(space.configs())
 
     def work(self, problem: Filter1d, config: Config) -> Work | None:
@@ -166,9 +184,9 @@ class Filter1dShared(Family[Filter1d]):
 
     def _fits(self, problem: Filter1d, device: Device, threads: int, outputs: int) -> bool:
         blocks = problem.rows * -(-problem.outputs // (threads * outputs))
-        shared_bytes = _shared_bytes(problem, threads, outputs, Weights.GLOBAL)
+        shared_bytes = _shared_bytes(problem, threads, outputs, Windows.APART, Weights.GLOBAL)
         return blocks < MAX_GRID - problem.rows and shared_bytes <= device.limits.static_shared_bytes
 
 
-def _shared_bytes(problem: Filter1d, threads: int, outputs: int, weights: str) -> int:
-    return WindowTile.of(problem, threads, threads * outputs, 1, Weights(weights)).shared_bytes
+def _shared_bytes(problem: Filter1d, threads: int, outputs: int, windows: str, weights: str) -> int:
+    return WindowTile.of(problem, threads, threads * outputs, 1, Weights(weights), Windows(windows)).shared_bytes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import Weights
+from warpsmith.generator.filter1d.text import Weights, words
 from warpsmith.generator.problem import DType
-from warpsmith.generator.space import Constraint, Parameter
+from warpsmith.generator.space import Config, Constraint, Parameter
 
 MAX_GRID = 2**31 - 1
 """Most blocks along the first axis of a grid."""
@@ -20,12 +21,26 @@ MOST_OWN = 16
 """Most sums of a thread: each takes a register, or two."""
 
 
+class Windows(enum.StrEnum):
+    """Windows of a thread."""
+
+    APART = "apart"
+    """A block's threads apart: each product reads its element from shared memory."""
+    BESIDE = "beside"
+    """Side by side: a thread reads 16 bytes at a time and keeps the elements that its windows share in registers. The
+    sums are exchanged through the tile, so that stores are of neighbours again."""
+
+    @classmethod
+    def of(cls, config: Config) -> Windows:
+        return cls(config.text("windows"))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class WindowTile:
     """Sizes in elements: window w begins at element `w * down` of the tile and has `taps` elements.
 
-    Thread t sums the windows t, t + threads and so on. The elements of one tap under consecutive windows lie side by
-    side, so that no two lanes of a warp read one bank: element i lies in phase i % down.
+    Thread t has the sums of the windows t, t + threads and so on. The elements of one tap under consecutive windows lie
+    side by side, so that no two lanes of a warp read one bank: element i lies in phase i % down.
     """
 
     threads: int
@@ -43,28 +58,39 @@ class WindowTile:
     weight_bytes: int
     has_taps: bool
     """True if the taps lie in shared memory too."""
+    is_beside: bool
 
     @classmethod
-    def of(cls, problem: Filter1d, threads: int, windows: int, unroll: int, weights: Weights) -> WindowTile:
-        """Tile for `windows` windows of `problem`."""
+    def of(
+        cls, problem: Filter1d, threads: int, count: int, unroll: int, weights: Weights, windows: Windows
+    ) -> WindowTile:
+        """Tile for `count` windows of `problem`."""
         complex64 = DType.COMPLEX64
         return cls(
             threads=threads,
-            own=-(-windows // threads),
+            own=-(-count // threads),
             taps=problem.taps,
             down=problem.down,
             unroll=unroll,
             chain=min(CHAIN, problem.taps),
-            filled=(windows - 1) * problem.down + problem.taps,
+            filled=(count - 1) * problem.down + problem.taps,
             number_bytes=8 if problem.dtype is complex64 else 4,
             weight_bytes=8 if problem.weights_dtype is complex64 else 4,
             has_taps=weights is Weights.SHARED,
+            is_beside=windows is Windows.BESIDE,
         )
 
     @property
     def elements(self) -> int:
-        """Elements under all windows of all threads; some threads may have one window more than there are results."""
-        return (self.own * self.threads - 1) * self.down + self.taps
+        """Elements under all windows of all threads; some threads may have one window more than there are results. A
+        thread whose windows lie side by side reads up to a vector beyond the last one.
+        """
+        return (self.own * self.threads - 1) * self.down + self.taps + self.vector * self.is_beside
+
+    @property
+    def vector(self) -> int:
+        """Elements of 16 bytes."""
+        return 16 // self.number_bytes
 
     @property
     def phase(self) -> int:
@@ -92,6 +118,19 @@ class WindowTile:
         return self.places * self.number_bytes + self.has_taps * self.taps * self.weight_bytes
 
 
+def windows_parameter(problem: Filter1d) -> Parameter:
+    """Windows that lie side by side share elements in registers only if all outputs are kept."""
+    ways = tuple(Windows) if problem.down == 1 else (Windows.APART,)
+    return Parameter("windows", words(ways), "windows of a thread: a block's threads apart, or side by side")
+
+
+def windows_constraint() -> Constraint:
+    return Constraint(
+        "a thread reads 16 bytes for windows that lie side by side: 4, 8 or 16 of them",
+        lambda outputs, windows: windows == Windows.APART or outputs % 4 == 0,
+    )
+
+
 def unroll_parameter() -> Parameter:
     return Parameter("unroll", UNROLLS, "taps of a round of the loop over the taps")
 
@@ -111,10 +150,12 @@ def usual_unroll(problem: Filter1d) -> int:
 
 def why_no_tile(problem: Filter1d, device: Device, threads: int) -> str | None:
     """Reason why no tile of a block of `threads` threads fits; None if one does."""
-    tile = WindowTile.of(problem, threads, threads, UNROLLS[0], Weights.GLOBAL)
+    tile = WindowTile.of(problem, threads, threads, UNROLLS[0], Weights.GLOBAL, Windows.APART)
     most = device.limits.static_shared_bytes
     if tile.shared_bytes > most:
-        return f"a tile for {problem.taps} taps, {problem.down} samples apart, takes {tile.shared_bytes} of {most} bytes"
+        return (
+            f"a tile for {problem.taps} taps, {problem.down} samples apart, takes {tile.shared_bytes} of {most} bytes"
+        )
     return None
 
 

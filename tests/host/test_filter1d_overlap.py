@@ -82,7 +82,9 @@ PROBLEMS = (
 def configs(family: Family, problem: Filter1d, count: int) -> tuple[Config, ...]:
     """The default and random configs."""
     space, rng = family.space(problem, DEVICE), random.Random(problem.key())
-    return tuple(dict.fromkeys((family.default(problem, DEVICE), *filter(None, (space.drawn(rng) for _ in range(count))))))
+    return tuple(
+        dict.fromkeys((family.default(problem, DEVICE), *filter(None, (space.drawn(rng) for _ in range(count)))))
+    )
 
 
 def cases(family: Family, count: int) -> list[Case]:
