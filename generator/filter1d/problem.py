@@ -42,9 +42,9 @@ class Filter1d(Problem):
     """Correlation of long signals with short filters, as `torch.conv1d` computes it, one filter for each channel.
 
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
-    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a window.
-    With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest sample.
-    Complex taps are not conjugated. Sums are in float32.
+    i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
+    window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
+    sample. Complex taps are not conjugated. Sums are in float32.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
@@ -112,7 +112,8 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         set_field(self, "convolve", flag(self.convolve, "convolve"))
-        for name, row, dtype in (("pitch", self.signal, self.dtype), ("result_pitch", self.outputs, self.output_dtype)):
+        rows = (("pitch", self.signal, self.dtype), ("result_pitch", self.result_length, self.output_dtype))
+        for name, row, dtype in rows:
             elements = row if self.layout is SignalLayout.BCT else self.channels
             set_field(self, name, row_pitch(getattr(self, name), elements, dtype, name.replace("_", " ")))
         for operand in self.operands:
@@ -178,7 +179,7 @@ class Filter1d(Problem):
         return self.span[0]
 
     @property
-    def outputs(self) -> int:
+    def result_length(self) -> int:
         """Outputs of each channel."""
         first, last = self.span
         return (last - first) // self.down + 1
@@ -218,7 +219,7 @@ class Filter1d(Problem):
         return (
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            self._rows_of("result", Role.OUTPUT, self.outputs, self.output_dtype, self.result_pitch),
+            self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
         )
 
     def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
@@ -234,7 +235,7 @@ class Filter1d(Problem):
         """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
         with complex taps."""
         complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
-        return complex_parts * self.taps * self.rows * self.outputs
+        return complex_parts * self.taps * self.rows * self.result_length
 
     @property
     def flops(self) -> int:
@@ -313,7 +314,7 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
     gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
     size = (
-        octaves(one.outputs, other.outputs)
+        octaves(one.result_length, other.result_length)
         + octaves(one.rows, other.rows)
         + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
     )

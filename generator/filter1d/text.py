@@ -111,7 +111,7 @@ class Filter1dText:
         signal, weights, result = problem.operands
         is_btc = problem.layout is SignalLayout.BTC
         pitch = row_pitch(problem, signal, problem.signal)
-        result_pitch = row_pitch(problem, result, problem.outputs)
+        result_pitch = row_pitch(problem, result, problem.result_length)
         complex64 = DType.COMPLEX64
         return cls(
             key=problem.key(),
@@ -125,7 +125,7 @@ class Filter1dText:
             taps_dtype=weights.dtype,
             signal=problem.signal,
             taps=problem.taps,
-            outputs=problem.outputs,
+            outputs=problem.result_length,
             batch=problem.batch,
             channels=problem.channels,
             filters=problem.filters,
@@ -135,7 +135,7 @@ class Filter1dText:
             pitch=pitch,
             result_pitch=result_pitch,
             batch_pitch=pitch * (problem.signal if is_btc else problem.channels),
-            result_batch_pitch=result_pitch * (problem.outputs if is_btc else problem.channels),
+            result_batch_pitch=result_pitch * (problem.result_length if is_btc else problem.channels),
             step=pitch if is_btc else 1,
             result_step=result_pitch if is_btc else 1,
             index=index_type(problem),
@@ -150,7 +150,7 @@ SLACK = 2**24
 
 def index_type(problem: Filter1d) -> str:
     """C++ type that counts the samples of a channel, the windows before and after the signal included."""
-    farthest = problem.signal + problem.outputs * problem.down + problem.taps
+    farthest = problem.signal + problem.result_length * problem.down + problem.taps
     return "int" if farthest < 2**31 - SLACK * problem.down else "long long"
 
 

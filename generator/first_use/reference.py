@@ -107,7 +107,8 @@ class Reference:
     """True if negative sums give zero as their result."""
     mirrored: tuple[Mirrored, ...] = ()
     from_host: frozenset[str] = frozenset()
-    """Inputs whose random values are drawn in host memory, because a scale needs them."""
+    """Inputs whose random values are drawn in host memory: a scale needs them, or they have another type than `source`.
+    """
     planes: Planes | None = None
     """Given if `scale` is PLANE."""
 

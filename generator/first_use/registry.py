@@ -5,10 +5,12 @@ from __future__ import annotations
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.fft.problem import Fft
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.first_use.cgemm import cgemm_reference
 from warpsmith.generator.first_use.conv2d import conv2d_reference
 from warpsmith.generator.first_use.fft import fft_reference
+from warpsmith.generator.first_use.filter1d import filter1d_reference
 from warpsmith.generator.first_use.filter2d import filter2d_reference
 from warpsmith.generator.first_use.reference import Reference
 from warpsmith.generator.problem import Problem
@@ -25,4 +27,6 @@ def reference_of(problem: Problem, threads: int) -> Reference | None:
             return fft_reference(problem, threads)
         case Cgemm():
             return cgemm_reference(problem, threads)
+        case Filter1d():
+            return filter1d_reference(problem, threads)
     return None

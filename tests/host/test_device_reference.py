@@ -21,6 +21,7 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.fft import Fft, Tiling
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -106,7 +107,17 @@ FILTERS = [
     Filter2d((40, 31), (7, 3), pitch=160),
 ]
 
-
+LINES = [
+    Filter1d(300, 17, batch=2, channels=4, filters=2),
+    Filter1d(300, 16, batch=2, channels=4, filters=4, layout="btc", mode="same", convolve=True, dtype="int16"),
+    Filter1d(50, 80, channels=3, layout="btc", dtype="uint8", result_dtype="float16", pitch=5, result_pitch=8, down=3),
+    Filter1d(70, 5, batch=3, mode="causal", dtype="float16", channels=2, filters=2, pitch=144, convolve=True),
+    Filter1d(70, 5, batch=2, mode="valid", dtype="bfloat16", taps_dtype="bfloat16", result_dtype="float32", down=2),
+    Filter1d(70, 5, dtype="float16", taps_dtype="float16", result_dtype="bfloat16", lags=(-2, 60)),
+    Filter1d(90, 33, batch=2, dtype="complex64", channels=2, layout="btc", lags=(3, 80), convolve=True),
+    Filter1d(90, 33, batch=2, dtype="complex64", taps_dtype="complex64", channels=2, filters=2, down=7),
+    Filter1d(1, 1, dtype="complex64"),
+]
 TRANSFORMS = [
     Fft((30,), batch=7),
     Fft((30,), batch=7, kind="c2c", inverse=True, norm="ortho"),
@@ -186,7 +197,7 @@ def made(
 
 @exhaustive.one_in(3)
 @pytest.mark.parametrize(
-    "problem", [*LAYERS, *ARITHMETIC, *PRODUCTS, *FILTERS, *TRANSFORMS], ids=lambda problem: problem.key()
+    "problem", [*LAYERS, *ARITHMETIC, *PRODUCTS, *FILTERS, *LINES, *TRANSFORMS], ids=lambda problem: problem.key()
 )
 def test_is_the_host_s_reference(host: HostRuntime, quickest: HostCompiler, problem: Problem) -> None:
     with made(host, quickest, problem) as found:

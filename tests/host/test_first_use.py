@@ -22,6 +22,7 @@ from warpsmith.generator import registry
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import default_answer
@@ -51,6 +52,10 @@ def filter2d(**fields: Any) -> ws.Filter2d:
 
 def conv2d(**fields: Any) -> ws.Conv2d:
     return ws.Conv2d(**LAYER | fields)
+
+
+def filter1d(**fields: Any) -> Filter1d:
+    return Filter1d(**{"signal": 90, "taps": 7, "batch": 2} | fields)
 
 
 def fft(*size: int, **fields: Any) -> ws.Fft:
@@ -103,6 +108,21 @@ PAIRS: tuple[tuple[Problem, Problem], ...] = (
     ),
     (ws.Cgemm(batch=12, m=7, n=9, k=8), ws.Cgemm(batch=12, m=7, n=9, k=8, a="c")),
     (ws.Cgemm(batch=3, m=7, n=9, k=8, b="t", accuracy="normwise"), ws.Cgemm(batch=3, m=7, n=9, k=8, b="c")),
+    (filter1d(), filter1d(convolve=True)),
+    (filter1d(mode="causal", dtype="int16"), filter1d(mode="same", dtype="int16")),
+    (filter1d(dtype="uint8", lags=(3, 50), down=4), filter1d(dtype="uint8", lags=(4, 50), down=4)),
+    (filter1d(channels=4, filters=2, down=3, pitch=368), filter1d(channels=2, filters=2, batch=4, down=3, pitch=368)),
+    (filter1d(channels=4, layout="btc", pitch=32), filter1d(channels=4, layout="btc", pitch=32, convolve=True)),
+    (
+        filter1d(dtype="float16", taps_dtype="float16", result_dtype="bfloat16"),
+        filter1d(dtype="bfloat16", taps_dtype="bfloat16", result_dtype="float16"),
+    ),
+    (filter1d(dtype="complex64", result_pitch=776), filter1d(dtype="complex64", result_pitch=776, convolve=True)),
+    (
+        filter1d(dtype="complex64", taps_dtype="complex64", channels=4, filters=4, layout="btc"),
+        filter1d(dtype="complex64", taps_dtype="complex64", channels=4, filters=4, layout="bct"),
+    ),
+    (filter1d(weights=range(7)), filter1d(weights=range(1, 8))),
 )
 """Pairs of problems. The program of either one gives wrong results for the other."""
 

@@ -14,12 +14,14 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.operations.cgemm.judge import CgemmJudge
 from warpsmith.tuner.operations.conv2d.judge import Conv2dJudge
 from warpsmith.tuner.operations.fft.judge import FftJudge
+from warpsmith.tuner.operations.filter1d.judge import Filter1dJudge
 from warpsmith.tuner.operations.filter2d.judge import Filter2dJudge
 from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References
 from warpsmith.tuner.operations.peer import Peer
@@ -29,6 +31,7 @@ JUDGES: Mapping[str, Judge[Any]] = {
     Fft.operation: FftJudge(),
     Conv2d.operation: Conv2dJudge(),
     Cgemm.operation: CgemmJudge(),
+    Filter1d.operation: Filter1dJudge(),
 }
 """Judges by operation."""
 

@@ -10,22 +10,17 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Precision
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.peer import Peer, PeerMaker, torch_stream, torch_with_cudnn
+from warpsmith.tuner.operations.torch_tensors import HALF_TOLERANCES, array_of, tensor_of
 
 TF32_TOLERANCE = 2e-3
 """Scaled error allowed for cuDNN's TF32 kernels: they may truncate factors to 10 bits, which moves a term by up to
 2^-9.
-"""
-HALF_TOLERANCES = {DType.FLOAT16: 2e-3, DType.BFLOAT16: 1.6e-2}
-"""Scaled errors allowed for libraries on 16-bit data: kernels that add up in several passes, or use Winograd's method,
-round intermediate values to 16 bits too.
 """
 
 
@@ -123,15 +118,6 @@ def _inputs(
     return [first, *({name: tensor.clone() for name, tensor in first.items()} for _ in range(sets - 1))]
 
 
-def array_of(tensor: Any, torch: Any) -> NDArray[Any]:
-    """Values of a tensor. PyTorch gives NumPy no bfloat16, so these pass as 16-bit integers."""
-    if tensor.dtype is not torch.bfloat16:
-        array: NDArray[Any] = tensor.cpu().numpy()
-        return array
-    bits: NDArray[Any] = tensor.cpu().view(torch.int16).numpy()
-    return bits.view(numpy_dtype(DType.BFLOAT16))
-
-
 _MODES = {PaddingMode.ZEROS: "constant"}
 """Mode names of torch.nn.functional.pad that differ from those of PyTorch's layers."""
 
@@ -156,15 +142,6 @@ def _folded(problem: Conv2d, torch: Any, padded: Any, pads: list[int]) -> Any:
         dx[..., columns - left :] += inside[..., :left]
         dx[..., :right] += inside[..., left + columns :]
     return dx
-
-
-def tensor_of(array: NDArray[Any], torch: Any, *, on_gpu: bool) -> Any:
-    """Copy of an array on the device. PyTorch warns about read-only arrays, and takes no bfloat16 from NumPy."""
-    if array.dtype.name == DType.BFLOAT16.value:
-        return tensor_of(array.view(np.int16), torch, on_gpu=on_gpu).view(torch.bfloat16)
-    if on_gpu:
-        return torch.from_numpy(array if array.flags.writeable else array.copy()).cuda()
-    return torch.from_numpy(array.copy())
 
 
 def _laid_out(tensor: Any, torch: Any, *, channels_last: bool) -> Any:

@@ -20,16 +20,15 @@ from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter2d.npp_peers import DeviceArrays, npp_peer, separable_npp_peer
 from warpsmith.tuner.operations.filter2d.scipy_peers import (
     cupy_library,
-    cupy_signal,
     fftconvolve_peer,
     ndimage_peer,
     only_term,
     scipy_library,
-    scipy_signal,
     separable_ndimage_peer,
 )
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, PeerMaker, Unavailable, torch_stream, torch_with_cudnn
+from warpsmith.tuner.operations.scipy_library import cupy_signal, scipy_signal
 
 MODES = {
     Border.CONSTANT: "constant",

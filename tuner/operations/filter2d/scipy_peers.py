@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -17,21 +15,7 @@ from warpsmith.generator.filter2d.separable import Term, separable_terms
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, Unavailable, cupy_stream
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScipyLibrary:
-    """A module of SciPy or of `cupyx.scipy`, and the array library that it works on."""
-
-    name: str
-    """Library name with its version."""
-    functions: Any
-    """The module: `ndimage` or `signal`."""
-    arrays: Any
-    """Array module with NumPy's interface."""
-    to_host: Callable[[Any], NDArray[Any]]
-    stream: Callable[[int | None], contextlib.AbstractContextManager[Any]]
-    """Makes the work inside the block run on a stream; None is the default one."""
+from warpsmith.tuner.operations.scipy_library import ScipyLibrary
 
 
 def scipy_library(problem: Filter2d) -> ScipyLibrary:
@@ -123,20 +107,6 @@ def _inside(problem: Filter2d, *, rotated: bool) -> tuple[Any, ...]:
     first = [(size - 1) // 2 if rotated else size // 2 for size in problem.filter]
     rows, columns = (slice(at, at + size) for at, size in zip(first, problem.output_shape, strict=True))
     return (..., rows, columns, *[slice(None)] * (problem.channels > 1))
-
-
-def scipy_signal() -> ScipyLibrary:
-    """SciPy's `signal`, on the host."""
-    signal = importlib.import_module("scipy.signal")
-    return ScipyLibrary(f"scipy {version('scipy')}", signal, np, np.asarray, lambda _: contextlib.nullcontext())
-
-
-def cupy_signal() -> ScipyLibrary:
-    """CuPy's `signal`, on a GPU."""
-    cupy, signal = importlib.import_module("cupy"), importlib.import_module("cupyx.scipy.signal")
-    return ScipyLibrary(
-        f"cupy {cupy.__version__}", signal, cupy, cupy.asnumpy, lambda stream: cupy_stream(cupy, stream)
-    )
 
 
 def fftconvolve_peer(

@@ -50,7 +50,9 @@ def host_inputs(
 
 
 def _drawn(problem: Problem, operand: Operand, generator: np.random.Generator) -> NDArray[np.generic]:
-    values = generator.standard_normal(operand.shape, np.float32)
+    values = generator.standard_normal(operand.components.shape, np.float32)
+    if operand.dtype is DType.COMPLEX64:
+        return values.view(np.complex64)[..., 0]
     if problem.output.dtype is DType.UINT8:
         axes = values.shape[-2:]
         around = values - values.mean(axis=(-2, -1), keepdims=True)

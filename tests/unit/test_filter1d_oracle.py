@@ -1,0 +1,278 @@
+"""Verification of filter1d: the references against SciPy, NumPy and PyTorch in float64, and the inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import exhaustive
+from pairs import covering
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.filter1d import oracle
+from warpsmith.tuner.operations.filter1d.judge import Filter1dJudge
+from warpsmith.tuner.operations.filter1d.oracle import reference, samples
+from warpsmith.tuner.operations.filter1d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.judge import Reference
+from warpsmith.tuner.operations.registry import random_operands
+
+signal_processing = pytest.importorskip("scipy.signal")
+
+JUDGE = Filter1dJudge()
+TYPES: tuple[dict[str, str], ...] = (
+    {"dtype": "float32"},
+    {"dtype": "float32", "result_dtype": "float16"},
+    {"dtype": "float16", "taps_dtype": "float16"},
+    {"dtype": "bfloat16", "result_dtype": "float32"},
+    {"dtype": "complex64"},
+    {"dtype": "complex64", "taps_dtype": "complex64"},
+    {"dtype": "int16"},
+    {"dtype": "uint8", "result_dtype": "bfloat16"},
+)
+SIZES = ((1, 1), (1, 6), (7, 7), (6, 15), (200, 1), (200, 2), (130, 33), (90, 64), (40, 1100), (9000, 5))
+"""Samples and taps: filters longer than the signal, than a band matrix, and signals longer than a part."""
+FACTORS: dict[str, Any] = {
+    "sizes": SIZES,
+    "slice": (*Mode, "first", "last", "middle"),
+    "types": TYPES,
+    "layout": tuple(SignalLayout),
+    "channels": ((1, 1), (4, 1), (4, 2), (4, 4)),
+    "batch": (1, 3),
+    "convolve": (False, True),
+    "down": (1, 2, 5, 1000),
+}
+
+
+def is_problem(case: Mapping[str, Any]) -> bool:
+    samples, taps = case.get("sizes", (9, 1))
+    return not (case.get("slice") is Mode.VALID and taps > samples)
+
+
+def problem_of(case: Mapping[str, Any]) -> Filter1d:
+    samples, taps = case["sizes"]
+    lags = {"first": (1 - taps, 1 - taps), "last": (samples - 1, samples - 1), "middle": (-(taps // 3), samples // 2)}
+    channels, filters = case["channels"]
+    return Filter1d(
+        samples,
+        taps,
+        case["batch"],
+        mode=case["slice"] if case["slice"] in Mode else None,
+        lags=lags.get(case["slice"]),
+        channels=channels,
+        filters=filters,
+        **{name: case[name] for name in ("layout", "convolve", "down")},
+        **case["types"],
+    )
+
+
+PROBLEMS = [problem_of(case) for case in covering(FACTORS, is_problem)]
+
+
+def rows_of(problem: Filter1d, operands: Mapping[str, NDArray[Any]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Signal and weights of each channel of each signal, in double precision."""
+    wide = np.complex128 if problem.dtype is DType.COMPLEX64 else np.float64
+    signals, filters = operands["signal"].astype(wide), operands["weights"].reshape(problem.filters, -1)
+    if problem.layout is SignalLayout.BTC:
+        signals = signals.reshape(problem.batch, problem.signal, problem.channels).swapaxes(1, 2)
+    signals = signals.reshape(problem.batch, problem.channels, problem.signal)
+    filters = filters.astype(np.complex128 if problem.weights_dtype is DType.COMPLEX64 else np.float64)
+    each = problem.channels // problem.filters
+    return [
+        (signals[batch, channel], filters[channel // each])
+        for batch, channel in itertools.product(range(problem.batch), range(problem.channels))
+    ]
+
+
+def gathered(problem: Filter1d, rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """Results of all channels in the problem's shape, as real numbers."""
+    whole = np.array(rows).reshape(problem.batch, problem.channels, -1)
+    if problem.layout is SignalLayout.BTC:
+        whole = whole.swapaxes(1, 2)
+    whole = np.ascontiguousarray(whole)
+    return (whole.view(np.float64) if np.iscomplexobj(whole) else whole).reshape(problem.output.components.shape)
+
+
+def by_scipy(problem: Filter1d, x: NDArray[Any], w: NDArray[Any], mode: str) -> NDArray[Any]:
+    if problem.convolve:
+        return np.asarray(signal_processing.convolve(x, w, mode, "direct"))
+    return np.asarray(signal_processing.correlate(x, w.conj(), mode, "direct"))
+
+
+def expected_row(problem: Filter1d, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    """A channel's result, by SciPy's own mode if it has one, and as a slice of its full result otherwise."""
+    mode = problem.mode
+    if mode is not None and mode is not Mode.CAUSAL:
+        return by_scipy(problem, x, w, mode.value)[:: problem.down]
+    first, last = (0, len(x) - 1) if mode is Mode.CAUSAL else (lag + len(w) - 1 for lag in problem.lags or ())
+    return by_scipy(problem, x, w, "full")[first : last + 1 : problem.down]
+
+
+def assert_equal(problem: Filter1d, found: Reference, expected: NDArray[Any]) -> None:
+    assert found.expected.shape == found.scale.shape == problem.output.components.shape
+    worst = np.abs(found.expected - expected) - 1e-12 * found.scale
+    assert worst.max() <= 0, problem.key()
+
+
+class TestReference:
+    @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
+    def test_is_what_scipy_computes(self, problem: Filter1d) -> None:
+        operands = random_operands(problem, 1)
+        found = reference(problem, operands)
+        rows = rows_of(problem, operands)
+        assert_equal(problem, found, gathered(problem, [expected_row(problem, x, w) for x, w in rows]))
+        both = 1 + 1j if problem.output.dtype is DType.COMPLEX64 else 1  # parts of a number have one scale
+        magnitudes = gathered(problem, [both * expected_row(problem, abs(x), abs(w)) for x, w in rows])
+        np.testing.assert_allclose(found.scale, magnitudes, 1e-12)
+
+    def test_problems_combine_all_values(self) -> None:
+        assert any(each.taps > each.signal and each.mode is Mode.SAME for each in PROBLEMS)
+        assert {each.mode for each in PROBLEMS} == {*Mode, None}
+
+    @pytest.mark.parametrize("mode", ["full", "same", "valid"])
+    @pytest.mark.parametrize(("samples", "taps"), [(50, 7), (50, 8), (9, 9)])
+    def test_is_what_numpy_computes(self, mode: str, samples: int, taps: int) -> None:
+        """NumPy's `same` is as long as the longer operand; `correlate` conjugates its second one."""
+        problem = Filter1d(samples, taps, mode=mode, dtype="complex64", taps_dtype="complex64")
+        operands = random_operands(problem, 1)
+        x, w = (operands[name].astype(np.complex128) for name in ("signal", "weights"))
+        assert_equal(problem, reference(problem, operands), gathered(problem, [np.correlate(x, w.conj(), mode)]))
+        convolution = dataclasses.replace(problem, convolve=True)
+        assert_equal(convolution, reference(convolution, operands), gathered(convolution, [np.convolve(x, w, mode)]))
+
+    @pytest.mark.parametrize("layout", SignalLayout)
+    @pytest.mark.parametrize(("mode", "down", "padding"), [("valid", 1, 0), ("valid", 3, 0), ("full", 2, 6)])
+    def test_is_what_pytorch_computes(self, layout: SignalLayout, mode: str, down: int, padding: int) -> None:
+        torch = pytest.importorskip("torch")
+        problem = Filter1d(61, 7, 2, mode=mode, channels=6, filters=6, layout=layout, down=down)
+        operands = random_operands(problem, 1)
+        x, w = (torch.from_numpy(operands[name]).double() for name in ("signal", "weights"))
+        x = x.mT if layout is SignalLayout.BTC else x
+        y = torch.nn.functional.conv1d(x, w[:, None], stride=down, padding=padding, groups=6)
+        expected = (y.mT if layout is SignalLayout.BTC else y).numpy()
+        assert_equal(problem, reference(problem, operands), expected)
+
+    def test_causal_outputs_are_those_of_causal_conv1d(self) -> None:
+        """The definition of Dao-AILab's package: the last tap meets the newest sample."""
+        torch = pytest.importorskip("torch")
+        problem = Filter1d(40, 4, 2, mode="causal", channels=3, filters=3)
+        operands = random_operands(problem, 1)
+        x, w = (torch.from_numpy(operands[name]).double() for name in ("signal", "weights"))
+        y = torch.nn.functional.conv1d(x, w[:, None], padding=3, groups=3)[..., :40]
+        assert_equal(problem, reference(problem, operands), y.numpy())
+
+    def test_is_the_same_in_small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        problem = Filter1d(300, 70, 3, channels=4, filters=2, down=2, layout="btc")
+        operands = random_operands(problem, 1)
+        whole = reference(problem, operands)
+        for name, size in {"_RESULTS": 50, "_TAPS": 16, "_TILE": 5, "_PRODUCT_SIZE": 300}.items():
+            monkeypatch.setattr(oracle, name, size)
+        parts = reference(problem, operands)
+        np.testing.assert_allclose(parts.expected, whole.expected, rtol=0, atol=1e-13 * whole.scale.max())
+        np.testing.assert_allclose(parts.scale, whole.scale, rtol=1e-13)
+
+    @pytest.mark.parametrize("problem", PROBLEMS[::5], ids=lambda problem: problem.key())
+    def test_samples_are_results_by_direct_sums(self, problem: Filter1d) -> None:
+        operands = random_operands(problem, 1)
+        whole = reference(problem, operands)
+        indices = np.unique(np.linspace(0, whole.expected.size - 1, 50).astype(np.int64))
+        found = samples(problem, operands, indices)
+        scale = whole.scale.reshape(-1)[indices]
+        assert (np.abs(found.expected - whole.expected.reshape(-1)[indices]) <= 1e-13 * scale).all()
+        np.testing.assert_allclose(found.least_scale, scale, rtol=1e-12)
+
+    def test_what_is_not_finite_reaches_its_own_windows_alone(self) -> None:
+        problem = Filter1d(1000, 9, 2, mode="causal", channels=2)
+        operands = dict(random_operands(problem, 1))
+        clean = reference(problem, operands)
+        operands["signal"][1, 0, 500] = np.nan
+        operands["signal"][0, 1, 999] = -np.inf
+        found = reference(problem, operands)
+        reached = np.zeros(problem.output.shape, bool)
+        reached[1, 0, 500:509] = reached[0, 1, 999] = True
+        assert np.isnan(found.scale[reached]).all()
+        assert np.array_equal(found.expected[~reached], clean.expected[~reached])
+        assert np.array_equal(found.scale[~reached], clean.scale[~reached])
+
+    def test_magnitudes_far_apart_keep_their_own_errors(self) -> None:
+        problem = Filter1d(4000, 33, 2)
+        operands = dict(random_operands(problem, 1))
+        whole = reference(problem, operands)
+        operands["signal"][:, 2000:] *= np.float32(2.0**40)
+        found = reference(problem, operands)
+        assert np.array_equal(found.expected[:, :1900], whole.expected[:, :1900])
+
+    def test_terms_are_real_products(self) -> None:
+        assert JUDGE.terms(Filter1d(100, 7)) == 7
+        assert JUDGE.terms(Filter1d(5, 7, dtype="complex64")) == 10
+        assert JUDGE.terms(Filter1d(100, 7, dtype="complex64", taps_dtype="complex64")) == 28
+
+
+OF_EACH_TYPE = [
+    Filter1d(500, 30, 2, channels=4, filters=4, layout=layout, **types) for types in TYPES for layout in SignalLayout
+]
+
+
+class TestInputs:
+    @pytest.mark.parametrize("make", [JUDGE.inputs, stress_inputs], ids=["drawn", "stress"])
+    @pytest.mark.parametrize("problem", OF_EACH_TYPE, ids=lambda problem: problem.key())
+    @exhaustive.meeting()
+    def test_are_dense_and_the_same_in_every_run(self, problem: Filter1d, make: Any) -> None:
+        first, again, other = (make(problem, np.random.default_rng(seed)) for seed in (1, 1, 2))
+        assert list(first) == ["signal", "weights"]
+        for each in problem.inputs:
+            values = first[each.name]
+            assert (values.shape, values.dtype) == (each.shape, numpy_dtype(each.dtype))
+            assert values.flags.c_contiguous
+            assert values.view(np.uint8).any()
+            assert np.array_equal(values.view(np.uint8), again[each.name].view(np.uint8))
+            assert not np.array_equal(values.view(np.uint8), other[each.name].view(np.uint8))
+
+    @pytest.mark.parametrize("make", [JUDGE.inputs, stress_inputs], ids=["drawn", "stress"])
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "uint8"])
+    @pytest.mark.parametrize("taps", [1, 33, 3000])
+    def test_results_fit_into_float16(self, make: Any, dtype: str, taps: int) -> None:
+        problem = Filter1d(5000, taps, 2, dtype=dtype, result_dtype="float16")
+        expected = reference(problem, make(problem, np.random.default_rng(1))).expected
+        assert np.nanmax(np.abs(expected)) < 65504
+
+    def test_integers_use_a_range_of_13_bits(self) -> None:
+        values = JUDGE.inputs(Filter1d(100_000, 3, dtype="int16"), np.random.default_rng(1))["signal"]
+        assert (values.min(), values.max()) == (-4096, 4095)
+
+    def test_stress_has_magnitudes_far_apart_and_a_channel_that_is_spoilt(self) -> None:
+        problem = Filter1d(3000, 9, 3, channels=2)
+        signal = stress_inputs(problem, np.random.default_rng(1))["signal"].reshape(6, -1)
+        is_spoilt = ~np.isfinite(signal).all(axis=1)
+        assert is_spoilt.sum() == 1
+        sizes = np.abs(signal[~is_spoilt])
+        assert sizes[sizes > 0].min() < 2.0**-19
+        assert np.sort(sizes.max(axis=1))[-1] > 2.0**38
+        found = reference(problem, stress_inputs(problem, np.random.default_rng(1)))
+        assert 0.9 < np.isfinite(found.scale).mean() < 1
+        assert np.nanmax(found.scale) < 1e30
+
+    def test_stress_of_one_channel_is_finite(self) -> None:
+        for types in TYPES:
+            signal = stress_inputs(Filter1d(3000, 9, **types), np.random.default_rng(1))["signal"]
+            assert np.isfinite(signal.astype(np.complex128)).all()
+
+    def test_slack_grows_with_the_root_of_the_terms_of_a_chain(self) -> None:
+        assert stress_slack(Filter1d(100, 5)) == 1
+        assert stress_slack(Filter1d(1000, 400)) == pytest.approx(6)
+        assert stress_slack(Filter1d(10**6, 10**5)) == pytest.approx(9.6)
+
+    def test_a_smaller_problem_is_of_the_same_kind(self) -> None:
+        problem = Filter1d(10**6, 5000, 64, mode="causal", channels=8, filters=8, dtype="bfloat16", pitch=2_000_064)
+        small = JUDGE.smaller(problem)
+        assert (small.signal, small.taps, small.batch, small.pitch) == (1056, 1024, 2, None)
+        assert (small.mode, small.channels, small.filters, small.dtype) == ("causal", 8, 8, "bfloat16")
+        known = Filter1d(5000, 2000, weights=range(2000), lags=(5, 9))
+        assert (JUDGE.smaller(known).taps, JUDGE.smaller(known).mode) == (2000, Mode.FULL)
+        assert JUDGE.smaller(Filter1d(3, 7, mode="same")).signal == 3

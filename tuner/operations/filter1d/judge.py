@@ -1,0 +1,108 @@
+"""Judge of filters of one-dimensional signals, and the random signals and taps that it draws."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.filter1d import Filter1d, Mode
+from warpsmith.generator.problem import DType
+from warpsmith.generator.reference.filter1d import Filter1dReference
+from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
+from warpsmith.tuner.operations.filter1d.oracle import reference, samples, terms
+from warpsmith.tuner.operations.filter1d.peers import gpu_makers, host_makers
+from warpsmith.tuner.operations.filter1d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.judge import Judge, Operands, References, Samples
+from warpsmith.tuner.operations.peer import PeerMaker
+
+_INT16 = 1 << 12
+"""Samples of type int16 are drawn from -4096 to 4095, as those of a 13-bit converter."""
+_ROOT_MEAN_SQUARES = {DType.INT16: _INT16 / math.sqrt(3), DType.UINT8: 255 / math.sqrt(3)}
+"""Of random samples; 1 for other types."""
+_LARGEST_DEVIATION = 4096.0
+"""Standard deviation of the results that random taps may give if these are float16, whose largest number is 65504."""
+_BEYOND = 32
+"""Samples by which a small problem's signal exceeds the filter."""
+_SMALL_TAPS = 1024
+"""Most taps of a small problem, unless the problem knows them."""
+
+
+class Filter1dJudge(Judge[Filter1d]):
+    """Compares with float64 sums by products with band matrices.
+
+    Peers are cuDNN and cuFFT through PyTorch, and CuPy; on the host they are SciPy and PyTorch.
+    """
+
+    def inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
+        signal, weights = problem.inputs
+        return {signal.name: _signal(problem, generator), weights.name: _weights(problem, generator)}
+
+    def stress_inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
+        return stress_inputs(problem, generator)
+
+    def stress_slack(self, problem: Filter1d) -> float:
+        return stress_slack(problem)
+
+    def terms(self, problem: Filter1d) -> int:
+        return terms(problem)
+
+    def references(self, problem: Filter1d, operands: Operands) -> References:
+        return {problem.output.name: reference(problem, operands)}
+
+    def kernels(self, problem: Filter1d) -> Filter1dReference:  # noqa: ARG002 - there is one
+        return Filter1dReference()
+
+    def samples(self, problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+        return samples(problem, operands, indices)
+
+    def smaller(self, problem: Filter1d) -> Filter1d:
+        taps = problem.taps if problem.weights is not None else min(problem.taps, _SMALL_TAPS)
+        return dataclasses.replace(
+            problem,
+            signal=min(problem.signal, taps + _BEYOND),
+            taps=taps,
+            batch=min(problem.batch, 2),
+            mode=problem.mode or Mode.FULL,
+            lags=None,
+            pitch=None,
+            result_pitch=None,
+        )
+
+    def peers(self, problem: Filter1d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        return (host_makers if kind is DeviceKind.HOST else gpu_makers)(problem, operands, sets)
+
+
+def _signal(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
+    """Normal deviates, or integers of equal probability."""
+    signal = problem.operands[0]
+    match signal.dtype:
+        case DType.UINT8:
+            return drawn(signal.shape, np.uint8, generator, random_bytes)
+        case DType.INT16:
+            return drawn(signal.shape, np.int16, generator, _shorts)
+        case DType.COMPLEX64:
+            return drawn(signal.components.shape, np.float32, generator, deviates).view(np.complex64)[..., 0]
+        case _:
+            return drawn(signal.shape, numpy_dtype(signal.dtype), generator, deviates)
+
+
+def _shorts(generator: np.random.Generator, count: int) -> NDArray[Any]:
+    return generator.integers(-_INT16, _INT16, count, dtype=np.int16)
+
+
+def _weights(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
+    """Normal deviates, smaller ones if results would leave the range of float16."""
+    weights = problem.operands[1]
+    values = generator.standard_normal(weights.components.shape, np.float32)
+    if problem.output.dtype is DType.FLOAT16:
+        deviation = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
+        values *= np.float32(min(1.0, _LARGEST_DEVIATION / deviation))
+    if weights.dtype is DType.COMPLEX64:
+        return values.view(np.complex64)[..., 0]
+    return values.astype(numpy_dtype(weights.dtype), copy=False)

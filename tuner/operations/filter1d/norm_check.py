@@ -1,0 +1,56 @@
+"""Check of libraries whose errors are relative to the norm of the results, as those of transforms are."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.elements import scaled_error
+from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.problem import PEAK, DType
+from warpsmith.tuner.operations.filter1d.oracle import samples, terms
+from warpsmith.tuner.operations.judge import Operands, Samples
+
+NORM_TOLERANCE = 2e-5
+"""Largest error of a sample, relative to twice the root mean square of all samples. TF32 and 16-bit factors exceed it.
+"""
+_MOST_SAMPLES = 512
+_MOST_TERMS = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class NormCheck:
+    """Some results by direct sums.
+
+    Where few taps meet the signal, as at the ends of `full`, the terms of a result may all be small, and the errors of
+    a transform large against them. `Peer.tolerance` is then infinite, and results are checked by this.
+    """
+
+    expected: Samples
+    dtype: DType
+
+    @classmethod
+    def of(cls, problem: Filter1d, operands: Operands) -> NormCheck:
+        size = problem.output.components.size
+        count = min(size, max(16, min(_MOST_SAMPLES, _MOST_TERMS // terms(problem))))
+        indices = np.unique([0, size - 1, *np.random.default_rng(0).integers(0, size, count)])
+        real = DType.FLOAT32 if problem.output.dtype is DType.COMPLEX64 else problem.output.dtype
+        return cls(samples(problem, operands, indices), real)
+
+    def checked(self, result: NDArray[Any]) -> NDArray[Any]:
+        """The result. Raises RuntimeError if samples of it are wrong."""
+        numbers = np.ascontiguousarray(result).reshape(-1)
+        if np.iscomplexobj(numbers):
+            numbers = numbers.view(np.float32)
+        expected = self.expected.expected
+        scale = np.full(expected.shape, PEAK * math.sqrt(np.square(expected).mean()))
+        error = float(scaled_error(numbers[self.expected.indices], expected, scale, self.dtype).max())
+        if not error <= NORM_TOLERANCE:
+            raise RuntimeError(
+                f"its error of {error:.1e} of twice the root mean square is over the bound of {NORM_TOLERANCE:.0e}"
+            )
+        return result

@@ -1,0 +1,239 @@
+"""Float64 references by NumPy, and single results by direct sums. Nothing is shared with the generator.
+
+A reference is a product of windows with a band matrix, which has one column for each output of a window. Sums are
+direct: stress data have magnitudes 2^40 apart, so the errors of a transform would be larger than many results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.judge import Operands, Reference, Samples
+from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
+
+_RESULTS = 1 << 13
+"""Outputs that one thread computes at once, of one channel or of several."""
+_SAMPLES = 1 << 16
+"""Samples of one channel that one thread reads at once, about."""
+_TAPS = 512
+"""Taps of one band matrix; longer filters take several."""
+_TILE = 32
+"""Outputs of a window, the columns of a band matrix: one with few taps then has little more than its own taps."""
+_PRODUCT_SIZE = 1 << 18
+"""Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
+
+
+def by_time(problem: Filter1d, array: NDArray[Any], samples: int) -> NDArray[Any]:
+    """View of a signal or of a result as (batch, channels, time)."""
+    if problem.layout is SignalLayout.BTC:
+        return array.reshape(problem.batch, samples, problem.channels).swapaxes(1, 2)
+    return array.reshape(problem.batch, problem.channels, samples)
+
+
+def correlation_taps(problem: Filter1d, weights: NDArray[Any]) -> NDArray[Any]:
+    """Weights as (filters, taps), in the order of a correlation: tap 0 meets the oldest sample of a window."""
+    filters = weights.reshape(problem.filters, problem.taps)
+    return filters[:, ::-1] if problem.convolve else filters
+
+
+def terms(problem: Filter1d) -> int:
+    """Real products that one result adds up at most."""
+    parts = 4 if problem.weights_dtype is DType.COMPLEX64 else 2 if problem.dtype is DType.COMPLEX64 else 1
+    return parts * min(problem.taps, problem.signal)
+
+
+def reference(problem: Filter1d, operands: Operands) -> Reference:
+    """The filtered signals and the scales of their errors, the sums of |weight| |sample|.
+
+    The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
+    result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked.
+    """
+    is_complex = problem.output.dtype is DType.COMPLEX64
+    room = room_beside(problem.output.components.size)
+    expected = np.zeros(problem.output.shape, np.complex128 if is_complex else np.float64)
+    scale = np.zeros(problem.output.shape)
+    work = _Work.of(problem, operands, expected, scale)
+    parts = work.parts()
+
+    def strip(numbers: slice) -> None:
+        for part in parts[numbers]:
+            work.compute(part)
+
+    for_each_strip(len(parts), STRIP_BYTES, strip, scratch_bytes=work.scratch_bytes, room=room)
+    if not is_complex:
+        return Reference(expected, scale)
+    return Reference(
+        expected.view(np.float64).reshape(problem.output.components.shape), np.repeat(scale[..., None], 2, axis=-1)
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Part:
+    """Some outputs of some channels that have one filter."""
+
+    filter: int
+    rows: slice
+    """Numbers of the filter's channels, counted through all signals of the batch."""
+    outputs: slice
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Arrays of a reference, as (batch, channels, time)."""
+
+    problem: Filter1d
+    signal: NDArray[Any]
+    taps: NDArray[Any]
+    """(filters, taps), float64 or complex128, in the order of a correlation."""
+    expected: NDArray[Any]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, problem: Filter1d, operands: Operands, expected: NDArray[Any], scale: NDArray[np.float64]) -> _Work:
+        taps = correlation_taps(problem, operands["weights"])
+        return cls(
+            problem=problem,
+            signal=by_time(problem, operands["signal"], problem.signal),
+            taps=taps.astype(np.complex128 if np.iscomplexobj(taps) else np.float64),
+            expected=by_time(problem, expected, problem.result_length),
+            scale=by_time(problem, scale, problem.result_length),
+        )
+
+    @property
+    def channels(self) -> int:
+        """Channels of a signal that have one filter."""
+        return self.problem.channels // self.problem.filters
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a window: fewer if these lie far apart, so that a window stays about twice as long as the taps."""
+        return max(1, min(_TILE, min(_TAPS, self.problem.taps) // self.problem.down, self.problem.result_length))
+
+    @property
+    def at_once(self) -> int:
+        """Outputs that a part has at most, of all its channels."""
+        return max(1, min(_RESULTS, _SAMPLES // self.problem.down))
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes that a part takes: its samples and which of them are finite, its windows, their magnitudes and sums."""
+        wide = self.taps.itemsize * (2 if np.iscomplexobj(self.signal) else 1)
+        taps = min(_TAPS, self.problem.taps)
+        rows = self.at_once // min(self.at_once, self.problem.result_length)
+        tiles = rows + math.ceil(self.at_once / self.tile)
+        window = (self.tile - 1) * self.problem.down + taps
+        samples = (self.at_once + rows * self.tile) * self.problem.down + rows * taps
+        return (wide + 9) * samples + tiles * (2 * wide * window + 4 * wide * self.tile)
+
+    def parts(self) -> list[_Part]:
+        rows, outputs = self.problem.batch * self.channels, self.problem.result_length
+        some_outputs = min(self.at_once, outputs)
+        some_rows = self.at_once // some_outputs
+        return [
+            _Part(number, slice(row, min(row + some_rows, rows)), slice(first, min(first + some_outputs, outputs)))
+            for number, row, first in itertools.product(
+                range(self.problem.filters), range(0, rows, some_rows), range(0, outputs, some_outputs)
+            )
+        ]
+
+    def compute(self, part: _Part) -> None:
+        """Adds all taps of a part, some at once."""
+        numbers = np.arange(part.rows.start, part.rows.stop)
+        where = (numbers // self.channels, part.filter * self.channels + numbers % self.channels, part.outputs)
+        shape = (len(numbers), part.outputs.stop - part.outputs.start)
+        expected, scale = np.zeros(shape, self.expected.dtype), np.zeros(shape)
+        for start in range(0, self.problem.taps, _TAPS):
+            taps = self.taps[part.filter, start : start + _TAPS]
+            first = self.problem.first_lag + part.outputs.start * self.problem.down + start
+            if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > 0:
+                self._add(taps, self._samples(where[0], where[1], first, shape[1], len(taps)), expected, scale)
+        self.expected[where], self.scale[where] = expected, scale
+
+    def _samples(self, batch: NDArray[Any], channel: NDArray[Any], first: int, outputs: int, taps: int) -> NDArray[Any]:
+        """Samples from the first window of a part to its last one, with zeros outside of the signal."""
+        whole = math.ceil(outputs / self.tile) * self.tile  # the last tile may have outputs that nobody reads
+        length = (whole - 1) * self.problem.down + taps
+        stop = first + (outputs - 1) * self.problem.down + taps
+        left, right = max(0, first), min(self.problem.signal, stop)
+        samples = np.zeros((len(batch), length), np.complex128 if np.iscomplexobj(self.signal) else np.float64)
+        samples[:, left - first : right - first] = self.signal[batch, channel, left:right]
+        return samples
+
+    def _add(
+        self, taps: NDArray[Any], samples: NDArray[Any], expected: NDArray[Any], scale: NDArray[np.float64]
+    ) -> None:
+        """Adds the products of some taps to all outputs of a part."""
+        down, outputs = self.problem.down, expected.shape[1]
+        bad = ~np.isfinite(samples)
+        is_spoilt = bool(bad.any())
+        if is_spoilt:
+            samples[bad] = 0
+        spread = (self.tile - 1) * down + len(taps)
+        tiles = np.lib.stride_tricks.sliding_window_view(samples, spread, axis=1)[:, :: self.tile * down]
+        band = _band(taps, self.tile, down)
+        expected += _product(tiles, band)[:, :outputs]
+        scale += _product(np.abs(tiles), np.abs(band))[:, :outputs]
+        if is_spoilt:
+            counts = np.pad(bad.cumsum(axis=1), ((0, 0), (1, 0)))
+            starts = np.arange(outputs) * down
+            spoilt = counts[:, starts + len(taps)] > counts[:, starts]
+            expected[spoilt], scale[spoilt] = np.nan, np.nan
+
+
+def _band(taps: NDArray[Any], tile: int, down: int) -> NDArray[Any]:
+    """Matrix whose column i holds the taps, i * down rows down."""
+    band = np.zeros(((tile - 1) * down + len(taps), tile), taps.dtype)
+    for i in range(tile):
+        band[i * down : i * down + len(taps), i] = taps
+    return band
+
+
+def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
+    """Outputs of all tiles, (rows, tiles, window), as products of _PRODUCT_SIZE."""
+    rows, count, window = tiles.shape
+    some = max(1, _PRODUCT_SIZE // band.size)
+    flat = tiles.reshape(rows * count, window)
+    even = len(flat) // some * some
+    result = np.empty((len(flat), band.shape[1]), np.result_type(flat, band))
+    np.matmul(flat[:even].reshape(-1, some, window), band, out=result[:even].reshape(-1, some, band.shape[1]))
+    np.matmul(flat[even:], band, out=result[even:])
+    return result.reshape(rows, count * band.shape[1])
+
+
+def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
+    """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
+    signal = by_time(problem, operands["signal"], problem.signal)
+    taps = correlation_taps(problem, operands["weights"])
+    parts = 2 if problem.output.dtype is DType.COMPLEX64 else 1
+    is_btc = problem.layout is SignalLayout.BTC
+    row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
+    expected, scale = np.empty(len(indices)), np.empty(len(indices))
+    for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
+        batch, one, other, part = map(int, place)
+        channel, output = (other, one) if is_btc else (one, other)
+        products, magnitudes = _terms(problem, signal[batch, channel], taps, channel, output)
+        total = complex(products.sum())
+        expected[number] = total.imag if part else total.real
+        scale[number] = magnitudes.sum()
+    return Samples(indices, expected, scale)
+
+
+def _terms(
+    problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any], channel: int, output: int
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Products of one result, and their magnitudes."""
+    lag = problem.first_lag + output * problem.down
+    left, right = max(0, lag), min(problem.signal, lag + problem.taps)
+    filters = taps[channel * problem.filters // problem.channels, left - lag : right - lag]
+    wide = functools.partial(np.asarray, dtype=np.complex128 if np.iscomplexobj(signal) else np.float64)
+    there, weights = wide(signal[left:right]), wide(filters)
+    return weights * there, np.abs(weights) * np.abs(there)
