@@ -13,7 +13,6 @@ import numpy as np
 import scipy.signal
 from numpy.typing import NDArray
 
-
 from together import Case, at_once, together
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
@@ -74,8 +73,8 @@ def by_scipy(problem: Filter1d, signal: Numbers, weights: Numbers) -> Numbers:
     filters = weights.astype(wide).reshape(problem.filters, problem.taps)
     filters = filters if problem.convolve else filters[:, ::-1]
     start = problem.first_lag + problem.taps - 1  # of the first output in the full convolution
-    stop = start + (problem.outputs - 1) * problem.down + 1
-    found = np.empty((problem.batch, problem.channels, problem.outputs), wide)
+    stop = start + (problem.result_length - 1) * problem.down + 1
+    found = np.empty((problem.batch, problem.channels, problem.result_length), wide)
     for batch, channel in np.ndindex(problem.batch, problem.channels):
         filter_ = filters[channel * problem.filters // problem.channels]
         full = scipy.signal.convolve(rows[batch, channel], filter_, "full", "direct")

@@ -126,7 +126,7 @@ class DiscardBlocks:
     @classmethod
     def of(cls, problem: Filter1d, length: int, first: int = 0) -> DiscardBlocks:
         """Blocks of `length` outputs, the first one with `first` of them if that is not 0."""
-        outputs = Slices(problem.outputs, length, first=first)
+        outputs = Slices(problem.result_length, length, first=first)
         return cls(outputs, problem.signal, problem.taps, problem.down, problem.first_lag)
 
     @property
@@ -207,7 +207,7 @@ class AddBlocks:
     def of(cls, problem: Filter1d, length: int) -> AddBlocks:
         down, taps, first = problem.down, problem.taps, problem.first_lag
         base = max(0, first)
-        last = first + (problem.outputs - 1) * down
+        last = first + (problem.result_length - 1) * down
         samples = Slices(min(problem.signal, last + taps) - base, length * down)
         # The windows of a block begin up to taps - 1 samples before it; `skipped` of these lags are not kept.
         skipped = (first - base + taps - 1) % down
@@ -220,7 +220,7 @@ class AddBlocks:
             overlap=sums - length,
             before=before,
             shift=(base - before - first) // down,
-            outputs=problem.outputs,
+            outputs=problem.result_length,
             taps=taps,
             down=down,
         )

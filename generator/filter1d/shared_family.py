@@ -107,7 +107,7 @@ class Filter1dShared(Family[Filter1d]):
         if (why_no_tile_ := why_no_tile(problem, device, THREADS[0])) is not None:
             return why_no_tile_
         if not any(self._fits(problem, device, threads, 1) for threads in THREADS):
-            return f"{problem.rows} channels of {problem.outputs} outputs take more than {MAX_GRID} blocks that fit"
+            return f"{problem.rows} channels of {problem.result_length} outputs take more than {MAX_GRID} blocks that fit"
         return None
 
     def space(self, problem: Filter1d, device: Device) -> Space:
@@ -123,8 +123,8 @@ class Filter1dShared(Family[Filter1d]):
             ),
             constraints=(
                 Constraint(
-                    f"a grid has at most {MAX_GRID} blocks, for {rows} channels of {problem.outputs} outputs",
-                    lambda threads, outputs: rows * -(-problem.outputs // (threads * outputs)) < MAX_GRID - rows,
+                    f"a grid has at most {MAX_GRID} blocks, for {rows} channels of {problem.result_length} outputs",
+                    lambda threads, outputs: rows * -(-problem.result_length // (threads * outputs)) < MAX_GRID - rows,
                 ),
                 Constraint(
                     f"a block has at most {shared} bytes of shared memory for {problem.taps} taps, down {problem.down}",
@@ -183,7 +183,7 @@ class Filter1dShared(Family[Filter1d]):
         return Program.of_source(self.name, config, source, (launch,))
 
     def _fits(self, problem: Filter1d, device: Device, threads: int, outputs: int) -> bool:
-        blocks = problem.rows * -(-problem.outputs // (threads * outputs))
+        blocks = problem.rows * -(-problem.result_length // (threads * outputs))
         shared_bytes = _shared_bytes(problem, threads, outputs, Windows.APART, Weights.GLOBAL)
         return blocks < MAX_GRID - problem.rows and shared_bytes <= device.limits.static_shared_bytes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,9 @@ import pytest
 import exhaustive
 import sanitized
 from filter1d_bench import FilterBench, drawn
+from joined import compiled
+from policies import ONE_RUN
+from testbeds import opened
 from together import Case
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -26,6 +28,7 @@ from warpsmith.generator.filter1d.overlap_add_family import Filter1dOverlapAdd
 from warpsmith.generator.filter1d.scatter_family import Filter1dScatter
 from warpsmith.generator.filter1d.shared_family import Filter1dShared
 from warpsmith.generator.space import Config, Value
+from warpsmith.store.record import Measurement
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 SHARED, ADD, SCATTER = Filter1dShared(), Filter1dOverlapAdd(), Filter1dScatter()
@@ -75,16 +78,17 @@ PROBLEMS = (
     of(310, 11, mode="full", weights=known(11)),
     of(310, 11, mode="same", weights=known(22), channels=4, filters=2, convolve=True),
     of(150, 6, mode="full", channels=3, pitch=640, result_pitch=1000),
+    of(150, 6, mode="same", channels=3, layout="btc", batch=2),
+    of(150, 6, mode="full", channels=4, filters=2, layout="btc", down=2, pitch=20, result_pitch=24),
 )
 """Every mode, slices, lengths that fit no block, filters longer than the signal and than a block, every type."""
 
 
 def configs(family: Family, problem: Filter1d, count: int) -> tuple[Config, ...]:
-    """The default and random configs."""
+    """The default, the starts and random configs."""
     space, rng = family.space(problem, DEVICE), random.Random(problem.key())
-    return tuple(
-        dict.fromkeys((family.default(problem, DEVICE), *filter(None, (space.drawn(rng) for _ in range(count)))))
-    )
+    drawn_ = filter(None, (space.drawn(rng) for _ in range(count)))
+    return tuple(dict.fromkeys((family.default(problem, DEVICE), *family.starts(problem, DEVICE), *drawn_)))
 
 
 def cases(family: Family, count: int) -> list[Case]:
@@ -106,18 +110,84 @@ def bench(quickest: HostCompiler) -> Iterator[FilterBench]:
 
 @every_family
 def test_is_what_scipy_computes_with_the_same_bits_each_time(family: Family, bench: FilterBench) -> None:
-    bench.check_all(exhaustive.share(cases(family, 3), 0, 2))
+    bench.check_all(exhaustive.chosen(cases(family, 6), lambda each: each.features))
 
 
-SHARED_CASES = (
-    case(SHARED, of(1000, 9, mode="same"), threads=64, outputs=2, align=64),
-    case(SHARED, of(1000, 9, mode="full"), threads=64, outputs=1, align=128, weights="shared"),
+ALIGNED = (
+    case(SHARED, of(1000, 9, mode="same"), threads=64, outputs=2, windows="apart", align=64),
+    case(SHARED, of(1000, 9, mode="full"), threads=64, outputs=1, windows="apart", align=128, weights="shared"),
     case(SHARED, of(1024, 9, mode="full", channels=3), threads=64, outputs=4, align=128),
-    case(SHARED, of(1001, 5, mode="same", dtype="complex64"), threads=64, outputs=1, align=64),
-    case(SHARED, of(1001, 6, mode="full", dtype="uint8"), threads=128, outputs=1, align=128),
+    case(SHARED, of(1001, 5, mode="same", dtype="complex64"), threads=64, outputs=4, align=64),
+    case(SHARED, of(1001, 6, mode="full", dtype="uint8"), threads=128, outputs=1, windows="apart", align=128),
     case(SHARED, of(1001, 6, mode="full", dtype="int16", down=3), threads=64, outputs=1, align=64, weights="global"),
+)
+SHORT = of(777, 90, mode="full", channels=2)
+"""Its blocks of 64 threads have 32 outputs, far fewer than the 89 that several blocks add to."""
+WAYS = (
+    case(ADD, SHORT, way="steps", steps=4, run=0, threads=128, outputs=1, windows="apart"),
+    case(ADD, SHORT, way="steps", steps=8, run=0, threads=128, outputs=1, windows="apart", weights="shared"),
+    case(ADD, SHORT, way="carry", run=4, threads=128, outputs=1, windows="apart"),
+    case(ADD, SHORT, way="carry", run=64, threads=128, outputs=1, windows="apart"),
+    case(ADD, SHORT, way="atomics", run=0, threads=256, outputs=1, windows="apart"),
+    case(ADD, SHORT, way="steps", steps=2, run=0, threads=64, outputs=4),
+    case(ADD, SHORT, way="atomics", run=0, threads=64, outputs=4),
+    case(ADD, SHORT, way="carry", run=4, threads=64, outputs=8),
+    case(ADD, of(500, 300, lags=(-40, 333)), way="carry", run=4, threads=64, outputs=8),
+    case(ADD, of(500, 300, lags=(-40, 333)), way="steps", steps=3, run=0, threads=64, outputs=8),
+    case(ADD, of(3000, 40, mode="valid", down=3), way="carry", run=4, threads=64, outputs=1),
+    case(ADD, of(3000, 40, mode="same", down=3), way="steps", steps=2, run=0, threads=64, outputs=1),
 )
 
 
 def test_blocks_that_are_aligned_are_right_too(bench: FilterBench) -> None:
-    bench.check_all(SHARED_CASES)
+    bench.check_all(ALIGNED)
+
+
+def test_sums_are_added_alike_in_three_ways(bench: FilterBench) -> None:
+    """More than two blocks add to an output in some of them, and no block is last in others."""
+    bench.check_all(WAYS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_shows_in_its_windows_alone(value: float, bench: FilterBench) -> None:
+    problem = of(400, 9, mode="same", channels=2)
+    signal, weights = drawn(problem)
+    signal[0, [0, 131, 399]] = value
+    lags = np.arange(400) + problem.first_lag
+    touched = np.zeros((2, 400), bool)
+    for sample in (0, 131, 399):
+        touched[0] |= (lags <= sample) & (sample < lags + 9)
+    found = (
+        case(SHARED, problem),
+        case(SCATTER, problem),
+        case(ADD, problem, run=4, threads=64, outputs=1, windows="apart"),
+    )
+    for each in found:
+        result = bench.filtered(each.program, problem, signal, weights)
+        np.testing.assert_array_equal(~np.isfinite(result), touched)
+
+
+@every_family
+@pytest.mark.parametrize("taps", [7, 200])
+def test_keeps_the_bound_on_all_data_of_the_judge(family: Family, taps: int, quick: HostCompiler) -> None:
+    """Random and stress data, on which sums are rounded most."""
+    problem = of(3000, taps, mode="full", channels=2, filters=2)
+    with contextlib.closing(HostRuntime(workers=1)) as runtime, opened(runtime, None, problem) as testbed:
+        programs = [family.program(problem, config) for config in configs(family, problem, 2)]
+        for program, binaries in compiled(quick, programs):
+            outcome = testbed.evaluate(program, binaries, ONE_RUN).outcome
+            assert isinstance(outcome, Measurement), f"{program.config}: {outcome}"
+
+
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
+    others = (of(40, 90, mode="full"), of(260, 12, mode="full", dtype="complex64", taps_dtype="complex64", down=4))
+    made = [case(family, problem) for problem in others for family in FAMILIES]
+    chosen = (
+        *ALIGNED[2:5],
+        *WAYS[1:6:2],
+        *WAYS[7::2],
+        *made,
+        case(SCATTER, of(530, 16, down=5, channels=4, layout="btc")),
+    )
+    sanitized.check([(each.problem, each.program) for each in chosen], tmp_path)
