@@ -104,10 +104,10 @@ class Filter1dShared(Family[Filter1d]):
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if problem.layout is not SignalLayout.BCT:
             return "loads samples of a channel that lie side by side: layout bct"
-        if (why_no_tile_ := why_no_tile(problem, device, THREADS[0])) is not None:
-            return why_no_tile_
+        if (reason := why_no_tile(problem, device, THREADS[0])) is not None:
+            return reason
         if not any(self._fits(problem, device, threads, 1) for threads in THREADS):
-            return f"{problem.rows} channels of {problem.result_length} outputs take more than {MAX_GRID} blocks that fit"
+            return f"{problem.rows} channels of {problem.result_length} outputs take more than {MAX_GRID} blocks"
         return None
 
     def space(self, problem: Filter1d, device: Device) -> Space:

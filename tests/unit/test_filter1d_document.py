@@ -102,7 +102,7 @@ class TestPrinted:
 
 
 class TestOurCounts:
-    """Of the kernels as the document writes them: an output, or a sum, a thread."""
+    """Counts of kernels as the document writes them: a thread makes one output, or one sum."""
 
     def test_overlap_discard_reads_the_halo_that_the_table_rounds_down(self) -> None:
         problem, length, taps = Filter1d(1000, 33), 128, 33
@@ -153,7 +153,7 @@ class TestOurCounts:
 
 
 class TestBlocks:
-    """Of random signals, filters and slices."""
+    """Blocks of random signals, filters and slices of the result."""
 
     def test_overlap_discard_makes_each_output_once_from_the_samples_of_its_tile(self) -> None:
         rng = random.Random(0)
