@@ -40,6 +40,7 @@ from warpsmith.generator.filter1d.window_tile import (
     count_type,
     unroll_constraint,
     unroll_parameter,
+    usual_block,
     usual_unroll,
     windows_constraint,
     windows_parameter,
@@ -203,11 +204,11 @@ class Filter1dOverlapAdd(Family[Filter1d]):
         )
 
     def default(self, problem: Filter1d, device: Device) -> Config:
-        space = self.space(problem, device)
+        space, (threads, outputs) = self.space(problem, device), usual_block(problem, device)
         values: dict[str, Value] = {
             "way": Way.CARRY.value,
-            "threads": 256,
-            "outputs": 4,
+            "threads": threads,
+            "outputs": outputs,
             "windows": Windows.BESIDE.value,
             "steps": 0,
             "run": 16,

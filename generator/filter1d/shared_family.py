@@ -1,9 +1,12 @@
 """`filter1d` by overlap-discard: a block makes a slice of one channel's outputs from a tile in shared memory.
 
 Each thread loads as many samples of the tile as it makes outputs, and the first taps - 1 threads load the halo. Blocks
-at the ends of the signal, whose samples or outputs do not all exist, have loads and stores of their own. With `align`
-the first block makes only the remainder of outputs, so that the tiles of the others begin at multiples of 64 or 128
-bytes.
+at the ends of the signal, whose samples or outputs do not all exist, have loads and stores of their own. Zeros stand
+for samples beyond the ends, so that a tap that is not finite makes NaN there. With `align` the first block makes only
+the remainder of outputs, so that the tiles of the others begin at multiples of 64 or 128 bytes.
+
+The document has one output a thread, and a read of shared memory for each product. Outputs of a thread that lie side by
+side (`windows`) read 16 bytes at a time and share them in registers.
 
 Source: "Parallel filters", section 4.1, overlap-discard, and its last paragraph on alignment.
 """
@@ -29,6 +32,7 @@ from warpsmith.generator.filter1d.window_tile import (
     WindowTile,
     unroll_constraint,
     unroll_parameter,
+    usual_block,
     usual_unroll,
     why_no_tile,
     windows_constraint,
@@ -142,11 +146,11 @@ class Filter1dShared(Family[Filter1d]):
         )
 
     def default(self, problem: Filter1d, device: Device) -> Config:
-        space = self.space(problem, device)
+        space, (threads, outputs) = self.space(problem, device), usual_block(problem, device)
         weights = space.parameters[4].values[0]
         wanted = {
-            "threads": 256,
-            "outputs": 4,
+            "threads": threads,
+            "outputs": outputs,
             "windows": Windows.BESIDE.value,
             "align": 0,
             "weights": weights,

@@ -16,6 +16,8 @@ MAX_GRID = 2**31 - 1
 """Most blocks along the first axis of a grid."""
 UNROLLED_TAPS = 64
 """Most taps of a loop that is unrolled as a whole by default."""
+BUSY_BLOCKS = 4
+"""Least blocks for each SM with which a default keeps larger blocks."""
 UNROLLS = (4, 8, 16, 32, 64)
 MOST_OWN = 16
 """Most sums of a thread: each takes a register, or two."""
@@ -146,6 +148,18 @@ def unroll_constraint(problem: Filter1d) -> Constraint:
 def usual_unroll(problem: Filter1d) -> int:
     """The whole loop up to UNROLLED_TAPS taps, else rounds of 16."""
     return next((each for each in UNROLLS if each >= problem.taps), 16)
+
+
+def usual_block(problem: Filter1d, device: Device) -> tuple[int, int]:
+    """Threads of a block and windows of a thread: the most whose blocks keep every SM busy and are no longer than a
+    channel's result. Fewer than 16 taps need no more windows to hide the loads.
+    """
+    sizes = ((256, 8), (256, 4), (128, 4), (64, 4))
+    for threads, own in sizes[0 if problem.taps >= 16 else 1 :]:
+        blocks = problem.rows * -(-problem.result_length // (threads * own))
+        if threads * own <= problem.result_length and blocks >= BUSY_BLOCKS * device.multiprocessors:
+            return threads, own
+    return sizes[-1]
 
 
 def why_no_tile(problem: Filter1d, device: Device, threads: int) -> str | None:

@@ -53,7 +53,7 @@ HALVES: dict[str, Any] = {"signal": 8192, "mode": "causal", "batch": 8, "channel
 
 CASES = {
     "shared": case(SHARED, of(33)),
-    "shared_as_written": case(SHARED, of(31), outputs=1, windows="apart", align=64, weights="constant"),
+    "shared_as_written": case(SHARED, of(31), threads=256, outputs=1, windows="apart", align=64, weights="constant"),
     "shared_halves": case(SHARED, of(4, dtype="bfloat16", **HALVES), weights="shared"),
     "shared_long": case(SHARED, of(1025, mode="valid")),
     "shared_down": case(SHARED, of(129, dtype="complex64", down=8)),

@@ -1,8 +1,8 @@
 // warpsmith filter1d_overlap_add
 // problem: filter1d signal=16777216 taps=33 batch=1 mode=full dtype=float32
-// config:  outputs=4 run=16 steps=0 threads=256 unroll=64 way=carry weights=argument windows=beside
+// config:  outputs=8 run=16 steps=0 threads=256 unroll=64 way=carry weights=argument windows=beside
 //
-// Overlap-add: blocks of 992 samples, each with 1024 sums.
+// Overlap-add: blocks of 2016 samples, each with 2048 sums.
 // A block of threads walks over a run of blocks and keeps the sums beyond each block in shared memory.
 // A second launch adds the sums at the joints of the runs.
 
@@ -11,18 +11,18 @@ constexpr int kBase = 0;  // first sample of block 0
 constexpr int kSamples = 16777216;  // of all blocks
 constexpr int kShift = 0;  // output of the first sum of block 0
 constexpr int kChannels = 1;
-constexpr int kBlocks = 16913;  // of a channel
-constexpr int kStride = 992;  // samples of a block
-constexpr int kLength = 992;  // outputs from the first of a block to the first of the next
-constexpr int kSums = 1024;  // outputs to which a block adds
+constexpr int kBlocks = 8323;  // of a channel
+constexpr int kStride = 2016;  // samples of a block
+constexpr int kLength = 2016;  // outputs from the first of a block to the first of the next
+constexpr int kSums = 2048;  // outputs to which a block adds
 constexpr int kOverlap = 32;  // outputs of a block that are the next block's too
 constexpr int kBefore = 32;  // elements of the tile before the block's first sample
 constexpr int kRun = 16;  // consecutive blocks over which a block of threads walks
-constexpr int kRuns = 1058;  // of a channel
+constexpr int kRuns = 521;  // of a channel
 constexpr int kThreads = 256;
-constexpr int kOwn = 4;  // windows of a thread
+constexpr int kOwn = 8;  // windows of a thread
 constexpr int kVector = 4;  // elements of 16 bytes
-constexpr int kPlaces = 1060;  // of the tile
+constexpr int kPlaces = 2084;  // of the tile
 
 using Sample = float;
 using Result = float;
@@ -133,13 +133,13 @@ __device__ __forceinline__ void load_tile(const Sample* __restrict__ signal, int
     const Sample* const samples = signal + (kBase + start);
     const unsigned count = static_cast<unsigned>(
         kSamples - start < kStride ? kSamples - start : kStride);
-#pragma unroll 4
-    for (int round = 0; round < 4; ++round) {
+#pragma unroll 8
+    for (int round = 0; round < 8; ++round) {
         const int i = round * kThreads + static_cast<int>(threadIdx.x);
         tile[i] = sample_of(samples, i - kBefore, count);
     }
     if (threadIdx.x < 32) {
-        const int i = 4 * kThreads + static_cast<int>(threadIdx.x);
+        const int i = 8 * kThreads + static_cast<int>(threadIdx.x);
         tile[i] = sample_of(samples, i - kBefore, count);
     }
 }
@@ -207,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add(
 extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add_joints(
     Result* __restrict__ result, const Joint* __restrict__ heads, const Joint* __restrict__ tails) {
     const unsigned index = static_cast<unsigned>(blockIdx.x) * kThreads + threadIdx.x;
-    if (index >= 33888) {
+    if (index >= 16704) {
         return;
     }
     const int k = index % kOverlap;

@@ -1,22 +1,22 @@
 // warpsmith filter1d_shared
 // problem: filter1d signal=16777216 taps=33 batch=1 mode=full dtype=float32
-// config:  align=0 outputs=4 threads=256 unroll=64 weights=argument windows=beside
+// config:  align=0 outputs=8 threads=256 unroll=64 weights=argument windows=beside
 //
-// Overlap-discard: a block makes 1024 outputs of one channel from a tile of 1056 samples in shared memory.
+// Overlap-discard: a block makes 2048 outputs of one channel from a tile of 2080 samples in shared memory.
 // Blocks at the ends of the signal check each sample and each output; the others check none.
 
 constexpr int kSignal = 16777216;  // samples of a channel
 constexpr int kOutputs = 16777248;
 constexpr int kFirstSample = -32;  // of the first block's tile
 constexpr int kChannels = 1;
-constexpr unsigned kBlocks = 16385;  // of a channel
+constexpr unsigned kBlocks = 8193;  // of a channel
 constexpr unsigned kFirstInside = 1;  // block whose samples and outputs all exist
-constexpr unsigned kEndInside = 16384;
-constexpr int kLength = 1024;  // outputs of a block
+constexpr unsigned kEndInside = 8192;
+constexpr int kLength = 2048;  // outputs of a block
 constexpr int kThreads = 256;
-constexpr int kOwn = 4;  // windows of a thread
+constexpr int kOwn = 8;  // windows of a thread
 constexpr int kVector = 4;  // elements of 16 bytes
-constexpr int kPlaces = 1060;  // of the tile
+constexpr int kPlaces = 2084;  // of the tile
 
 using Sample = float;
 using Result = float;
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_shared(
     const unsigned row = blockIdx.x / kBlocks;
     const unsigned block = blockIdx.x % kBlocks;
     const int filter = row % kChannels / (kChannels / kFilters);
-    const int first = kFirstSample + static_cast<int>(block) * 1024;
+    const int first = kFirstSample + static_cast<int>(block) * 2048;
     const int output = static_cast<int>(block) * kLength;
     const bool is_inside = block >= kFirstInside && block < kEndInside;
     signal += row * 16777216ull;
@@ -130,24 +130,24 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_shared(
 
     if (is_inside) {
         const Sample* const samples = signal + first;
-#pragma unroll 4
-        for (int round = 0; round < 4; ++round) {
+#pragma unroll 8
+        for (int round = 0; round < 8; ++round) {
             const int i = round * kThreads + static_cast<int>(threadIdx.x);
             tile[i] = to_number(__ldg(samples + i));
         }
         if (threadIdx.x < 32) {
-            const int i = 4 * kThreads + static_cast<int>(threadIdx.x);
+            const int i = 8 * kThreads + static_cast<int>(threadIdx.x);
             tile[i] = to_number(__ldg(samples + i));
         }
     } else {
         // At the ends of the signal zeros stand for samples that do not exist.
-#pragma unroll 4
-        for (int round = 0; round < 4; ++round) {
+#pragma unroll 8
+        for (int round = 0; round < 8; ++round) {
             const int i = round * kThreads + static_cast<int>(threadIdx.x);
             tile[i] = first + i >= 0 && first + i < kSignal ? to_number(__ldg(signal + (first + i))) : zero();
         }
         if (threadIdx.x < 32) {
-            const int i = 4 * kThreads + static_cast<int>(threadIdx.x);
+            const int i = 8 * kThreads + static_cast<int>(threadIdx.x);
             tile[i] = first + i >= 0 && first + i < kSignal ? to_number(__ldg(signal + (first + i))) : zero();
         }
     }
