@@ -321,9 +321,11 @@ def _shared_bytes(problem: Filter1d, threads: int, outputs: int, windows: str, w
 
 
 def _most_blocks(problem: Filter1d, length: int, run: int, threads: int) -> int:
-    """Blocks of the largest launch."""
+    """Blocks of the largest launch, or of a channel if these are more: a kernel counts both in int."""
     blocks = AddBlocks.of(problem, length).count
     if not run:
         return max(problem.rows * blocks, ceil_div(problem.output.size, threads))
     runs = ceil_div(blocks, run)
-    return max(problem.rows * runs, ceil_div(problem.rows * (runs + 1) * overlap_of(problem), threads))
+    return max(
+        problem.rows * runs, blocks + 2 * run, ceil_div(problem.rows * (runs + 1) * overlap_of(problem), threads)
+    )

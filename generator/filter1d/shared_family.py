@@ -40,7 +40,7 @@ from warpsmith.generator.filter1d.window_tile import (
 )
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 THREADS = (64, 128, 256, 512, 1024)
 OWN = (1, 2, 4, 8)
@@ -138,7 +138,7 @@ class Filter1dShared(Family[Filter1d]):
                 ),
                 windows_constraint(),
                 Constraint(
-                    f"the tiles of {problem.key()} can be aligned and are not by themselves",
+                    f"the first block can align the other tiles, which are not aligned without it: {problem.key()}",
                     lambda threads, outputs, align: not align or bool(aligning(problem, threads * outputs, align)),
                 ),
                 unroll_constraint(problem),
@@ -148,7 +148,7 @@ class Filter1dShared(Family[Filter1d]):
     def default(self, problem: Filter1d, device: Device) -> Config:
         space, (threads, outputs) = self.space(problem, device), usual_block(problem, device)
         weights = space.parameters[4].values[0]
-        wanted = {
+        wanted: dict[str, Value] = {
             "threads": threads,
             "outputs": outputs,
             "windows": Windows.BESIDE.value,
@@ -158,7 +158,16 @@ class Filter1dShared(Family[Filter1d]):
         }
         return space.like(wanted) or next(space.configs())
 
+    def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
+        """The document's kernel, and the default with each alignment."""
+        space, usual = self.space(problem, device), self.default(problem, device).values()
+        written: dict[str, Value] = {"threads": 256, "outputs": 1, "windows": Windows.APART.value}
+        made = (Config.of({**usual, **change}) for change in (written, {"align": 64}, {"align": 128}))
+        return tuple(each for each in made if space.contains(each))
+
     def work(self, problem: Filter1d, config: Config) -> Work | None:
+        if Weights.of(config) is Weights.LITERAL:
+            return None  # the compiler drops taps of zero
         geometry = Filter1dSharedGeometry.of(problem, config)
         counts = geometry.blocks.counts(problem.rows, geometry.tile.threads)
         return Work(problem.multiply_adds, counts.global_reads * problem.dtype.itemsize)

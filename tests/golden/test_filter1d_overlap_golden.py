@@ -57,10 +57,12 @@ CASES = {
     "shared_halves": case(SHARED, of(4, dtype="bfloat16", **HALVES), weights="shared"),
     "shared_long": case(SHARED, of(1025, mode="valid")),
     "shared_down": case(SHARED, of(129, dtype="complex64", down=8)),
+    "shared_far": case(SHARED, of(5, signal=1 << 33)),
     "add_carry": case(ADD, of(33)),
     "add_carry_halves": case(ADD, of(4, dtype="bfloat16", **HALVES), weights="shared"),
     "add_steps": case(ADD, of(33), way="steps", steps=2, run=0, windows="apart"),
     "add_atomics": case(ADD, of(17, weights=tuple(range(17))), way="atomics", run=0),
+    "add_steps_far": case(ADD, of(9, signal=1 << 31, down=3), way="steps", steps=3, run=0),
     "scatter": case(SCATTER, of(33)),
     "scatter_complex": case(SCATTER, of(129, signal=10**8, dtype="complex64", down=8)),
 }
