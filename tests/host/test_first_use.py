@@ -336,6 +336,17 @@ def test_data_that_are_not_finite_say_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert plan.verified.by is Verified.CHECKED
 
 
+@pytest.mark.usefixtures("first")
+@pytest.mark.parametrize("problem", [filter2d(weights=range(20)), filter1d(weights=range(7), dtype="int16")])
+def test_a_first_call_is_checked_where_the_program_holds_the_weights(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "is_quick", lambda *_: False)
+    plan = ws.plan(problem, "host")
+    plan(random_operands(problem, 6)[problem.inputs[0].name])
+    assert plan.verified.by is Verified.CHECKED
+
+
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     seen: list[Problem] = []
     before = check.check_on_random_data

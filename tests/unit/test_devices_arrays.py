@@ -302,6 +302,27 @@ def test_weights_are_rounded_to_the_operands_type() -> None:
     assert weights_bytes([0.1] * 6, WEIGHTS) == np.full(6, 0.1, np.float32).tobytes()
 
 
+def test_complex_weights_are_those_of_a_complex_operand() -> None:
+    operand = Operand("weights", Role.INPUT, (2,), DType.COMPLEX64)
+    expected = np.array([1, 2 - 3j], np.complex64).tobytes()
+    for weights in ([1, 2 - 3j], np.array([1, 2 - 3j]), np.array([1, 2 - 3j], np.complex64)):
+        assert weights_bytes(weights, operand) == expected
+    assert weights_bytes([1.0, 2.0], operand) == np.array([1, 2], np.complex64).tobytes()
+
+
+def test_weights_of_pytorch_have_any_type() -> None:
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64):
+        assert weights_bytes(torch.arange(1, 7).reshape(2, 3).to(dtype), WEIGHTS) == EXPECTED
+    halves = Operand("weights", Role.INPUT, (2, 3), DType.BFLOAT16)
+    values = torch.randn(2, 3).to(torch.bfloat16)
+    assert weights_bytes(values, halves) == values.view(torch.int16).numpy().tobytes()
+    conjugates = torch.tensor([1 + 2j, 3 - 1j]).conj()
+    assert weights_bytes(conjugates, Operand("weights", Role.INPUT, (2,), DType.COMPLEX64)) == bytes(
+        np.array([1 - 2j, 3 + 1j], np.complex64)
+    )
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

@@ -14,6 +14,7 @@ from warpsmith.errors import OutOfMemory
 from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.tuner.operations import strips
@@ -45,6 +46,10 @@ LAYERS = [
 OTHERS: list[Problem] = [
     Filter2d((1400, 1300), (3, 3), border="reflect"),
     Filter2d((1400, 1300), (3, 3), border="constant", cval=1.5, dtype="uint8"),
+    Filter1d(1_800_000, 129),
+    Filter1d(900_000, 33, dtype="complex64", taps_dtype="complex64", mode="same"),
+    Filter1d(20_000, 700, 2, channels=40, filters=40, layout="btc", mode="causal", dtype="float16"),
+    Filter1d(1_000_000, 40, 8, down=500, mode="causal"),
     Cgemm(1, 700, 600, 2000),
     Cgemm(1, 300, 3000, 900, "t", "c", "normwise"),
     Fft((64, 64), batch=500),
@@ -109,6 +114,7 @@ def test_nor_do_filters_by_transforms(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         Conv2d((1, 3, 2100, 2100), (1, 3, 3, 3)),
         Filter2d((2100, 2100), (3, 3)),
+        Filter1d(4_200_000, 3, mode="same"),
         Cgemm(1, 1500, 1500, 2),
         Fft((64, 64), batch=2100),
     ],

@@ -21,15 +21,17 @@ def weights_bytes(w: object, operand: Operand) -> bytes:
     """Small inputs that a kernel takes by value, as bytes in host memory, rounded to the operand's dtype.
 
     Args:
-        w: nested lists, or an array of any library and device, of real numbers. Its shape is the operand's, or it lists
-            the operand's elements in row order. An array on a GPU is copied to the host, which waits.
+        w: nested lists, or an array of any library and device, of real numbers, or of complex ones for a complex
+            operand. Its shape is the operand's, or it lists the operand's elements in row order. An array on a GPU is
+            copied to the host, which waits.
         operand: shape and dtype.
 
     Raises:
-        BadArgument: another shape, or no real numbers.
+        BadArgument: another shape, or no such numbers.
     """
     array = _on_host(w, operand)
-    if array.dtype.kind not in "fiub" and array.dtype.name != DType.BFLOAT16.value:
+    is_complex = operand.dtype is DType.COMPLEX64 and array.dtype.kind == "c"
+    if array.dtype.kind not in "fiub" and array.dtype.name != DType.BFLOAT16.value and not is_complex:
         raise BadArgument(f"{operand.name}: expected real numbers; got {array.dtype}")
     if array.shape not in (operand.shape, (operand.size,)):
         raise BadArgument(f"{operand.name}: expected shape {operand.shape}; got {array.shape}")
@@ -43,7 +45,8 @@ def _on_host(x: Any, operand: Operand) -> np.ndarray[Any, Any]:
         check_tensor(torch, x, operand.name)
     try:
         if torch is not None:
-            x = x.detach().resolve_conj().resolve_neg().cpu().numpy()
+            x = x.detach().resolve_conj().resolve_neg().cpu()
+            x = (x.float() if x.dtype is torch.bfloat16 else x).numpy()  # NumPy has no bfloat16 of PyTorch's
         elif hasattr(x, "__cuda_array_interface__") and hasattr(x, "get"):  # CuPy, PyCUDA
             x = x.get()
         if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):

@@ -38,7 +38,8 @@ class Extent:
 
     @property
     def samples(self) -> int:
-        return self.signal.stop - self.signal.start
+        count: int = self.signal.stop - self.signal.start
+        return count
 
     def of_signals(self, problem: Filter1d, signals: Any) -> Any:
         """These samples of all signals, with the dimensions batch, channels and time in the layout's order."""

@@ -24,7 +24,7 @@ from warpsmith.tuner.operations.peer import PeerMaker
 _INT16 = 1 << 12
 """Samples of type int16 are drawn from -4096 to 4095, as those of a 13-bit converter."""
 _ROOT_MEAN_SQUARES = {DType.INT16: _INT16 / math.sqrt(3), DType.UINT8: 255 / math.sqrt(3)}
-"""Of random samples; 1 for other types."""
+"""Root mean squares of random samples; they are 1 for other types."""
 _LARGEST_DEVIATION = 4096.0
 """Standard deviation of the results that random taps may give if these are float16, whose largest number is 65504."""
 _BEYOND = 32

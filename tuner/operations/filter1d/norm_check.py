@@ -48,7 +48,7 @@ class NormCheck:
             numbers = numbers.view(np.float32)
         expected = self.expected.expected
         scale = np.full(expected.shape, PEAK * math.sqrt(np.square(expected).mean()))
-        error = float(scaled_error(numbers[self.expected.indices], expected, scale, self.dtype).max())
+        error = float(np.max(scaled_error(numbers[self.expected.indices], expected, scale, self.dtype)))
         if not error <= NORM_TOLERANCE:
             raise RuntimeError(
                 f"its error of {error:.1e} of twice the root mean square is over the bound of {NORM_TOLERANCE:.0e}"

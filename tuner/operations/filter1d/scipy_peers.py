@@ -41,7 +41,7 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
     if arrays is not np and DType.BFLOAT16 in (problem.dtype, problem.output.dtype):
         raise Unavailable("it has no bfloat16")
     signals = [arrays.asarray(operands["signal"]) for _ in range(sets)]
-    taps = arrays.asarray(np.ascontiguousarray(reversed_taps(problem, operands["weights"])))
+    taps = arrays.asarray(reversed_taps(problem, operands["weights"]).copy())
     number = np.dtype(np.complex64 if problem.dtype is DType.COMPLEX64 else np.float32)
     tap_number = np.dtype(np.complex64 if problem.weights_dtype is DType.COMPLEX64 else np.float32)
     result_dtype = operands["signal"].dtype if problem.output.dtype is problem.dtype else str(problem.output.dtype)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
@@ -50,7 +49,7 @@ def conv1d_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets: i
     filters = correlation_taps(problem, operands["weights"])
     if problem.filters > 1:
         filters = filters.repeat(problem.channels // problem.filters, axis=0)
-    weights = tensor_of(np.ascontiguousarray(filters), torch, on_gpu=on_gpu)[:, None]
+    weights = tensor_of(filters.copy(), torch, on_gpu=on_gpu)[:, None]
     if problem.dtype in (DType.FLOAT16, DType.BFLOAT16):
         weights = weights.to(getattr(torch, problem.dtype.value))
     compute = _convolution(problem, torch, weights)
@@ -115,7 +114,7 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
     if on_gpu and not torch.cuda.is_available():
         raise Unavailable("PyTorch finds no GPU")
     extent, axis = Extent.of(problem), time_axis(problem)
-    taps = tensor_of(np.ascontiguousarray(reversed_taps(problem, operands["weights"])), torch, on_gpu=on_gpu)
+    taps = tensor_of(reversed_taps(problem, operands["weights"]).copy(), torch, on_gpu=on_gpu)
     full, wanted = extent.samples + problem.taps - 1, extent.results
     size = quick_length(max(wanted.stop, full - wanted.start, extent.samples, problem.taps))
     is_complex = problem.dtype is DType.COMPLEX64

@@ -101,7 +101,8 @@ def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadC
     kernels = kernels_of(loaded, compiler)
     with loaded.runtime.ordered_work(call.stream) as work:
         work.reserve(SCRATCH_BYTES)
-        return compared(loaded, kernels, work, data_of(call, loaded.signature, work), seed, is_random=False)
+        data = data_of(call, loaded.problem, loaded.signature, work)
+        return compared(loaded, kernels, work, data, seed, is_random=False)
 
 
 def kernels_of(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:

@@ -96,10 +96,14 @@ def random_data(
     return Data(inputs, result, known)
 
 
-def data_of(call: ReadCall, signature: Signature, work: Work) -> Data:
-    """Operands of a call that was queued on the work's stream."""
+def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) -> Data:
+    """Operands of a call that was queued on the work's stream, and the inputs that the problem knows."""
     places = dict(zip(signature.arguments.buffers, call.addresses, strict=True))
-    known: dict[str, NDArray[np.generic]] = {}
+    known: dict[str, NDArray[np.generic]] = {
+        operand.name: np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
+        for operand in problem.inputs
+        if operand.name in problem.known
+    }
     for each, content in zip(signature.by_value, call.values, strict=True):
         known[each.operand.name] = np.frombuffer(content, numpy_dtype(each.operand.dtype))
     inputs = {name: places[name] for name in places if name not in {each.name for each in signature.outputs}}
