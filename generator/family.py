@@ -68,6 +68,9 @@ class Family(abc.ABC, Generic[P]):
     may_answer: bool = True
     """True if the family's default may answer when nothing is stored. It is False for a family whose library may be
     missing: only a search finds out that the library is there and wins."""
+    may_win: bool = True
+    """True if a kernel of the family may win a search. It is False for a family whose bits differ from run to run:
+    a search by its name verifies and times it, and stores keep it beside winners alone."""
     default_reach: ClassVar[float] = math.inf
     """Octaves (`Problem.distance`) beyond which the default is likelier to be good than the config of the winner of a
     problem that differs in more than its size."""

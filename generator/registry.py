@@ -84,3 +84,9 @@ def family_named(name: str) -> Family | None:
 def is_simplest(family: str) -> bool:
     """True if that family is the one of an operation's simplest kernel."""
     return any(operation.simplest_name == family for operation in OPERATIONS.values())
+
+
+def may_win(family: str) -> bool:
+    """True unless that family's kernels never win (`Family.may_win`)."""
+    found = family_named(family)
+    return found is None or found.may_win

@@ -212,6 +212,13 @@ class TestWinner:
                 record = Setting(**dict(zip(side, times, strict=True))).choose(*order)
                 assert name_of(record.trial) == "windowa"
 
+    def test_is_none_of_a_family_that_may_not_win_however_fast_it_is(self) -> None:
+        """Its bits may differ from run to run. It is kept beside the winner, and wins only over nothing."""
+        choice = Setting(filter1d_scattera=50.0).choice(tried("filter1d_scattera", 50), tried("windowa", 100))
+        assert name_of(choice.record.trial) == "windowa"
+        assert beside(choice) == {"filter1d_scattera": 50.0}
+        assert name_of(Setting().choose(tried("filter1d_scattera", 50)).trial) == "filter1d_scattera"
+
     def test_of_ties_prefers_by_the_order_of_families_not_by_their_names(self) -> None:
         setting = Setting()
         setting.families = {"plain": None, "window": None}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from warpsmith.errors import WarpsmithError
 from warpsmith.generator.gate import IllegalConfig
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import simplest_family
+from warpsmith.generator.registry import may_win, simplest_family
 from warpsmith.store.record import (
     Baseline,
     Failure,
@@ -233,8 +233,10 @@ def _winner(evaluator: Evaluator, met: Sequence[tuple[Finalist, Trial]]) -> Tria
     """Chooses among the trials that tie with the fastest: an answer or a rival first, else by order of family and
     config.
 
-    Among answers and rivals only the fastest may win; others must be faster than it by KEPT.
+    Among answers and rivals only the fastest may win; others must be faster than it by KEPT. A family that may not win
+    is chosen only if there is no other.
     """
+    met = [each for each in met if may_win(each[1].family)] or met
     families = list(evaluator.families)
     is_known = [finalist.is_answer or finalist.is_rival for finalist, _ in met]
     known_ns = min(

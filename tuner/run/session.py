@@ -18,7 +18,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.problem import AUTO, Problem
 from warpsmith.generator.program import Program
-from warpsmith.generator.registry import able_families, named_family
+from warpsmith.generator.registry import able_families, may_win, named_family
 from warpsmith.plans.lookup import find, program_of, regenerate
 from warpsmith.store.conditions import conditions_key
 from warpsmith.store.record import Record
@@ -287,8 +287,12 @@ def _choose(
     except TuningFailed as error:
         raise TuningFailed(" | ".join([str(error), *(each.message for each in loop.faults.all)])) from None
     loop.faults.extend(bench.faults)
-    store.put_winner(choice.overall or choice.record)
-    store.put_runners_up(_that_replace(choice.runners_up, loop, store))
+    winner, beside = choice.overall or choice.record, choice.runners_up
+    if may_win(winner.trial.family):
+        store.put_winner(winner)
+    else:
+        beside = (winner, *beside)
+    store.put_runners_up(_that_replace(beside, loop, store))
     return choice
 
 
