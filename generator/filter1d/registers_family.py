@@ -127,7 +127,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
-        constraints=(*_accesses(problem, device), *_loops(problem), *_resources(problem, device)),
+        constraints=(*_accesses(problem, device), *_loops(problem), *_resources(problem, device), *_blocks(problem)),
     )
 
 
@@ -251,6 +251,11 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
                 <= device.registers_per_multiprocessor
             ),
         ),
+    )
+
+
+def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
+    return (
         Constraint(
             f"a block wider than twice the {problem.result_length} outputs of a channel is a narrower one",
             lambda outputs, block_columns: block_columns == 32 or outputs * block_columns < 2 * problem.result_length,
