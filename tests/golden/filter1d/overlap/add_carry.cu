@@ -10,7 +10,6 @@ constexpr int kOutputs = 16777248;  // of a channel
 constexpr int kBase = 0;  // first sample of block 0
 constexpr int kSamples = 16777216;  // of all blocks
 constexpr int kShift = 0;  // output of the first sum of block 0
-constexpr int kChannels = 1;
 constexpr int kBlocks = 8323;  // of a channel
 constexpr int kStride = 2016;  // samples of a block
 constexpr int kLength = 2016;  // outputs from the first of a block to the first of the next
@@ -41,7 +40,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 33;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];
@@ -157,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add(
     const unsigned row = blockIdx.x / kRuns;
     const int begin = blockIdx.x % kRuns * kRun;
     const int end = min(begin + kRun, kBlocks);
-    const int filter = row % kChannels / (kChannels / kFilters);
+    const int filter = 0;
     signal += row * 16777216ull;
     result += row * 16777248ull;
 
