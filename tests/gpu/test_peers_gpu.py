@@ -97,7 +97,11 @@ def test_a_graph_computes_the_problem_again(runtime: Runtime, problem: Problem) 
                 run(index, stream)
 
         renew()
-        graph = runtime.captured(all_sets, rehearse=True)
+        try:
+            graph = runtime.captured(all_sets, rehearse=True)
+        except Exception:
+            assert not peer.name.startswith(MUST_BE_CAPTURED)
+            continue
         renew()
         graph.launch()
         runtime.synchronize()
