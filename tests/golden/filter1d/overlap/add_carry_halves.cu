@@ -56,7 +56,7 @@ constexpr int kTaps = 4;
 constexpr int kFilters = 2048;
 
 struct Weights {
-    const Tap* taps;  // [kFilters][kTaps]
+    const Tap* taps;  // [filters][kTaps]
 };
 
 __device__ __forceinline__ Weight tap(const Weights& weights, int f, int k) {
