@@ -154,6 +154,11 @@ class Filter1dRegistersGeometry:
         return apart and 0 in (self.thread_stride % self.load_vector, self.load_vector % self.thread_stride)
 
     @property
+    def row_type(self) -> str:
+        """C++ type that counts the channels of all groups."""
+        return "unsigned" if self.rows * self.groups <= 2**32 else "unsigned long long"
+
+    @property
     def blocks(self) -> int:
         return self.row_blocks * self.groups
 

@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 constexpr int kTaps = 4;
 
 struct Weights {
-    const Tap* taps;  // [kFilters][kTaps]
+    const Tap* taps;  // [filters][kTaps]
 };
 
 __device__ __forceinline__ Weight tap(const Weights& weights, int f, int k) {
