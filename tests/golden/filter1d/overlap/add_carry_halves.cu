@@ -53,7 +53,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 4;
-constexpr int kFilters = 2048;
 
 struct Weights {
     const Tap* taps;  // [filters][kTaps]

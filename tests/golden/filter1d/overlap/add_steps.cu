@@ -37,7 +37,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 33;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];

@@ -35,7 +35,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 31;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];
