@@ -34,6 +34,8 @@ from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
+MAX_TAPS = 256
+"""Most taps, which are added one after the other: the error of a sum of equal signs grows with their number."""
 MAX_STRAIGHT = 4000
 """Most multiply-adds of a thread, which are all unrolled: past this ptxas takes tens of seconds."""
 LIKELY_STRAIGHT = 2100
@@ -119,6 +121,8 @@ class Filter1dChannels(Family[Filter1d]):
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
+        if problem.taps > MAX_TAPS:
+            return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
         if _default(problem, device) is None:
             return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
         return None
