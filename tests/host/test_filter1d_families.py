@@ -228,6 +228,11 @@ def results_of(
     return [np.array(plan(each["signal"], each["weights"])) for each in given]
 
 
+def skip_if_bits_vary(family: Family[Filter1d]) -> None:
+    if not family.may_win:
+        pytest.skip("atomic additions come in any order, so that the bits vary from run to run")
+
+
 def shapes(family: Family[Filter1d]) -> list[Filter1d]:
     """Problems of tests that choose their own data."""
     return solved_by(
@@ -278,6 +283,7 @@ class TestProperties:
     def test_twice_the_signal_gives_twice_the_result(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
+        skip_if_bits_vary(family)
         for problem in shapes(family):
             once = random_operands(problem, 1)
             twice = {**once, "signal": once["signal"] * once["signal"].dtype.type(2)}
@@ -303,6 +309,7 @@ class TestProperties:
     def test_bits_do_not_depend_on_the_number_of_workers(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
+        skip_if_bits_vary(family)
         with contextlib.closing(HostRuntime(workers=1)) as other:
             for problem in shapes(family):
                 given = random_operands(problem, 1)
@@ -333,4 +340,7 @@ class TestProperties:
                 by_row = tuple(each.swapaxes(1, 2) for each in by_row)  # type: ignore[assignment]
             others = ~by_row[0].any(axis=2)
             assert others.sum() == 2 * problem.channels - 2
-            assert np.array_equal(by_row[1][others], by_row[2][others]), problem.key()
+            if family.may_win:
+                assert np.array_equal(by_row[1][others], by_row[2][others]), problem.key()
+            else:
+                assert np.allclose(by_row[1][others], by_row[2][others], rtol=1e-5, atol=1e-5), problem.key()
