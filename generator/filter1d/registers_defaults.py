@@ -43,9 +43,10 @@ def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
     is_short &= problem.filters == 1 or problem.taps <= GLOBAL_TAPS
     is_wide = _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8 and stores_pairs(problem, device)
     if is_short and is_wide and problem.down <= 2:
-        weights = Weights.GLOBAL if problem.filters > 1 or places[0] is Weights.SHARED else places[0]
+        is_global = problem.filters > 1 or places[0] is Weights.SHARED
+        direct = Weights.GLOBAL if is_global else places[0]
         for outputs in _shrinking(problem, device, most, 128):
-            yield _config(problem, device, MemoryPath.GLOBAL, weights, outputs, 0, 128)
+            yield _config(problem, device, MemoryPath.GLOBAL, direct, outputs, 0, 128)
     for weights in places:
         for outputs in _shrinking(problem, device, _outputs(problem), 64, TILED_BLOCKS):
             straight = problem.taps * outputs * parts_of(problem) <= STRAIGHT and problem.down == 1

@@ -288,28 +288,14 @@ def test_the_space_s_estimate_of_shared_memory_is_enough() -> None:
     """The largest blocks that the space allows, of each number of outputs."""
     rng = random.Random(2)
     for problem in (random_problem(rng) for _ in range(40)):
-        space = REGISTERS.space(problem, H200)
-        default = REGISTERS.default(problem, H200).values()
-        for outputs in (1, 2, 4, 8, 16, 32):
-            for columns in (32, 64, 128, 256, 512):
-                for rows in (1, 2, 4, 8, 16):
-                    config = Config.of(
-                        {
-                            **default,
-                            "path": "shared",
-                            "weights": "shared",
-                            "outputs": outputs,
-                            "block_columns": columns,
-                            "block_rows": rows,
-                            "store_vector": 1,
-                            "exchange": "direct",
-                            "turn": 0,
-                            "min_blocks": 0,
-                        }
-                    )
-                    if space.contains(config):
-                        geometry = Filter1dRegistersGeometry.of(problem, config)
-                        assert geometry.shared_bytes(problem, Weights.SHARED) <= STATIC_SHARED_BYTES
+        space, values = REGISTERS.space(problem, H200), REGISTERS.default(problem, H200).values()
+        values |= {"path": "shared", "weights": "shared", "store_vector": 1, "exchange": "direct"}
+        values |= {"turn": 0, "min_blocks": 0}
+        for sizes in itertools.product((1, 2, 4, 8, 16, 32), (32, 64, 128, 256, 512), (1, 2, 4, 8, 16)):
+            config = Config.of({**values, **dict(zip(("outputs", "block_columns", "block_rows"), sizes, strict=True))})
+            if space.contains(config):
+                geometry = Filter1dRegistersGeometry.of(problem, config)
+                assert geometry.shared_bytes(problem, Weights.SHARED) <= STATIC_SHARED_BYTES
 
 
 def test_channels_beyond_32_bits_are_counted_in_64() -> None:
