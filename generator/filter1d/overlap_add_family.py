@@ -54,6 +54,8 @@ THREADS = (64, 128, 256, 512, 1024)
 OWN = (1, 2, 4, 8, 16)
 STEPS = (0, 1, 2, 3, 4, 8)
 RUNS = (0, 4, 16, 64)
+WALKS = 16
+"""Walks for each SM with which the default keeps longer runs."""
 LANES = 32
 """Outputs to whose multiples the length of a block is rounded down, so that its loads and stores begin alike."""
 
@@ -211,7 +213,7 @@ class Filter1dOverlapAdd(Family[Filter1d]):
             "outputs": outputs,
             "windows": Windows.BESIDE.value,
             "steps": 0,
-            "run": 16,
+            "run": _usual_run(problem, device, threads * outputs),
             "weights": space.parameters[6].values[0],
             "unroll": usual_unroll(problem),
         }
@@ -264,6 +266,12 @@ class Filter1dOverlapAdd(Family[Filter1d]):
         )
         workspaces = tuple(Workspace(each.buffer, geometry.joint_bytes) for each in joints)
         return Program.of_source(self.name, config, source, (launch("", groups, joints), add), workspaces)
+
+
+def _usual_run(problem: Filter1d, device: Device, sums: int) -> int:
+    """The longest run whose walks still fill the device several times over, so that few SMs idle at the end."""
+    blocks = problem.rows * ceil_div(problem.signal, sums * problem.down)
+    return next((run for run in RUNS[:1:-1] if blocks >= run * WALKS * device.multiprocessors), RUNS[1])
 
 
 def _ways(problem: Filter1d) -> tuple[Way, ...]:

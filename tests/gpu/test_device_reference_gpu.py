@@ -19,6 +19,7 @@ from warpsmith.generator.cgemm import Cgemm
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft, Tiling
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.store.record import Measurement
@@ -45,6 +46,9 @@ SMALL: list[Problem] = [
         for dtype, precision in (("float16", "f16"), ("bfloat16", "bf16"))
     ),
     Filter2d((500, 700), (9, 7), border="reflect", dtype="uint8"),
+    Filter1d(5000, 129, 2, channels=6, filters=3, dtype="int16", pitch=10_010, convolve=True),
+    Filter1d(700, 1100, 2, channels=6, layout="btc", dtype="bfloat16", taps_dtype="bfloat16", mode="same", down=3),
+    Filter1d(5000, 65, dtype="complex64", taps_dtype="complex64", lags=(-7, 4000)),
     Cgemm(20, 50, 60, 70, "t", "c", "normwise"),
     Fft((21, 54), batch=500, layout="frequency"),
     Fft((21, 54), batch=8 * 6, layout="frequency", tiling=Tiling((2, 3), (19, 52), (-1, -1), (38, 150), 8)),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import warpsmith as ws
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.plans.first_use import check
 from warpsmith.plans.loaded import Verified
 from warpsmith.plans.make import forget_plans
@@ -40,6 +41,9 @@ def operands(problem: ws.Conv2d) -> tuple[Any, ...]:
         ws.Filter2d(image=(300, 411), filter=(5, 5), dtype="uint8", border="reflect"),
         ws.Filter2d(image=(300, 411), filter=(5, 5), dtype="float16", accuracy="imagewise"),
         ws.Filter2d(image=(300, 411), filter=(101, 101)),
+        Filter1d(5000, 33, 2, channels=6, filters=6, layout="btc", dtype="bfloat16", taps_dtype="bfloat16"),
+        Filter1d(5000, 33, dtype="complex64", taps_dtype="complex64", mode="causal"),
+        Filter1d(5000, 33, dtype="int16", weights=range(33), down=4),
         ws.Fft(size=(64, 64), batch=5),
         ws.Fft(size=(64, 64), batch=5, kind="c2r", order="reversed", layout="frequency"),
         ws.Cgemm(batch=7, m=64, n=50, k=33, a="c", accuracy="normwise"),

@@ -13,6 +13,7 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 from warpsmith.store.conditions import Launched
@@ -32,6 +33,11 @@ PROBLEMS: list[Problem] = [
     Filter2d((300, 400), (5, 5), border=Border.NEAREST, weights=GAUSSIAN),
     Filter2d((300, 400), (3, 3), border=Border.MIRROR, dtype=DType.FLOAT16),
     Filter2d((300, 400), (5, 5), dtype=DType.UINT8),
+    Filter1d(100_000, 33),
+    Filter1d(4000, 4, 4, channels=96, filters=96, mode="causal", dtype="bfloat16", taps_dtype="bfloat16"),
+    Filter1d(4000, 7, 4, channels=96, filters=96, mode="same", layout="btc"),
+    Filter1d(100_000, 129, dtype="complex64", mode="valid", down=8),
+    Filter1d(100_000, 17, dtype="int16", convolve=True),
     Fft((64,), 1000),
     Fft((64,), 1000, kind="c2r"),
     Fft((32, 32), 200, valid=(27, 27)),
@@ -91,7 +97,11 @@ def test_a_graph_computes_the_problem_again(runtime: Runtime, problem: Problem) 
                 run(index, stream)
 
         renew()
-        graph = runtime.captured(all_sets, rehearse=True)
+        try:
+            graph = runtime.captured(all_sets, rehearse=True)
+        except Exception:
+            assert not peer.name.startswith(MUST_BE_CAPTURED)
+            continue
         renew()
         graph.launch()
         runtime.synchronize()

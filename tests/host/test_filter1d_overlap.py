@@ -13,6 +13,7 @@ import pytest
 
 import exhaustive
 import sanitized
+import warpsmith as ws
 from filter1d_bench import FilterBench, drawn
 from joined import compiled
 from policies import ONE_RUN
@@ -28,6 +29,7 @@ from warpsmith.generator.filter1d.overlap_add_family import Filter1dOverlapAdd
 from warpsmith.generator.filter1d.scatter_family import Filter1dScatter
 from warpsmith.generator.filter1d.shared_family import Filter1dShared
 from warpsmith.generator.space import Config, Value
+from warpsmith.plans.match import MatchKind
 from warpsmith.store.record import Measurement
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -177,6 +179,15 @@ def test_keeps_the_bound_on_all_data_of_the_judge(family: Family, taps: int, qui
         for program, binaries in compiled(quick, programs):
             outcome = testbed.evaluate(program, binaries, ONE_RUN).outcome
             assert isinstance(outcome, Measurement), f"{program.config}: {outcome}"
+
+
+@pytest.mark.usefixtures("compile_quickly")
+def test_a_search_by_name_keeps_scattered_additions_beside_the_winner(tmp_path: Path) -> None:
+    problem, store = of(300, 5), str(tmp_path / "store.db")
+    report = ws.tune(problem, "host", trials=1, store=store, method=SCATTER.name)
+    assert report.record.trial.family == SCATTER.name
+    assert ws.query(problem, "host", store=store).program.family != SCATTER.name
+    assert ws.query(problem, "host", store=store, method=SCATTER.name).kind is MatchKind.EXACT
 
 
 @pytest.mark.usefixtures("compile_without_optimisation")

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import exhaustive
-from pairs import covering
+from filter1d_problems import SPREAD
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
 from warpsmith.generator.problem import DType
@@ -36,43 +36,6 @@ TYPES: tuple[dict[str, str], ...] = (
     {"dtype": "int16"},
     {"dtype": "uint8", "result_dtype": "bfloat16"},
 )
-SIZES = ((1, 1), (1, 6), (7, 7), (6, 15), (200, 1), (200, 2), (130, 33), (90, 64), (40, 1100), (9000, 5))
-"""Samples and taps: filters longer than the signal, than a band matrix, and signals longer than a part."""
-FACTORS: dict[str, Any] = {
-    "sizes": SIZES,
-    "slice": (*Mode, "first", "last", "middle"),
-    "types": TYPES,
-    "layout": tuple(SignalLayout),
-    "channels": ((1, 1), (4, 1), (4, 2), (4, 4)),
-    "batch": (1, 3),
-    "convolve": (False, True),
-    "down": (1, 2, 5, 1000),
-}
-
-
-def is_problem(case: Mapping[str, Any]) -> bool:
-    samples, taps = case.get("sizes", (9, 1))
-    return not (case.get("slice") is Mode.VALID and taps > samples)
-
-
-def problem_of(case: Mapping[str, Any]) -> Filter1d:
-    samples, taps = case["sizes"]
-    lags = {"first": (1 - taps, 1 - taps), "last": (samples - 1, samples - 1), "middle": (-(taps // 3), samples // 2)}
-    channels, filters = case["channels"]
-    return Filter1d(
-        samples,
-        taps,
-        case["batch"],
-        mode=case["slice"] if case["slice"] in Mode else None,
-        lags=lags.get(case["slice"]),
-        channels=channels,
-        filters=filters,
-        **{name: case[name] for name in ("layout", "convolve", "down")},
-        **case["types"],
-    )
-
-
-PROBLEMS = [problem_of(case) for case in covering(FACTORS, is_problem)]
 
 
 def rows_of(problem: Filter1d, operands: Mapping[str, NDArray[Any]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -121,7 +84,7 @@ def assert_equal(problem: Filter1d, found: Reference, expected: NDArray[Any]) ->
 
 
 class TestReference:
-    @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
+    @pytest.mark.parametrize("problem", SPREAD, ids=lambda problem: problem.key())
     def test_is_what_scipy_computes(self, problem: Filter1d) -> None:
         operands = random_operands(problem, 1)
         found = reference(problem, operands)
@@ -132,8 +95,8 @@ class TestReference:
         np.testing.assert_allclose(found.scale, magnitudes, 1e-12)
 
     def test_problems_combine_all_values(self) -> None:
-        assert any(each.taps > each.signal and each.mode is Mode.SAME for each in PROBLEMS)
-        assert {each.mode for each in PROBLEMS} == {*Mode, None}
+        assert any(each.taps > each.signal and each.mode is Mode.SAME for each in SPREAD)
+        assert {each.mode for each in SPREAD} == {*Mode, None}
 
     @pytest.mark.parametrize("mode", ["full", "same", "valid"])
     @pytest.mark.parametrize(("samples", "taps"), [(50, 7), (50, 8), (9, 9)])
@@ -177,7 +140,7 @@ class TestReference:
         np.testing.assert_allclose(parts.expected, whole.expected, rtol=0, atol=1e-13 * whole.scale.max())
         np.testing.assert_allclose(parts.scale, whole.scale, rtol=1e-13)
 
-    @pytest.mark.parametrize("problem", PROBLEMS[::5], ids=lambda problem: problem.key())
+    @pytest.mark.parametrize("problem", SPREAD[::5], ids=lambda problem: problem.key())
     def test_samples_are_results_by_direct_sums(self, problem: Filter1d) -> None:
         operands = random_operands(problem, 1)
         whole = reference(problem, operands)

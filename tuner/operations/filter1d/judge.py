@@ -99,7 +99,7 @@ def _shorts(generator: np.random.Generator, count: int) -> NDArray[Any]:
 def _weights(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
     """Normal deviates, smaller ones if results would leave the range of float16."""
     weights = problem.operands[1]
-    values = generator.standard_normal(weights.components.shape, np.float32)
+    values = drawn(weights.components.shape, np.float32, generator, deviates)
     if problem.output.dtype is DType.FLOAT16:
         deviation = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
         values *= np.float32(min(1.0, _LARGEST_DEVIATION / deviation))

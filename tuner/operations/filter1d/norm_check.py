@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import scaled_error
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.problem import PEAK, DType
-from warpsmith.tuner.operations.filter1d.oracle import samples, terms
+from warpsmith.tuner.operations.filter1d.oracle import correlation_taps, samples, terms
 from warpsmith.tuner.operations.judge import Operands, Samples
 
 NORM_TOLERANCE = 2e-5
-"""Largest error of a sample, relative to twice the root mean square of all samples. TF32 and 16-bit factors exceed it.
-"""
+"""Largest error of a sample, relative to the norm. TF32 and 16-bit factors exceed it."""
 _MOST_SAMPLES = 512
 _MOST_TERMS = 1 << 24
+_MEASURED = 1 << 20
+"""Elements of a signal whose mean square is taken for that of all."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,8 @@ class NormCheck:
     """
 
     expected: Samples
+    norm: float
+    """Twice the root mean square of the samples, or of what a whole window of the signal gives if that is larger."""
     dtype: DType
 
     @classmethod
@@ -39,7 +42,11 @@ class NormCheck:
         count = min(size, max(16, min(_MOST_SAMPLES, _MOST_TERMS // terms(problem))))
         indices = np.unique([0, size - 1, *np.random.default_rng(0).integers(0, size, count)])
         real = DType.FLOAT32 if problem.output.dtype is DType.COMPLEX64 else problem.output.dtype
-        return cls(samples(problem, operands, indices), real)
+        found = samples(problem, operands, indices)
+        filters = np.abs(correlation_taps(problem, operands["weights"]).astype(np.complex128))
+        signal = np.abs(operands["signal"].reshape(-1)[:_MEASURED].astype(np.complex128))
+        window = np.square(signal).mean() * np.square(filters).sum(axis=1).max()
+        return cls(found, PEAK * math.sqrt(max(np.square(found.expected).mean(), window)), real)
 
     def checked(self, result: NDArray[Any]) -> NDArray[Any]:
         """The result. Raises RuntimeError if samples of it are wrong."""
@@ -47,10 +54,11 @@ class NormCheck:
         if np.iscomplexobj(numbers):
             numbers = numbers.view(np.float32)
         expected = self.expected.expected
-        scale = np.full(expected.shape, PEAK * math.sqrt(np.square(expected).mean()))
+        scale = np.full(expected.shape, self.norm)
         error = float(np.max(scaled_error(numbers[self.expected.indices], expected, scale, self.dtype)))
         if not error <= NORM_TOLERANCE:
             raise RuntimeError(
-                f"its error of {error:.1e} of twice the root mean square is over the bound of {NORM_TOLERANCE:.0e}"
+                f"its error of {error:.1e}, relative to the norm of the results, is over the bound of "
+                f"{NORM_TOLERANCE:.0e}"
             )
         return result

@@ -131,8 +131,7 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
         y = back(spectrum, size, axis)[kept].to(result_dtype)
         return y.reshape(problem.output.shape)
 
-    library = "cufft through " if on_gpu else ""
-    name = f"{library}torch {torch.__version__} fft.{forward} and {inverse}{'' if on_gpu else ' on the CPU'}"
+    name = f"torch {torch.__version__} fft.{forward} and {inverse}{' by cufft' if on_gpu else ' on the CPU'}"
     return _peer(problem, operands, torch, sets, compute, name, NormCheck.of(problem, operands), on_gpu=on_gpu)
 
 

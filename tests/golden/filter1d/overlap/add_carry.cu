@@ -1,6 +1,6 @@
 // warpsmith filter1d_overlap_add
 // problem: filter1d signal=16777216 taps=33 batch=1 mode=full dtype=float32
-// config:  outputs=8 run=16 steps=0 threads=256 unroll=64 way=carry weights=argument windows=beside
+// config:  outputs=8 run=4 steps=0 threads=256 unroll=64 way=carry weights=argument windows=beside
 //
 // Overlap-add: blocks of 2016 samples, each with 2048 sums.
 // A block of threads walks over a run of blocks and keeps the sums beyond each block in shared memory.
@@ -10,15 +10,14 @@ constexpr int kOutputs = 16777248;  // of a channel
 constexpr int kBase = 0;  // first sample of block 0
 constexpr int kSamples = 16777216;  // of all blocks
 constexpr int kShift = 0;  // output of the first sum of block 0
-constexpr int kChannels = 1;
 constexpr int kBlocks = 8323;  // of a channel
 constexpr int kStride = 2016;  // samples of a block
 constexpr int kLength = 2016;  // outputs from the first of a block to the first of the next
 constexpr int kSums = 2048;  // outputs to which a block adds
 constexpr int kOverlap = 32;  // outputs of a block that are the next block's too
 constexpr int kBefore = 32;  // elements of the tile before the block's first sample
-constexpr int kRun = 16;  // consecutive blocks over which a block of threads walks
-constexpr int kRuns = 521;  // of a channel
+constexpr int kRun = 4;  // consecutive blocks over which a block of threads walks
+constexpr int kRuns = 2081;  // of a channel
 constexpr int kThreads = 256;
 constexpr int kOwn = 8;  // windows of a thread
 constexpr int kVector = 4;  // elements of 16 bytes
@@ -41,7 +40,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 33;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];
@@ -157,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add(
     const unsigned row = blockIdx.x / kRuns;
     const int begin = blockIdx.x % kRuns * kRun;
     const int end = min(begin + kRun, kBlocks);
-    const int filter = row % kChannels / (kChannels / kFilters);
+    const int filter = 0;
     signal += row * 16777216ull;
     result += row * 16777248ull;
 
@@ -207,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add(
 extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add_joints(
     Result* __restrict__ result, const Joint* __restrict__ heads, const Joint* __restrict__ tails) {
     const unsigned index = static_cast<unsigned>(blockIdx.x) * kThreads + threadIdx.x;
-    if (index >= 16704) {
+    if (index >= 66624) {
         return;
     }
     const int k = index % kOverlap;

@@ -53,7 +53,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 4;
-constexpr int kFilters = 2048;
 
 struct Weights {
     const Tap* taps;  // [filters][kTaps]
@@ -157,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_overlap_add(
     const unsigned row = blockIdx.x / kRuns;
     const int begin = blockIdx.x % kRuns * kRun;
     const int end = min(begin + kRun, kBlocks);
-    const int filter = row % kChannels / (kChannels / kFilters);
+    const int filter = row % kChannels;
     signal += row * 8192ull;
     result += row * 8192ull;
 

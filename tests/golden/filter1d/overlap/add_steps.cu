@@ -9,7 +9,6 @@ constexpr int kOutputs = 16777248;  // of a channel
 constexpr int kBase = 0;  // first sample of block 0
 constexpr int kSamples = 16777216;  // of all blocks
 constexpr int kShift = 0;  // output of the first sum of block 0
-constexpr int kChannels = 1;
 constexpr int kBlocks = 8323;  // of a channel
 constexpr int kStride = 2016;  // samples of a block
 constexpr int kLength = 2016;  // outputs from the first of a block to the first of the next
@@ -38,7 +37,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 33;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];
@@ -102,7 +100,7 @@ __device__ __forceinline__ void add_blocks(
     __shared__ Number tile[kPlaces];
     const unsigned row = blockIdx.x / kBlocksOfStep;
     const int block = kStep + kSteps * static_cast<int>(blockIdx.x % kBlocksOfStep);
-    const int filter = row % kChannels / (kChannels / kFilters);
+    const int filter = 0;
     signal += row * 16777216ull;
     result += row * 16777248ull;
 

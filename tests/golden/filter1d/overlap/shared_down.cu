@@ -8,7 +8,6 @@
 constexpr int kSignal = 16777216;  // samples of a channel
 constexpr int kOutputs = 2097168;
 constexpr int kFirstSample = -128;  // of the first block's tile
-constexpr int kChannels = 1;
 constexpr unsigned kBlocks = 4097;  // of a channel
 constexpr unsigned kFirstInside = 1;  // block whose samples and outputs all exist
 constexpr unsigned kEndInside = 4096;
@@ -37,7 +36,6 @@ __device__ __forceinline__ void multiply_add(Weight weight, Number sample, Numbe
 }
 
 constexpr int kTaps = 129;
-constexpr int kFilters = 1;
 
 struct Weights {
     Tap taps[kTaps];
@@ -79,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_shared(
     __shared__ Number tile[kPlaces];
     const unsigned row = blockIdx.x / kBlocks;
     const unsigned block = blockIdx.x % kBlocks;
-    const int filter = row % kChannels / (kChannels / kFilters);
+    const int filter = 0;
     const int first = kFirstSample + static_cast<int>(block) * 4096;
     const int output = static_cast<int>(block) * kLength;
     const bool is_inside = block >= kFirstInside && block < kEndInside;

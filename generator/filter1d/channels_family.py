@@ -1,0 +1,338 @@
+"""Channels side by side (layout `btc`): a thread filters a vector of adjacent channels for adjacent outputs.
+
+The lanes of a warp read adjacent channels of one sample, so that every access is contiguous. A thread loads each sample
+of its windows once. With few taps it walks along the samples and keeps the sums in progress and all taps in registers;
+with more it walks along the taps and keeps the samples of its outputs.
+
+Source: the gather kernel of "Parallel filters", section 4.1, for many channels at once; the short causal convolutions
+of state-space models, Gu and Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Iterator
+
+from warpsmith.generator.architectures import PAIR_CONVERSIONS, STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.device import REFERENCE, Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.registers_geometry import parts_of, vectors_of
+from warpsmith.generator.filter1d.text import (
+    Filter1dText,
+    Weights,
+    filter1d_arguments,
+    filter1d_constants,
+    row_pitch,
+    weights_parameter,
+    words,
+)
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+MAX_STRAIGHT = 4000
+"""Most multiply-adds of a thread, which are all unrolled: past this ptxas takes tens of seconds."""
+LIKELY_STRAIGHT = 2100
+"""Most multiply-adds of a default, which the compiler takes 2 s for."""
+OTHER_REGISTERS = 24
+"""Registers besides samples, sums and taps, for addresses and the compiler."""
+LAST_GRID = 2**31 - 1
+SAMPLES_TAPS = 8
+"""Most taps with which the default walks along the samples."""
+MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
+ISSUE_SHARE = 0.85
+SCHEDULERS, WARP = 4, 32
+
+
+class Walk(enum.StrEnum):
+    """Order of a thread's multiply-adds."""
+
+    SAMPLES = "samples"
+    """Sample by sample: each is added to all outputs that need it, and an output is stored after its last sample."""
+    TAPS = "taps"
+    """Tap by tap: each is multiplied by the samples of all outputs, which the thread keeps in registers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter1dChannelsGeometry:
+    """Geometry of one config on one problem."""
+
+    vector: int
+    """Adjacent channels of a thread."""
+    store_vector: int
+    """Channels of one store."""
+    outputs: int
+    """Adjacent outputs of a thread."""
+    columns: int
+    """Threads of a block across the channels."""
+    rows: int
+    """Threads of a block along the signal."""
+    channel_blocks: int
+    """Blocks across the channels."""
+    time_blocks: int
+    """Blocks along a signal."""
+    blocks: int
+    window: int
+    """Samples of the windows of a thread."""
+    walk: Walk
+    min_blocks: int
+    are_all_channels: bool
+    """True if every thread has channels."""
+
+    @classmethod
+    def of(cls, problem: Filter1d, config: Config) -> Filter1dChannelsGeometry:
+        names = ("vector", "outputs", "block_columns", "block_rows")
+        vector, outputs, columns, rows = (config.integer(name) for name in names)
+        channel_blocks = -(-problem.channels // (vector * columns))
+        time_blocks = -(-problem.result_length // (outputs * rows))
+        return cls(
+            vector=vector,
+            store_vector=config.integer("store_vector"),
+            outputs=outputs,
+            columns=columns,
+            rows=rows,
+            channel_blocks=channel_blocks,
+            time_blocks=time_blocks,
+            blocks=channel_blocks * time_blocks * problem.batch,
+            window=(outputs - 1) * problem.down + problem.taps,
+            walk=Walk(config.text("walk")),
+            min_blocks=config.integer("min_blocks"),
+            are_all_channels=problem.channels % (vector * columns) == 0,
+        )
+
+
+class Filter1dChannels(Family[Filter1d]):
+    """`filter1d` of signals whose channels lie side by side."""
+
+    name = "filter1d_channels"
+
+    def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if problem.layout is not SignalLayout.BTC:
+            return "is for signals whose channels lie side by side (layout btc)"
+        if _default(problem, device) is None:
+            return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
+        return None
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
+        config = _default(problem, device)
+        if config is None:
+            return None
+        geometry, rates = Filter1dChannelsGeometry.of(problem, config), device.rates
+        multiply_adds = _multiply_adds(problem) * problem.taps * geometry.outputs * geometry.vector
+        issue = multiply_adds + 3 * geometry.vector * geometry.window + 4 * geometry.vector * geometry.outputs + 60
+        warps = geometry.blocks * geometry.columns * geometry.rows / WARP / device.multiprocessors
+        issued = rates.cycles_ns(max(1.0, warps) * issue / SCHEDULERS / ISSUE_SHARE)
+        memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+        return rates.launch_ns + max(issued, memory) + 0.15 * min(issued, memory)
+
+    def space(self, problem: Filter1d, device: Device) -> Space:
+        return _space(problem, device)
+
+    def default(self, problem: Filter1d, device: Device) -> Config:
+        config = _default(problem, device)
+        if config is None:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return config
+
+    def unrolled(self, problem: Filter1d, config: Config) -> int:
+        return _unrolled(problem, config.integer("outputs"), config.integer("vector"))
+
+    def program(self, problem: Filter1d, config: Config) -> Program:
+        geometry, weights = Filter1dChannelsGeometry.of(problem, config), Weights.of(config)
+        source = render(
+            "filter1d/channels.cu.jinja",
+            p=Filter1dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            weights=weights.value,
+            store=config.text("store"),
+        )
+        launch = Launch(
+            entry=self.name,
+            grid=(geometry.blocks, 1, 1),
+            block=(geometry.columns, geometry.rows, 1),
+            arguments=filter1d_arguments(problem, weights),
+            constants=filter1d_constants(weights),
+        )
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+def _multiply_adds(problem: Filter1d) -> int:
+    """Real multiply-adds of one tap and one output."""
+    return problem.multiply_adds // (problem.taps * problem.rows * problem.result_length)
+
+
+def _unrolled(problem: Filter1d, outputs: int, vector: int) -> int:
+    return _multiply_adds(problem) * problem.taps * outputs * vector
+
+
+@functools.lru_cache(maxsize=256)
+def _space(problem: Filter1d, device: Device) -> Space:
+    signal, _, result = problem.operands
+    return Space(
+        parameters=(
+            weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
+            Parameter("walk", words(Walk), "a thread's order: sample by sample, or tap by tap"),
+            Parameter("vector", vectors_of(signal), "adjacent channels of a thread, one load"),
+            Parameter("store_vector", vectors_of(result), "channels in one store"),
+            Parameter("outputs", (1, 2, 4, 8, 16, 32, 64), "adjacent outputs of a thread"),
+            Parameter("block_columns", (1, 2, 4, 8, 16, 32, 64, 128), "threads of a block across the channels"),
+            Parameter("block_rows", (1, 2, 4, 8, 16, 32), "threads of a block along the signal"),
+            Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=(*_accesses(problem, device), *_resources(problem, device), *_blocks(problem, device)),
+    )
+
+
+def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    signal, _, result = problem.operands
+    pitch = row_pitch(problem, signal, problem.signal)
+    out_pitch = row_pitch(problem, result, problem.result_length)
+    pairs = ()
+    if result.dtype in (DType.FLOAT16, DType.BFLOAT16) and not device.has(PAIR_CONVERSIONS):
+        why = f"{result.dtype} results are stored one by one below compute capability 8.0, which converts no pairs"
+        pairs = (Constraint(why, lambda store_vector: store_vector == 1),)
+    return (
+        Constraint(
+            f"a thread has whole vectors of the {problem.channels} channels, {pitch} elements apart",
+            lambda vector: problem.channels % vector == 0 and pitch % vector == 0,
+        ),
+        Constraint(
+            f"stores of results {out_pitch} elements apart are aligned only where their width divides that",
+            lambda vector, store_vector: out_pitch % store_vector == 0 and vector % store_vector == 0,
+        ),
+        *pairs,
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    parts, taps = parts_of(problem), problem.taps
+    tap = 2 if problem.weights_dtype is DType.COMPLEX64 else 1
+    own = problem.filters > 1
+
+    def registers(walk: str, vector: int, outputs: int) -> int:
+        if walk == Walk.SAMPLES:
+            in_progress = min(outputs, -(-taps // problem.down))
+            return vector * (parts * (in_progress + 1) + (tap * taps if own else 0)) + (0 if own else taps)
+        return vector * (parts * (outputs + min((outputs - 1) * problem.down + 1, outputs * 2)) + (tap if own else 0))
+
+    return (
+        Constraint(
+            f"at most {MAX_STRAIGHT} multiply-adds are unrolled",
+            lambda vector, outputs: _unrolled(problem, outputs, vector) <= MAX_STRAIGHT,
+        ),
+        Constraint(
+            f"samples, sums and taps of a thread must fit {THREAD_REGISTERS} registers, for {taps} taps",
+            lambda walk, vector, outputs: registers(walk, vector, outputs) + OTHER_REGISTERS <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"the taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+            lambda weights, vector, block_columns: (
+                weights != Weights.SHARED
+                or 4 * tap * taps * (vector * block_columns if own else 1) <= STATIC_SHARED_BYTES
+            ),
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda walk, vector, outputs, block_columns, block_rows, min_blocks: (
+                min_blocks * block_columns * block_rows * (registers(walk, vector, outputs) + OTHER_REGISTERS)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+    )
+
+
+def _blocks(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    threads = device.threads_per_multiprocessor
+    return (
+        Constraint(
+            "literal taps are those of one filter", lambda weights: weights != Weights.LITERAL or problem.filters == 1
+        ),
+        Constraint(
+            "a block has 32 to 512 threads: more leave the multiprocessor no choice",
+            lambda block_columns, block_rows: 32 <= block_columns * block_rows <= 512,
+        ),
+        Constraint(
+            f"a multiprocessor holds {threads} threads",
+            lambda block_columns, block_rows, min_blocks: min_blocks * block_columns * block_rows <= threads,
+        ),
+        Constraint(
+            f"a block wider than twice the {problem.channels} channels is a narrower one",
+            lambda vector, block_columns: block_columns == 1 or vector * block_columns < 2 * problem.channels,
+        ),
+        Constraint(
+            f"a thread with twice as many outputs as there are, {problem.result_length}, has outputs to spare",
+            lambda outputs: outputs < 2 * problem.result_length,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda vector, outputs, block_columns, block_rows: (
+                problem.batch
+                * -(-problem.channels // (vector * block_columns))
+                * -(-problem.result_length // (outputs * block_rows))
+                <= LAST_GRID
+            ),
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _default(problem: Filter1d, device: Device) -> Config | None:
+    """The likeliest legal config; None if no config is legal."""
+    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
+
+
+def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
+    """Yields configs for the default, the likeliest first, legal or not."""
+    values = {each.name: each.values for each in _space(problem, device).parameters}
+    order = (Weights.LITERAL, Weights.ARGUMENT, Weights.SHARED, Weights.GLOBAL)
+    places = [each.value for each in order if each.value in values["weights"]]
+    signal, _, result = problem.operands
+    pitches = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
+    walks = (Walk.SAMPLES, Walk.TAPS) if problem.taps <= SAMPLES_TAPS else (Walk.TAPS, Walk.SAMPLES)
+    for weights in places:
+        for walk in walks:
+            for vector in reversed(vectors_of(signal)):
+                if problem.channels % vector or pitches[0] % vector:
+                    continue
+                store = max(each for each in vectors_of(result) if pitches[1] % each == 0 and vector % each == 0)
+                for outputs in _outputs(problem, device, walk, vector):
+                    yield _config(problem, weights, walk, vector, store, outputs)
+
+
+def _outputs(problem: Filter1d, device: Device, walk: Walk, vector: int) -> Iterator[int]:
+    """Yields numbers of outputs per thread: the most that leave two blocks per multiprocessor, then fewer."""
+    most = 32 if walk is Walk.SAMPLES else 8
+    threads = problem.batch * problem.result_length * problem.channels // vector
+    while most > 1 and (
+        threads < most * 256 * device.multiprocessors or _unrolled(problem, most, vector) > LIKELY_STRAIGHT
+    ):
+        most //= 2
+    while most >= 1:
+        yield most
+        most //= 2
+
+
+def _config(problem: Filter1d, weights: str, walk: Walk, vector: int, store: int, outputs: int) -> Config:
+    needed = problem.channels // vector
+    columns = next((each for each in (1, 2, 4, 8, 16, 32) if each >= needed), 32)
+    chosen: dict[str, Value] = {
+        "weights": weights,
+        "walk": walk.value,
+        "vector": vector,
+        "store_vector": store,
+        "outputs": outputs,
+        "block_columns": columns,
+        "block_rows": max(1, min(128 // columns, 32)),
+        "min_blocks": 0,
+        "store": "streaming",
+    }
+    return Config.of(chosen)
