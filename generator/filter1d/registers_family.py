@@ -11,6 +11,7 @@ import functools
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.registers_defaults import likely, stores_pairs
 from warpsmith.generator.filter1d.registers_geometry import (
@@ -211,7 +212,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         """Registers of a thread. Straight code reads a tile as it goes on, so that only part of a window is live."""
         reach = (outputs - 1) * problem.down
         live = reach + (turn or 16) if path == MemoryPath.SHARED else reach + taps
-        return parts * (outputs + live) + OTHER_REGISTERS
+        sums = outputs * (2 if taps > CHAIN else 1)
+        return parts * (sums + live) + OTHER_REGISTERS
 
     def tile(outputs: int, block_columns: int) -> int:
         stride = outputs * problem.down

@@ -17,6 +17,7 @@ from warpsmith.generator.architectures import STATIC_SHARED_BYTES
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.registers_family import MAX_TAPS, Filter1dRegisters
 from warpsmith.generator.filter1d.registers_geometry import Exchange, Filter1dRegistersGeometry, MemoryPath, parts_of
 from warpsmith.generator.filter1d.registers_model import expected_ns
@@ -29,7 +30,7 @@ LONG = 2**24
 Positions = NDArray[np.int64]
 
 
-TAPS = (1, 2, 4, 5, 17, 33, 64, 129, 200)
+TAPS = (1, 2, 4, 5, 17, 33, 64, 129, 200, 300)
 DOWN = (1, 1, 1, 2, 3, 8, 200)
 
 
@@ -181,6 +182,8 @@ class TestLoads:
             else:
                 assert reach + case.problem.taps <= g.window < reach + case.problem.taps + g.lanes
             assert g.turns * g.turn + g.rest == case.problem.taps
+            assert g.chain == (CHAIN if case.problem.taps > CHAIN else 0)
+            assert not g.turns or g.chain % g.turn == 0
 
     def test_the_first_sample_of_a_window_is_the_one_under_its_first_tap(self) -> None:
         for case in CASES:
