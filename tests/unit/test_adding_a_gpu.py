@@ -78,7 +78,7 @@ def test_every_family_answers_there(problem: Problem, added: Device) -> None:
             assert family.is_legal(problem, added, start) or not space.contains(start)
         expected_ns = family.expected_ns(problem, added)
         assert expected_ns is None or 1000 < expected_ns < math.inf, family.name
-    assert able >= (1 if "layout=btc" in problem.key() else 2)  # 16-bit btc is for filter1d_plain alone
+    assert able >= 2
     assert default_answer(problem, added)[0].name
 
 
