@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from warpsmith.generator.architectures import PAIR_CONVERSIONS
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import Exchange, MemoryPath, parts_of, vectors_of
 from warpsmith.generator.filter1d.text import Weights, row_pitch
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.space import Config, Space, Value
 
 GLOBAL_WINDOW_BYTES = 96
@@ -32,7 +33,7 @@ TILED_BLOCKS = 2
 
 
 def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
-    """Yields configs, the likeliest first, legal or not. Some later one is legal wherever the space is not empty."""
+    """Yields configs, the likeliest first, legal or not; one of them is legal wherever the space is not empty."""
     values = {each.name: each.values for each in space.parameters}
     places = [each for each in (Weights.LITERAL, Weights.ARGUMENT, Weights.SHARED) if each.value in values["weights"]]
     signal = problem.operands[0]
@@ -40,16 +41,27 @@ def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
     window = most + problem.taps - 1
     is_short = window <= min(GLOBAL_WINDOW, GLOBAL_WINDOW_BYTES // signal.dtype.itemsize)
     is_short &= problem.filters == 1 or problem.taps <= GLOBAL_TAPS
-    if is_short and problem.down <= 2 and _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8:
-        weights = Weights.GLOBAL if problem.filters > 1 or places[0] is Weights.SHARED else places[0]
+    is_wide = _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8 and stores_pairs(problem, device)
+    if is_short and is_wide and problem.down <= 2:
+        is_global = problem.filters > 1 or places[0] is Weights.SHARED
+        direct = Weights.GLOBAL if is_global else places[0]
         for outputs in _shrinking(problem, device, most, 128):
-            yield _config(problem, MemoryPath.GLOBAL, weights, outputs, 0, 128)
+            yield _config(problem, device, MemoryPath.GLOBAL, direct, outputs, 0, 128)
     for weights in places:
         for outputs in _shrinking(problem, device, _outputs(problem), 64, TILED_BLOCKS):
             straight = problem.taps * outputs * parts_of(problem) <= STRAIGHT and problem.down == 1
             for turn in (0, 32, 64, 16) if straight else (32, 64, 16, 0):
                 for min_blocks in (4, 0):
-                    yield _config(problem, MemoryPath.SHARED, weights, outputs, turn, 64, min_blocks)
+                    yield _config(problem, device, MemoryPath.SHARED, weights, outputs, turn, 64, min_blocks)
+    # Windows that lie so far apart that no tile holds those of 64 threads overlap little.
+    for weights in places:
+        yield _config(problem, device, MemoryPath.GLOBAL, weights, 1, 0, 128)
+        yield from (_config(problem, device, MemoryPath.SHARED, weights, 1, turn, 32) for turn in (0, 64, 32, 16))
+
+
+def stores_pairs(problem: Filter1d, device: Device) -> bool:
+    """True if one store may have several outputs: older GPUs convert float16 and bfloat16 outputs one by one."""
+    return problem.output_dtype not in (DType.FLOAT16, DType.BFLOAT16) or device.has(PAIR_CONVERSIONS)
 
 
 def _outputs(problem: Filter1d) -> int:
@@ -81,6 +93,7 @@ def _width(operand: Operand, samples: int, problem: Filter1d) -> int:
 
 def _config(
     problem: Filter1d,
+    device: Device,
     path: MemoryPath,
     weights: Weights,
     outputs: int,
@@ -90,13 +103,13 @@ def _config(
 ) -> Config:
     signal, _, result = problem.operands
     needed = -(-problem.result_length // outputs)
-    columns = next((each for each in (32, 64) if each >= needed), min(threads, 128))
+    columns = min(threads, next((each for each in (32, 64) if each >= needed), threads))
     rows = 1
     while 2 * rows * columns <= threads and 2 * rows <= problem.rows:
         rows *= 2
     stride = outputs * problem.down * (columns if path is MemoryPath.SHARED else 1)
     load = min(_width(signal, problem.signal, problem), stride & -stride)
-    store = min(_width(result, problem.result_length, problem), outputs)
+    store = min(_width(result, problem.result_length, problem), outputs) if stores_pairs(problem, device) else 1
     is_exchanged = path is MemoryPath.SHARED and outputs > store
     chosen: Mapping[str, Value] = {
         "path": path.value,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 
-from warpsmith.generator.architectures import PAIR_CONVERSIONS, STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.registers_defaults import likely
+from warpsmith.generator.filter1d.registers_defaults import likely, stores_pairs
 from warpsmith.generator.filter1d.registers_geometry import (
     Exchange,
     Filter1dRegistersGeometry,
@@ -32,7 +33,6 @@ from warpsmith.generator.filter1d.text import (
     weights_parameter,
     words,
 )
-from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -60,7 +60,8 @@ class Filter1dRegisters(Family[Filter1d]):
         if problem.taps > MAX_TAPS:
             return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
         if _default(problem, device) is None:
-            return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
+            windows = f"windows of {problem.taps} taps, {problem.down} samples apart"
+            return f"registers, shared memory and a grid do not fit {windows}, of {problem.rows} channels"
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
@@ -157,7 +158,7 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             "stores are aligned only where their width divides the outputs of a thread",
             lambda outputs, store_vector: outputs % store_vector == 0,
         ),
-        *_pair_stores(result.dtype, device),
+        *_pair_stores(problem, device),
         Constraint(
             "outputs are exchanged through a tile, if a thread has several",
             lambda path, outputs, exchange: exchange == Exchange.DIRECT or (path == MemoryPath.SHARED and outputs > 1),
@@ -165,9 +166,10 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def _pair_stores(dtype: DType, device: Device) -> tuple[Constraint, ...]:
-    if dtype not in (DType.FLOAT16, DType.BFLOAT16) or device.has(PAIR_CONVERSIONS):
+def _pair_stores(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    if stores_pairs(problem, device):
         return ()
+    dtype = problem.output_dtype
     why = f"{dtype} results are stored one by one below compute capability 8.0, which converts no pairs of them"
     return (Constraint(why, lambda store_vector: store_vector == 1),)
 
@@ -199,10 +201,6 @@ def _loops(problem: Filter1d) -> tuple[Constraint, ...]:
             "literal taps are unrolled, or they would be read from memory",
             lambda weights, turn: weights != Weights.LITERAL or (turn == 0 and problem.filters == 1),
         ),
-        Constraint(
-            "warps of several channels, each with a filter of its own, share no taps",
-            lambda weights, block_columns: block_columns >= 32 or problem.filters == 1 or weights == Weights.SHARED,
-        ),
     )
 
 
@@ -214,7 +212,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         """Registers of a thread. Straight code reads a tile as it goes on, so that only part of a window is live."""
         reach = (outputs - 1) * problem.down
         live = reach + (turn or 16) if path == MemoryPath.SHARED else reach + taps
-        return parts * (outputs + live) + OTHER_REGISTERS
+        sums = outputs * (2 if taps > CHAIN else 1)
+        return parts * (sums + live) + OTHER_REGISTERS
 
     def tile(outputs: int, block_columns: int) -> int:
         stride = outputs * problem.down

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import Weights
 from warpsmith.generator.problem import DType, Operand
@@ -82,6 +83,8 @@ class Filter1dRegistersGeometry:
     turns: int
     rest: int
     """Taps after the last whole turn."""
+    chain: int
+    """Taps that are added one after the other, if there are more of them; 0 if there are not."""
     lanes: int
     """Samples of one load of a window: from global memory, or from the tile."""
     skipped: int
@@ -132,6 +135,7 @@ class Filter1dRegistersGeometry:
             turn=turn,
             turns=turns,
             rest=rest,
+            chain=CHAIN if taps > CHAIN else 0,
             lanes=lanes,
             skipped=skipped,
             ahead=ahead,

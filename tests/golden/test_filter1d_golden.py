@@ -54,6 +54,7 @@ CASES = {
     "registers": registers(Filter1d(1 << 24, 65)),
     "registers_global": registers(Filter1d(1 << 24, 5)),
     "registers_loop": registers(Filter1d(1 << 24, 257)),
+    "registers_chains": registers(Filter1d(1 << 14, 600, dtype="complex64"), outputs=2, turn=0, exchange="direct"),
     "registers_halves": registers(Filter1d(8192, 4, **HALVES)),
     "registers_complex_down": registers(Filter1d(10**8, 129, dtype="complex64", down=8)),
     "registers_complex_taps": registers(Filter1d(4099, 33, dtype="complex64", taps_dtype="complex64", convolve=True)),

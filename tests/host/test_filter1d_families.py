@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -137,6 +138,11 @@ def results_of(
     return [np.array(plan(each["signal"], each["weights"])) for each in given]
 
 
+def skip_if_bits_vary(family: Family[Filter1d]) -> None:
+    if not family.may_win:
+        pytest.skip("atomic additions come in any order, so that the bits vary from run to run")
+
+
 def shapes(family: Family[Filter1d]) -> list[Filter1d]:
     """Problems of tests that choose their own data."""
     return solved_by(
@@ -187,6 +193,7 @@ class TestProperties:
     def test_twice_the_signal_gives_twice_the_result(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
+        skip_if_bits_vary(family)
         for problem in shapes(family):
             once = random_operands(problem, 1)
             twice = {**once, "signal": once["signal"] * once["signal"].dtype.type(2)}
@@ -209,9 +216,24 @@ class TestProperties:
             scale = scale[..., 0] if problem.dtype is DType.COMPLEX64 else scale
             assert (difference <= 1e-6 * scale).all(), problem.key()
 
+    def test_long_sums_are_sums_of_parts(
+        self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
+    ) -> None:
+        """Equal terms round the same way again and again: one chain of so many would be off by 2.6e-5."""
+        if family.name == "filter1d_channels":
+            pytest.xfail("adds all products of an output in one chain")
+        one = Filter1d(2400, 2048, mode=Mode.VALID)
+        for problem in (one, dataclasses.replace(one, channels=2, layout=SignalLayout.BTC)):
+            if family.why_not(problem, DEVICE) is None:
+                given = {name: np.full_like(each, 0.3) for name, each in random_operands(problem, 1).items()}
+                (result,) = results_of(family, host, quickest, problem, given)
+                exact = problem.taps * float(np.float32(0.3)) ** 2
+                assert np.abs(result / exact - 1).max() < 3e-6, problem.key()
+
     def test_bits_do_not_depend_on_the_number_of_workers(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
+        skip_if_bits_vary(family)
         with contextlib.closing(HostRuntime(workers=1)) as other:
             for problem in shapes(family):
                 given = random_operands(problem, 1)
@@ -242,4 +264,7 @@ class TestProperties:
                 by_row = tuple(each.swapaxes(1, 2) for each in by_row)  # type: ignore[assignment]
             others = ~by_row[0].any(axis=2)
             assert others.sum() == 2 * problem.channels - 2
-            assert np.array_equal(by_row[1][others], by_row[2][others]), problem.key()
+            if family.may_win:
+                assert np.array_equal(by_row[1][others], by_row[2][others]), problem.key()
+            else:
+                assert np.allclose(by_row[1][others], by_row[2][others], rtol=1e-5, atol=1e-5), problem.key()

@@ -13,6 +13,9 @@ from warpsmith.generator.cgemm.warpgroup_geometry import WarpgroupGeometry
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImageGeometry
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.registers_geometry import Filter1dRegistersGeometry
+from warpsmith.generator.filter1d.text import Weights
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.warpgroup_geometry import COLUMNS, STEP, Filter2dWarpgroupGeometry
 from warpsmith.generator.filter2d.window_geometry import WindowGeometry
@@ -72,6 +75,23 @@ def matrix() -> Figures:
         "slots of a warp's ring": slots,
         "pixels of a slot": slot,
         "static shared memory without the warps' places, bytes": 4 * (2 * g.depth * columns + 4 * slots * slot),
+    }
+
+
+def signal() -> Figures:
+    problem = Filter1d(2**24, 65)
+    config, program = default("filter1d_registers", problem)
+    g = Filter1dRegistersGeometry.of(problem, config)
+    (launch,) = program.launches
+    return {
+        "blocks": launch.grid[0],
+        "threads of a block": launch.block[0],
+        "outputs of a thread, of a block": f"{g.outputs}, {g.outputs * g.columns}",
+        "samples of the tile": g.tile,
+        "samples of a thread's part of the tile, and numbers of padding behind it": f"{g.thread_stride} + {g.padding}",
+        "samples of a thread's window, in loads of 4": g.window,
+        "multiply-adds of a thread": g.rest * g.outputs,
+        "static shared memory, bytes": g.shared_bytes(problem, Weights.of(config)),
     }
 
 
@@ -154,6 +174,7 @@ def pipeline() -> Figures:
 DRAWN: dict[str, Callable[[], Figures]] = {
     "filter2d-window": window,
     "filter2d-warpgroup": matrix,
+    "filter1d-registers": signal,
     "fft-block": transform,
     "cgemm-warpgroup": product,
     "conv2d-warpgroup": layer,
