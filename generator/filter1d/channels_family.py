@@ -21,6 +21,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.registers_geometry import parts_of, vectors_of
 from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
     Filter1dText,
     Weights,
     filter1d_arguments,
@@ -117,6 +118,7 @@ class Filter1dChannels(Family[Filter1d]):
     """`filter1d` of signals whose channels lie side by side."""
 
     name = "filter1d_channels"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if problem.layout is not SignalLayout.BTC:
@@ -206,7 +208,7 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     signal, _, result = problem.operands
     pitch = row_pitch(problem, signal, problem.signal)
     out_pitch = row_pitch(problem, result, problem.result_length)
-    pairs = ()
+    pairs: tuple[Constraint, ...] = ()
     if result.dtype in (DType.FLOAT16, DType.BFLOAT16) and not device.has(PAIR_CONVERSIONS):
         why = f"{result.dtype} results are stored one by one below compute capability 8.0, which converts no pairs"
         pairs = (Constraint(why, lambda store_vector: store_vector == 1),)

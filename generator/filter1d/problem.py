@@ -82,6 +82,9 @@ class Filter1d(Problem):
     """
 
     operation: ClassVar[str] = "filter1d"
+    near_reach: ClassVar[float] = 3.0
+    """The best number of outputs per thread depends on the number of blocks. On an H200 defaults took at most 1.1 times
+    the best time of 38 problems; for 10^5 samples the best config of 2^24 samples took 1.34 times the best time."""
 
     signal: int
     taps: int

@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.registers_geometry import (
 )
 from warpsmith.generator.filter1d.registers_model import expected_ns
 from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
     Filter1dText,
     Weights,
     filter1d_arguments,
@@ -53,6 +54,7 @@ class Filter1dRegisters(Family[Filter1d]):
     """`filter1d` with adjacent outputs of a thread in registers."""
 
     name = "filter1d_registers"
+    default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if problem.layout is not SignalLayout.BCT:
