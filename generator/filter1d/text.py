@@ -17,8 +17,8 @@ PARAMETER_BYTES = 32764
 parameters)."""
 
 DEFAULT_REACH = 0.5
-"""`Family.default_reach` of families whose defaults were compared with the best of many configs. The winner for 17 taps,
-with 33 of them, takes 1.2 times as long as the default (H200, 2^24 samples)."""
+"""`Family.default_reach` of families whose defaults were compared with the best of many configs. The winner for 17 taps
+takes 1.2 times as long as the default with 33 taps (H200, 2^24 samples)."""
 
 STORED = {
     DType.FLOAT32: "float",

@@ -17,6 +17,7 @@ from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.channels_family import Filter1dChannels
 from warpsmith.generator.filter1d.plain_family import Filter1dPlain
 from warpsmith.generator.filter1d.registers_family import Filter1dRegisters
 from warpsmith.generator.presets import H200
@@ -48,6 +49,11 @@ def registers(problem: Filter1d, **wanted: Value) -> Case:
 
 HALVES: dict[str, Any] = {"mode": "causal", "batch": 8, "channels": 2048, "filters": 2048, "dtype": "bfloat16"}
 
+
+def channels(problem: Filter1d, **wanted: Value) -> Case:
+    return Case(Filter1dChannels(), problem, tuple(wanted.items()))
+
+
 CASES = {
     "plain": plain(33),
     "plain_halves_chained": plain(600, 8192, layout="btc", **{**HALVES, "filters": 512}),
@@ -64,6 +70,12 @@ CASES = {
     "registers_literal": registers(Filter1d(1 << 24, 9, mode="same", weights=(1, 0, 0, 0, -2, 0, 0, 0, 1))),
     "registers_several_filters": registers(
         Filter1d(300, 31, batch=3, channels=77, filters=11, mode="same"), block_columns=32, block_rows=4
+    ),
+    "channels_halves": channels(Filter1d(8192, 4, layout="btc", **HALVES)),
+    "channels_long": channels(Filter1d(4096, 31, 16, channels=768, filters=768, layout="btc", mode="same")),
+    "channels_ragged": channels(Filter1d(1000, 7, 3, channels=510, filters=170, layout="btc", dtype="int16")),
+    "channels_by_taps": channels(
+        Filter1d(1 << 20, 33, channels=4, layout="btc", dtype="complex64", down=2, pitch=40), walk="taps", outputs=4
     ),
     "registers_far": registers(Filter1d(1 << 33, 17, convolve=True), weights="constant", store="plain"),
 }

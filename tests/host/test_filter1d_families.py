@@ -220,8 +220,6 @@ class TestProperties:
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
         """Equal terms round the same way again and again: one chain of so many would be off by 2.6e-5."""
-        if family.name == "filter1d_channels":
-            pytest.xfail("adds all products of an output in one chain")
         one = Filter1d(2400, 2048, mode=Mode.VALID)
         for problem in (one, dataclasses.replace(one, channels=2, layout=SignalLayout.BTC)):
             if family.why_not(problem, DEVICE) is None:
