@@ -100,11 +100,11 @@ template <bool is_inside>
 __device__ __forceinline__ void load(const Sample* samples, int start, int row, Number* numbers) {
     if (is_inside || (start + row >= 0 && start + row < kSignal)) {
         unpack(__ldg(reinterpret_cast<const LoadVector*>(samples + row * kPitch)), numbers);
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int lane = 0; lane < kVector; ++lane) {
-        numbers[lane] = zero();
+        for (int lane = 0; lane < kVector; ++lane) {
+            numbers[lane] = zero();
+        }
     }
 }
 
