@@ -75,7 +75,7 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
     fields: dict[str, Any] = {
         "signal": samples,
         "taps": taps,
-        "mode": case["slice"] if case["slice"] in Mode else None,
+        "mode": case["slice"] if isinstance(case["slice"], Mode) else None,
         "lags": lags.get(case["slice"]),
         "channels": channels,
         "filters": filters,

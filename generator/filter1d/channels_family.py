@@ -50,8 +50,6 @@ SHORT_TAPS = 8
 bytes apart."""
 LONG_TAPS = 40
 """Taps from which on a default has one channel a thread, so that 32 outputs fit its registers."""
-THREADS = 1024
-"""Threads per multiprocessor that a default leaves before its threads get more outputs."""
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
 ISSUE_SHARE = 0.85
 SCHEDULERS, WARP = 4, 32
@@ -337,9 +335,8 @@ def _outputs(problem: Filter1d, device: Device, vector: int) -> Iterator[int]:
     """Yields numbers of outputs per thread: the most that leave enough threads, then fewer."""
     most = 8 if problem.taps <= 4 else 16 if problem.taps <= 16 else 32
     threads = problem.batch * problem.result_length * problem.channels // vector
-    while most > 1 and (
-        threads < most * THREADS * device.multiprocessors or _unrolled(problem, most, vector) > LIKELY_STRAIGHT
-    ):
+    least = device.threads_per_multiprocessor // 2 * device.multiprocessors
+    while most > 1 and (threads < most * least or _unrolled(problem, most, vector) > LIKELY_STRAIGHT):
         most //= 2
     while most >= 1:
         yield most

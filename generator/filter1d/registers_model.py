@@ -19,8 +19,6 @@ BLOCK_CYCLES = 900
 """Clock cycles from a block's first load to its first multiply-add."""
 SECOND = 0.15
 """Share of the second slowest resource that does not overlap with the slowest one."""
-RESIDENT_THREADS = 1024
-"""Threads per SM by default."""
 
 
 def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
@@ -44,7 +42,7 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
     apart = geometry.outputs > geometry.store_vector and config.text("exchange") != "shared"
     issue = multiply_adds + 2 * window + window * (0 if is_tiled else unpacking) + staging + taps + stores + 30
     blocks = geometry.blocks
-    resident = max(1, RESIDENT_THREADS // threads)
+    resident = max(1, device.threads_per_multiprocessor // 2 // threads)
     a_multiprocessor = max(1.0, blocks / device.multiprocessors)
     rates = device.rates
     issued = rates.cycles_ns(a_multiprocessor * warps * issue / SCHEDULERS / ISSUE_SHARE)

@@ -169,8 +169,9 @@ def test_tensors_that_do_not_fit(plan: Any, image: Any, weights: Any, changed: A
 
 
 def test_weights_of_a_type_that_numpy_has_not(plan: Any, image: Any, weights: Any) -> None:
-    told = refusal(plan, image, weights.bfloat16())
-    assert told.startswith("weights: cannot be read as an array of numbers (")
+    """A bfloat16 is a float32 with fewer digits, so that it needs no rounding."""
+    rounded = weights.bfloat16()
+    assert torch.equal(plan(image, rounded), plan(image, rounded.float()))
     assert refusal(plan, image, weights.to(torch.complex64)) == "weights: expected real numbers; got complex64"
 
 
