@@ -185,7 +185,7 @@ def _unrolled(problem: Filter1d, outputs: int, vector: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     return Space(
         parameters=(
             weights_parameter(problem, (Weights.SHARED, Weights.GLOBAL)),
@@ -203,7 +203,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     pitch = row_pitch(problem, signal, problem.signal)
     out_pitch = row_pitch(problem, result, problem.result_length)
     pairs: tuple[Constraint, ...] = ()
@@ -317,7 +317,7 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
         Weights.GLOBAL,
     )
     places = [each.value for each in order if each.value in values["weights"]]
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     pitches = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
     most = max(1, (4 if problem.taps <= SHORT_TAPS else 2 if problem.taps <= LONG_TAPS else 1) // parts_of(problem))
     for weights in places:

@@ -31,6 +31,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_arguments,
     filter1d_constants,
     weights_parameter,
+    why_no_epilogue,
     words,
 )
 from warpsmith.generator.filter1d.window_tile import (
@@ -181,6 +182,8 @@ class Filter1dOverlapAdd(Family[Filter1d]):
     name = "filter1d_overlap_add"
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_epilogue(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BCT:
             return "loads samples of a channel that lie side by side: layout bct"
         if self.space(problem, device).why_empty is not None:

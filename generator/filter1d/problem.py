@@ -24,6 +24,15 @@ class SignalLayout(enum.StrEnum):
     """(batch, time, channels): the channels of a sample lie side by side, as transformers have them."""
 
 
+class Activation(enum.StrEnum):
+    """Function of each output, after the bias."""
+
+    SILU = "silu"
+    """x / (1 + exp(-x)); PyTorch's `silu`, also called swish."""
+
+
+ACTIVATION_ALIASES = {"swish": Activation.SILU}
+
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
 REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
@@ -44,10 +53,12 @@ class Filter1d(Problem):
     result[b, c, i] = sum over k from 0 to taps - 1 of weights[f, k] * signal[b, c, t + k], where t = first lag +
     i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
     window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
-    sample. Complex taps are not conjugated. Sums are in float32.
+    sample. Complex taps are not conjugated. Sums are in float32. With `bias` the channel's bias is added to each
+    of its sums; the activation comes last.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
-    channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels).
+    channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels). A bias
+    is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias).
 
     Args:
         signal: samples of each channel.
@@ -73,6 +84,8 @@ class Filter1d(Problem):
         pitch: bytes from one row of the signal to the next; None if there is no gap. A row is a channel, or a sample
             of all channels with layout `btc`.
         result_pitch: bytes from one row of the result to the next.
+        bias: a number for each channel is added to its outputs; real signals only.
+        activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -102,6 +115,8 @@ class Filter1d(Problem):
     weights: tuple[float, ...] | None = None
     pitch: int | None = None
     result_pitch: int | None = None
+    bias: bool = False
+    activation: Activation | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -115,6 +130,7 @@ class Filter1d(Problem):
         set_field(self, "layout", SignalLayout.BCT if self.channels == 1 else layout)
         self._set_slice()
         self._set_types()
+        self._set_epilogue()
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
@@ -166,6 +182,14 @@ class Filter1d(Problem):
         elements, rows = (self.channels, samples) if is_btc else (samples, self.channels)
         pitch = row_pitch(getattr(self, name), elements, dtype, name.replace("_", " "), MAX_SIGNAL)
         return None if self.batch * rows == 1 else pitch  # nothing lies behind the only row
+
+    def _set_epilogue(self) -> None:
+        object.__setattr__(self, "bias", flag(self.bias, "bias"))
+        if self.activation is not None:
+            name = ACTIVATION_ALIASES.get(str(self.activation), self.activation)
+            object.__setattr__(self, "activation", member(Activation, name, "activation"))
+        if self.dtype is DType.COMPLEX64 and (self.bias or self.activation is not None):
+            raise BadArgument("a bias and an activation are for real signals")
 
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
@@ -225,7 +249,7 @@ class Filter1d(Problem):
 
     @property
     def from_host(self) -> frozenset[str]:
-        return frozenset({"weights"})
+        return frozenset({"weights", "bias"})
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
@@ -233,6 +257,7 @@ class Filter1d(Problem):
         return (
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
+            *((Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()),
             self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
         )
 
@@ -283,7 +308,7 @@ class Filter1d(Problem):
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype")
+        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in names if (value := getattr(self, name))},
@@ -311,6 +336,8 @@ class Filter1d(Problem):
             "convolve": "yes" if self.convolve else None,
             "taps_dtype": self.taps_dtype,
             "result_dtype": self.result_dtype,
+            "bias": "yes" if self.bias else None,
+            "activation": self.activation,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
@@ -324,7 +351,7 @@ WEIGHTS_CHANGED = 2.0
 """Octaves between known weights, which become literals, one filter of a call, and several."""
 DOWN_OCTAVE = 2.0
 """Octaves per factor of 2 in `down`."""
-SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights")
+SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "activation")
 """Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
 
 

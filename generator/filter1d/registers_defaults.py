@@ -101,7 +101,7 @@ def _config(
     threads: int,
     min_blocks: int = 0,
 ) -> Config:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     needed = -(-problem.result_length // outputs)
     columns = min(threads, next((each for each in (32, 64) if each >= needed), threads))
     rows = 1

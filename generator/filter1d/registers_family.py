@@ -115,7 +115,7 @@ def _multiply_adds(problem: Filter1d) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     return Space(
         parameters=(
             Parameter("path", words(MemoryPath), "how samples come from the signal to a thread"),
@@ -135,7 +135,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     pitch = row_pitch(problem, signal, problem.signal)
     out_pitch = row_pitch(problem, result, problem.result_length)
     several = problem.rows > 1

@@ -23,6 +23,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_arguments,
     filter1d_constants,
     weights_parameter,
+    why_no_epilogue,
 )
 from warpsmith.generator.filter1d.window_tile import count_type, unroll_constraint, unroll_parameter, usual_unroll
 from warpsmith.generator.problem import DType
@@ -69,6 +70,8 @@ class Filter1dScatter(Family[Filter1d]):
     may_win = False
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_epilogue(problem)) is not None:
+            return reason
         if problem.output_dtype not in (DType.FLOAT32, DType.COMPLEX64):
             return f"adds to float32 and complex64 results: {problem.output_dtype} would be rounded at each addition"
         if problem.taps > CHAIN:

@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_arguments,
     filter1d_constants,
     weights_parameter,
+    why_no_epilogue,
 )
 from warpsmith.generator.filter1d.window_tile import (
     MAX_GRID,
@@ -106,6 +107,8 @@ class Filter1dShared(Family[Filter1d]):
     name = "filter1d_shared"
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_epilogue(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BCT:
             return "loads samples of a channel that lie side by side: layout bct"
         if (reason := why_no_tile(problem, device, THREADS[0])) is not None:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
 from warpsmith.generator.render import float_literal
@@ -107,12 +107,14 @@ class Filter1dText:
     """C++ type that counts the samples of a channel, those outside of the signal included."""
     reversed: bool
     """True if the taps of a call must be reversed; those in `known` are reversed already."""
+    has_bias: bool
+    activation: Activation | None
     known: tuple[tuple[str, ...], ...]
     """Taps of known filters in the order of a correlation; empty if each call brings them."""
 
     @classmethod
     def of(cls, problem: Filter1d) -> Filter1dText:
-        signal, weights, result = problem.operands
+        signal, weights, result = *problem.inputs[:2], problem.output
         is_btc = problem.layout is SignalLayout.BTC
         pitch = row_pitch(problem, signal, problem.signal)
         result_pitch = row_pitch(problem, result, problem.result_length)
@@ -144,6 +146,8 @@ class Filter1dText:
             result_step=result_pitch if is_btc else 1,
             index=index_type(problem),
             reversed=problem.convolve,
+            has_bias=problem.bias,
+            activation=problem.activation,
             known=tuple(tuple(map(float_literal, taps)) for taps in problem.known_taps),
         )
 
@@ -165,6 +169,11 @@ def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
     return dense if given is None else given // operand.dtype.itemsize
 
 
+def why_no_epilogue(problem: Filter1d) -> str | None:
+    """The reason why a family without bias and activation cannot solve a problem, in one line; None if it can."""
+    return "adds no bias and has no activation" if problem.bias or problem.activation is not None else None
+
+
 def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, ...]:
     """Kernel arguments that every filter1d template declares; known taps, and those in constant memory, need none."""
     taps: tuple[Argument, ...] = ()
@@ -172,7 +181,8 @@ def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, .
         taps = (ByValue("weights"),)
     elif weights in (Weights.GLOBAL, Weights.SHARED) and problem.weights is None:
         taps = (Pointer("weights"),)
-    return (Pointer("signal"), Pointer("result"), *taps)
+    bias = (Pointer("bias"),) if problem.bias else ()
+    return (Pointer("signal"), Pointer("result"), *taps, *bias)
 
 
 def filter1d_constants(weights: Weights) -> tuple[Constant, ...]:

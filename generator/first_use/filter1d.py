@@ -9,7 +9,7 @@ from warpsmith.generator.problem import DType
 
 def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """Reference whose sums are one window of a channel times its filter, for all types, layouts and slices."""
-    signal, weights, result = problem.operands
+    (signal, weights, *_), result = problem.inputs, problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
     row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
     integers = {
