@@ -59,7 +59,8 @@ def weights_parameter(problem: Filter1d, others: tuple[Weights, ...]) -> Paramet
     """Parameter for the place of the taps: kernel parameters and constant memory if one filter fits these, literals if
     it is known, and `others`, of a family that reads taps through a pointer.
     """
-    one = problem.filters == 1 and problem.operands[1].nbytes <= PARAMETER_BYTES - 16
+    pointers = 28 if problem.bias else 16  # a bias's pointer follows the taps, at a multiple of 8
+    one = problem.filters == 1 and problem.operands[1].nbytes <= PARAMETER_BYTES - pointers
     by_value = (Weights.ARGUMENT, Weights.CONSTANT) if one and problem.weights is None else ()
     literal = (Weights.LITERAL,) if problem.weights is not None else ()
     return Parameter(
