@@ -32,6 +32,7 @@ PROBLEMS: tuple[Problem, ...] = (
     warpsmith.Filter1d(4096, 129, batch=4, mode="valid", dtype="complex64", taps_dtype="complex64", down=8),
     warpsmith.Filter1d(2048, 4, 8, "causal", 64, 64, "btc", "bfloat16"),
     warpsmith.Filter1d(1000, 5, channels=3, lags=(-2, 400), dtype="int16", weights=tuple(range(5))),
+    warpsmith.Filter1d(2048, 4, 8, "causal", 64, 64, "btc", "float16", bias=True, activation="silu"),
     warpsmith.Fft(256, 64),
     warpsmith.Fft((32, 32), 128, kind="c2r", norm="ortho"),
     warpsmith.Fft((210, 360), 2, kind="c2c"),

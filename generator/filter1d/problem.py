@@ -28,10 +28,12 @@ class Activation(enum.StrEnum):
     """Function of each output, after the bias."""
 
     SILU = "silu"
-    """x / (1 + exp(-x)); PyTorch's `silu`, also called swish."""
+    """x / (1 + exp(-x)), as PyTorch's `silu`; `swish` is another name of it."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> Activation | None:
+        return cls.SILU if value == "swish" else None
 
-ACTIVATION_ALIASES = {"swish": Activation.SILU}
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
@@ -186,10 +188,9 @@ class Filter1d(Problem):
     def _set_epilogue(self) -> None:
         object.__setattr__(self, "bias", flag(self.bias, "bias"))
         if self.activation is not None:
-            name = ACTIVATION_ALIASES.get(str(self.activation), self.activation)
-            object.__setattr__(self, "activation", member(Activation, name, "activation"))
+            object.__setattr__(self, "activation", member(Activation, self.activation, "activation"))
         if self.dtype is DType.COMPLEX64 and (self.bias or self.activation is not None):
-            raise BadArgument("a bias and an activation are for real signals")
+            raise BadArgument(f"a bias and an activation are for real signals; this one is {self.dtype}")
 
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
@@ -249,7 +250,7 @@ class Filter1d(Problem):
 
     @property
     def from_host(self) -> frozenset[str]:
-        return frozenset({"weights", "bias"})
+        return frozenset({"weights", "bias"} if self.bias else {"weights"})
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
@@ -357,7 +358,9 @@ SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "
 
 def between_filters(one: Filter1d, other: Filter1d) -> float | None:
     """`Problem.distance` of two filters; None past FARTHEST."""
-    gaps, other_gaps = ([each.span_bytes / each.nbytes for each in problem.operands] for problem in (one, other))
+    gaps, other_gaps = (
+        [each.span_bytes / each.nbytes for each in (problem.inputs[0], problem.output)] for problem in (one, other)
+    )
     size = (
         (octaves(one.signal, other.signal) + octaves(one.result_length, other.result_length)) / 2
         + octaves(one.rows, other.rows)

@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass, Precision
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
-from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout
 from warpsmith.generator.filter1d.lags import lags_of
 from warpsmith.generator.filter1d.problem import SIGNALS
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -254,6 +254,8 @@ def _filter1d(rng: random.Random, scale: Scale) -> Problem:
         taps_dtype=None if is_known else rng.choice((None, own)),
         result_dtype=None if dtype is DType.COMPLEX64 else rng.choice((None, None, *reals)),
         weights=tuple(rng.randint(-4, 4) for _ in range(filters * taps)) if is_known else None,
+        bias=dtype is not DType.COMPLEX64 and rng.random() < 0.3,
+        activation=Activation.SILU if dtype is not DType.COMPLEX64 and rng.random() < 0.2 else None,
         **fields,
     )
     changes = {

@@ -54,6 +54,8 @@ def channels(problem: Filter1d, **wanted: Value) -> Case:
     return Case(Filter1dChannels(), problem, tuple(wanted.items()))
 
 
+EPILOGUE: dict[str, Any] = {"bias": True, "activation": "silu"}
+
 CASES = {
     "plain": plain(33),
     "plain_halves_chained": plain(600, 8192, layout="btc", **{**HALVES, "filters": 512}),
@@ -77,6 +79,11 @@ CASES = {
     "channels_by_taps": channels(
         Filter1d(1 << 20, 33, channels=4, layout="btc", dtype="complex64", down=2, pitch=40), walk="taps", outputs=4
     ),
+    "plain_silu": plain(33, 8192, batch=8, channels=64, **EPILOGUE),
+    "registers_silu": registers(Filter1d(1 << 24, 65, **EPILOGUE)),
+    "registers_silu_halves": registers(Filter1d(8192, 4, **HALVES, **EPILOGUE, taps_dtype="bfloat16")),
+    "registers_literal_bias": registers(Filter1d(1 << 24, 3, mode="same", weights=(1, 0, -1), bias=True)),
+    "channels_silu": channels(Filter1d(8192, 4, layout="btc", **HALVES, **EPILOGUE, taps_dtype="bfloat16")),
     "registers_far": registers(Filter1d(1 << 33, 17, convolve=True), weights="constant", store="plain"),
 }
 

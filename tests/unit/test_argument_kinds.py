@@ -76,6 +76,7 @@ def test_of_an_array_is_told_in_one_line(make: Any) -> None:
         (lambda value: ws.Conv2d(input=(1, 2, 8, 8), weight=(2, 2, 3, 3), relu=value), "relu"),
         (lambda value: ws.Filter2d(image=(16, 16), filter=(3, 3), convolve=value), "convolve"),
         (lambda value: ws.Filter1d(signal=16, taps=3, convolve=value), "convolve"),
+        (lambda value: ws.Filter1d(signal=16, taps=3, bias=value), "bias"),
         (lambda value: ws.Fft(size=16, kind="c2c", inverse=value), "inverse"),
         (lambda value: ws.Fft(size=16, kind="c2r", inverse=value), "inverse"),
         (lambda value: Product(1, 2, 3, offset=value), "offset of a product"),

@@ -16,6 +16,7 @@ from warpsmith.generator.filter1d.channels_family import (
 )
 from warpsmith.generator.filter1d.text import row_pitch
 from warpsmith.generator.presets import H200, PRESETS
+from warpsmith.generator.program import ByValue, Pointer
 from warpsmith.generator.space import Config
 
 FAMILY = Filter1dChannels()
@@ -33,6 +34,7 @@ PROBLEMS = (
     btc(40, 5, 2, batch=2, dtype="complex64", taps_dtype="complex64", filters=2),
     btc(9, 20, 64, lags=(-3, 2), dtype="uint8"),
     btc(31, 3, 12, pitch=4 * 20, result_pitch=4 * 14),
+    btc(64, 4, 100, filters=100, mode="causal", dtype="float16", taps_dtype="float16", bias=True, activation="silu"),
 )
 
 
@@ -72,7 +74,7 @@ def test_threads_cover_each_output_of_each_channel_once(problem: Filter1d) -> No
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_vectors_are_aligned_and_whole(problem: Filter1d) -> None:
-    signal, _, result = problem.operands
+    signal, result = problem.inputs[0], problem.output
     pitch, result_pitch = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
     for config in configs_of(problem):
         vector, store = config.integer("vector"), config.integer("store_vector")
@@ -80,6 +82,21 @@ def test_vectors_are_aligned_and_whole(problem: Filter1d) -> None:
         assert vector % store == result_pitch % store == 0
         assert vector * signal.dtype.itemsize <= 16
         assert store * result.dtype.itemsize <= 16
+
+
+@pytest.mark.parametrize("weights", [None, range(4)])
+@pytest.mark.parametrize("fields", [{"bias": True}, {"activation": "silu"}, {"bias": True, "activation": "silu"}])
+def test_the_bias_is_the_last_argument(fields: dict[str, Any], weights: range | None) -> None:
+    problem = btc(64, 4, 8, weights=weights, **fields)
+    for config in configs_of(problem):
+        program = FAMILY.program(problem, config)
+        (launch,) = program.launches
+        weights_ = {"argument": [ByValue("weights")], "shared": [Pointer("weights")], "global": [Pointer("weights")]}
+        given = weights_.get(config.text("weights"), []) if weights is None else []
+        bias = [Pointer("bias")] if problem.bias else []
+        assert list(launch.arguments) == [Pointer("signal"), Pointer("result"), *given, *bias]
+        assert ("const Tap* __restrict__ bias) {" in program.source) == problem.bias
+        assert ("to_weight(" in program.source) == (problem.bias or weights is None)
 
 
 def test_channels_of_other_layouts_are_for_other_families() -> None:

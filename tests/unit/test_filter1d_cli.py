@@ -94,6 +94,8 @@ class TestOptions:
                 ("--dtype", "int16", "--batch", "2", "--result-pitch", "256"),
                 {"dtype": "int16", "batch": 2, "result_pitch": 256},
             ),
+            (("--bias", "--activation", "silu"), {"bias": True, "activation": "silu"}),
+            (("--activation", "swish"), {"activation": "silu"}),
         ],
     )
     def test_are_a_problem(self, options: tuple[str, ...], fields: dict[str, Any]) -> None:
@@ -177,6 +179,8 @@ BAD_PROBLEMS = [
     ((*SHAPE, "--taps-dtype", "float16"), "dtype of the taps of a float32 signal 'float16'; choose one of float32"),
     ((*SHAPE, "--taps-dtype", "float99"), "unknown dtype of the taps 'float99'"),
     ((*SHAPE, "--result-dtype", "uint8"), "unknown result dtype 'uint8'; choose one of float32, float16, bfloat16"),
+    ((*SHAPE, "--activation", "relu"), "unknown activation 'relu'; choose one of silu"),
+    ((*SHAPE, "--dtype", "complex64", "--bias"), "a bias and an activation are for real signals; this one is"),
     ((*SHAPE, "--batch", "2", "--pitch", "156"), "pitch must be 160 bytes or more, in steps of 4; got 156"),
 ]
 
@@ -218,6 +222,8 @@ class TestWorkload:
                 {"channels": 6, "filters": 2, "layout": "btc", "dtype": "int16", "lags": (-1, 9), "down": 2},
                 "signals of 40 samples, channels 6, filters 2, btc, int16, lags -1 to 9, one output of 2",
             ),
+            ({"bias": True}, "signals of 40 samples, float32, mode full, bias"),
+            ({"bias": True, "activation": "silu"}, "signals of 40 samples, float32, mode full, bias, silu"),
         ],
     )
     def test_says_what_rows_have_in_common(self, fields: dict[str, Any], words: str) -> None:
@@ -238,6 +244,9 @@ class TestWorkload:
         words = ("--taps", "3", "--taps", "9", "--signal", "64", "--mode", "same")
         assert run(["bench", "filter1d", *ON_HOST, *words]) == 0
         assert measured == [Filter1d(64, taps, mode="same") for taps in (3, 9)]  # type: ignore[arg-type]
+        measured.clear()
+        assert run(["bench", "filter1d", *ON_HOST, "--taps", "3", "--bias", "--activation", "swish"]) == 0
+        assert measured == [Filter1d(2**24, 3, bias=True, activation="silu")]  # type: ignore[arg-type]
 
     def test_a_bench_of_a_bad_problem_is_refused(self, refused: Callable[..., str]) -> None:
         assert "unknown mode 'wrap'" in refused(2, "bench", "filter1d", "--mode", "wrap", *ON_HOST)

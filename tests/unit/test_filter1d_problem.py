@@ -14,7 +14,7 @@ import scipy.signal
 import warpsmith as ws
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Mode, lags_of
-from warpsmith.generator.filter1d.problem import MAX_KNOWN, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import MAX_KNOWN, Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, Operand, Problem, Role
 
 EVERY_FIELD = Filter1d(
@@ -32,6 +32,8 @@ EVERY_FIELD = Filter1d(
     weights=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0),
     pitch=32,
     result_pitch=64,
+    bias=True,
+    activation=Activation.SILU,
 )
 """A problem in which no field has its default, except the mode, which lags replace, and the type of the taps, which is
 float32 if they are known."""
@@ -53,6 +55,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "weights": {"weights": (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5)},
     "pitch": {"pitch": None},
     "result_pitch": {"result_pitch": 128},
+    "bias": {"bias": False},
+    "activation": {"activation": None},
 }
 """Values per field that make EVERY_FIELD another problem."""
 
@@ -71,7 +75,7 @@ def test_every_field_has_a_change() -> None:
 
 
 def test_is_exported_with_its_words() -> None:
-    assert (ws.Filter1d, ws.Mode, ws.SignalLayout) == (Filter1d, Mode, SignalLayout)
+    assert (ws.Filter1d, ws.Mode, ws.SignalLayout, ws.Activation) == (Filter1d, Mode, SignalLayout, Activation)
 
 
 class TestCanonicalForm:
@@ -103,6 +107,8 @@ class TestCanonicalForm:
             ({"pitch": 256, "result_pitch": 512}, {}),
             ({"channels": 2, "pitch": 160, "result_pitch": 172}, {"channels": 2}),
             ({"down": np.int64(1), "convolve": np.False_}, {}),
+            ({"bias": np.False_, "activation": None}, {}),
+            ({"bias": 1, "activation": "swish"}, {"bias": True, "activation": "silu"}),
             ({"weights": np.ones(4)}, {"weights": (1, 1, 1, 1)}),
             ({"weights": np.ones((1, 4))}, {"weights": (1, 1, 1, 1)}),
             ({"weights": (-0.0, 0.1, 0, 0)}, {"weights": (0.0, float(np.float32(0.1)), 0, 0)}),
@@ -232,8 +238,10 @@ class TestKeyAndSpec:
         assert filter1d().key() == "filter1d signal=40 taps=4 batch=1 mode=full dtype=float32"
         assert EVERY_FIELD.key() == (
             "filter1d signal=40 taps=4 batch=3 dtype=float16 lags=-2,34 channels=6 filters=2 layout=btc down=3 "
-            "convolve=yes result_dtype=float32 pitch=32 result_pitch=64 weights=sha256:af7de0621354bafc"
+            "convolve=yes result_dtype=float32 bias=yes activation=silu pitch=32 result_pitch=64 "
+            "weights=sha256:af7de0621354bafc"
         )
+        assert filter1d(activation="swish").key() == f"{filter1d().key()} activation=silu"
         assert filter1d(dtype="complex64", taps_dtype="complex64", mode="same").key() == (
             "filter1d signal=40 taps=4 batch=1 mode=same dtype=complex64 taps_dtype=complex64"
         )
@@ -256,6 +264,8 @@ class TestKeyAndSpec:
             filter1d(),
             filter1d(mode="valid", dtype="uint8"),
             filter1d(dtype="complex64", taps_dtype="complex64", lags=(3, 3)),
+            filter1d(bias=True),
+            filter1d(dtype="bfloat16", activation="swish"),
         ],
     )
     def test_a_spec_comes_back_through_json(self, problem: Filter1d) -> None:
@@ -328,8 +338,34 @@ class TestOperands:
     def test_types(self, dtype: str, fields: dict[str, Any], taps: str, result: str) -> None:
         assert [each.dtype for each in filter1d(dtype=dtype, **fields).operands] == [dtype, taps, result]
 
-    def test_weights_may_lie_in_host_memory_and_known_ones_are_no_argument(self) -> None:
+    @pytest.mark.parametrize("layout", SignalLayout)
+    @pytest.mark.parametrize(
+        ("fields", "shape", "dtype"),
+        [
+            ({}, (1,), DType.FLOAT32),
+            ({"channels": 6, "filters": 2}, (6,), DType.FLOAT32),
+            ({"channels": 6, "batch": 3, "dtype": "float16", "taps_dtype": "float16"}, (6,), DType.FLOAT16),
+            ({"channels": 6, "dtype": "bfloat16", "result_dtype": "float32"}, (6,), DType.FLOAT32),
+            ({"channels": 2, "dtype": "int16", "weights": range(4)}, (2,), DType.FLOAT32),
+        ],
+    )
+    def test_a_bias_has_a_number_for_each_channel_of_the_type_of_the_weights(
+        self, layout: SignalLayout, fields: dict[str, Any], shape: tuple[int, ...], dtype: DType
+    ) -> None:
+        without, problem = (filter1d(layout=layout, bias=bias, **fields) for bias in (False, True))
+        signal, weights, result = without.operands
+        bias = Operand("bias", Role.INPUT, shape, dtype)
+        assert problem.operands == (signal, weights, bias, result)
+        assert problem.bytes == without.bytes + bias.nbytes
+        assert problem.flops == without.flops
+
+    def test_an_activation_has_no_operand(self) -> None:
+        assert filter1d(activation="silu").operands == filter1d().operands
+
+    def test_weights_and_bias_may_lie_in_host_memory_and_known_weights_are_no_argument(self) -> None:
         assert filter1d().from_host == {"weights"}
+        assert filter1d(bias=True).from_host == {"weights", "bias"}
+        assert set(filter1d(bias=True, weights=range(4)).known) == {"weights"}
         assert set(filter1d(weights=range(4)).known) == {"weights"}
 
     def test_outputs_are_operands(self) -> None:
@@ -387,6 +423,8 @@ class TestDistance:
     def test_of_what_moves_the_best_config_more_is_longer(self) -> None:
         base = filter1d(2**20, 5, channels=8, mode="causal")
         nearest_first: list[dict[str, Any]] = [
+            {"bias": True},
+            {"activation": "silu"},
             {"convolve": True},
             {"taps": 6},
             {"layout": "btc"},
@@ -423,6 +461,8 @@ class TestDistance:
             {"result_dtype": "float16"},
             {"down": 2},
             {"convolve": True},
+            {"bias": True},
+            {"activation": "silu"},
             {"weights": range(4)},
             {"channels": 4, "filters": 4},
             {"channels": 4, "layout": "btc"},
@@ -529,6 +569,15 @@ class TestRefusals:
                 "result pitch must be 172 bytes or more, in steps of 4; got 43",
             ),
             ({"convolve": "no"}, "convolve must be True or False; got 'no'"),
+            ({"bias": "no"}, "bias must be True or False; got 'no'"),
+            ({"bias": np.ones(1)}, r"bias must be True or False; got array\(\[1\.\]\)"),
+            ({"activation": "relu"}, "unknown activation 'relu'; choose one of silu"),
+            ({"activation": True}, "unknown activation True; choose one of silu"),
+            (
+                {"dtype": "complex64", "bias": True},
+                "a bias and an activation are for real signals; this one is complex64",
+            ),
+            ({"dtype": "complex64", "activation": "silu"}, "are for real signals; this one is complex64"),
             ({"weights": (1, 2, 3)}, "weights hold 3 values; 4 taps need 4"),
             ({"weights": ()}, "weights hold 0 values; 4 taps need 4"),
             ({"weights": range(4), "channels": 2, "filters": 2}, "weights hold 4 values; 2 filters of 4 taps need 8"),

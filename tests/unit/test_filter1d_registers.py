@@ -21,8 +21,9 @@ from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.registers_family import MAX_TAPS, Filter1dRegisters
 from warpsmith.generator.filter1d.registers_geometry import Exchange, Filter1dRegistersGeometry, MemoryPath, parts_of
 from warpsmith.generator.filter1d.registers_model import expected_ns
-from warpsmith.generator.filter1d.text import Weights, row_pitch
+from warpsmith.generator.filter1d.text import PARAMETER_BYTES, Weights, row_pitch, weights_parameter
 from warpsmith.generator.presets import H200, HOST, PRESETS, T4
+from warpsmith.generator.program import Argument, ByValue, Pointer
 from warpsmith.generator.space import Config
 
 REGISTERS = Filter1dRegisters()
@@ -307,6 +308,37 @@ def test_channels_beyond_32_bits_are_counted_in_64() -> None:
         config = REGISTERS.default(problem, H200)
         assert Filter1dRegistersGeometry.of(problem, config).row_type == row_type
         assert f"const {row_type} row = " in REGISTERS.program(problem, config).source
+
+
+GIVEN: dict[str, tuple[Argument, ...]] = {
+    "argument": (ByValue("weights"),),
+    "global": (Pointer("weights"),),
+    "shared": (Pointer("weights"),),
+}
+"""Arguments for the taps of a call, by their place; none for other places."""
+
+
+@pytest.mark.parametrize("fields", [{"bias": True}, {"activation": "silu"}, {"bias": True, "activation": "silu"}])
+@pytest.mark.parametrize("known", [{}, {"weights": range(5)}], ids=["given", "known"])
+def test_the_bias_is_the_last_argument(fields: dict[str, Any], known: dict[str, Any]) -> None:
+    problem, rng = Filter1d(1001, 5, channels=2, **fields, **known), random.Random(0)
+    space = REGISTERS.space(problem, H200)
+    for config in filter(None, (REGISTERS.default(problem, H200), *(space.drawn(rng) for _ in range(20)))):
+        program = REGISTERS.program(problem, config)
+        (launch,) = program.launches
+        taps = () if known else GIVEN.get(config.text("weights"), ())
+        bias = (Pointer("bias"),) if problem.bias else ()
+        assert launch.arguments == (Pointer("signal"), Pointer("result"), *taps, *bias)
+        assert ("const Tap* __restrict__ bias) {" in program.source) == problem.bias
+        assert ("to_weight(" in program.source) == (problem.bias or not known)
+
+
+@pytest.mark.parametrize(("bias", "most"), [(False, 8187), (True, 8184)])
+def test_taps_are_a_kernel_parameter_only_where_all_parameters_fit(bias: bool, most: int) -> None:
+    fits, exceeds = (weights_parameter(Filter1d(LONG, taps, bias=bias), ()).values for taps in (most, most + 1))
+    assert "argument" in fits
+    assert "argument" not in exceeds
+    assert 16 + -(-4 * most // 8) * 8 + (8 if bias else -4) <= PARAMETER_BYTES
 
 
 def of(taps: int, signal: int = LONG, **fields: Any) -> Filter1d:

@@ -11,7 +11,7 @@ import typer
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
-from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, member
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
@@ -100,6 +100,15 @@ ResultPitchOption = Annotated[
     int | None,
     typer.Option("--result-pitch", metavar="BYTES", help="The same of the result; default contiguous."),
 ]
+BiasOption = Annotated[bool, typer.Option("--bias", help="Add one number a channel to its outputs; real signals only.")]
+ActivationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--activation",
+        help="Function of each output, after the bias: silu, also called swish; real signals only. Default none.",
+        show_default=False,
+    ),
+]
 
 
 def filter1d(
@@ -119,6 +128,8 @@ def filter1d(
     weights: WeightsOption = None,
     pitch: PitchOption = None,
     result_pitch: ResultPitchOption = None,
+    bias: BiasOption = False,
+    activation: ActivationOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
@@ -142,6 +153,8 @@ def filter1d(
         weights=values,
         pitch=pitch,
         result_pitch=result_pitch,
+        bias=bias,
+        activation=None if activation is None else member(Activation, activation, "activation"),
     )
 
 

@@ -25,7 +25,9 @@ from warpsmith.cli.benching import (
     peer_column,
 )
 from warpsmith.cli.operations.filter1d import (
+    ActivationOption,
     BatchOption,
+    BiasOption,
     ChannelsOption,
     ConvolveOption,
     DownOption,
@@ -71,6 +73,8 @@ def bench_filter1d(
     convolve: ConvolveOption = False,
     taps_dtype: TapsDTypeOption = None,
     result_dtype: ResultDTypeOption = None,
+    bias: BiasOption = False,
+    activation: ActivationOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -95,6 +99,8 @@ def bench_filter1d(
             convolve=convolve,
             taps_dtype=taps_dtype,
             result_dtype=result_dtype,
+            bias=bias,
+            activation=activation,
         )
         for count in taps or USUAL_TAPS
     ]
@@ -111,7 +117,9 @@ def workload(problem: Filter1d) -> str:
     layout = f", {problem.layout}" if problem.channels > 1 else ""
     part = f"mode {problem.mode}" if problem.lags is None else f"lags {problem.lags[0]} to {problem.lags[1]}"
     down = f", one output of {problem.down}" if problem.down > 1 else ""
-    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}"
+    bias = ", bias" if problem.bias else ""
+    activation = f", {problem.activation}" if problem.activation is not None else ""
+    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}"
 
 
 def _show(results: Results) -> None:
