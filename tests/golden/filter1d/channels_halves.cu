@@ -88,6 +88,7 @@ struct Taps {
     }
 };
 
+// Stores an output of each channel.
 __device__ __forceinline__ void store(Result* results, const Number* sums) {
 #pragma unroll
     for (int lane = 0; lane < kVector; lane += kStoreVector) {
