@@ -30,6 +30,11 @@ class Activation(enum.StrEnum):
     SILU = "silu"
     """x / (1 + exp(-x)); PyTorch's `silu`, also called swish."""
 
+    @property
+    def slope(self) -> float:
+        """Upper bound of its slope, which multiplies the errors of sums: SiLU's largest is 1.0998, at 2.4."""
+        return 1.1
+
 
 ACTIVATION_ALIASES = {"swish": Activation.SILU}
 
