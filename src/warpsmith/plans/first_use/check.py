@@ -155,7 +155,7 @@ def compared(
 
 
 _LEAST_EXPONENT = -700.0
-"""Sums whose exp(-sum) float64 can hold; SiLU of smaller ones is 0 up to 1e-290."""
+"""Least sum whose exp(-sum) float64 holds; SiLU of smaller ones is less than 1e-304 of them."""
 
 
 def results_of(function: ResultFunction, sums: NDArray[np.float64]) -> NDArray[np.float64]:
