@@ -50,6 +50,7 @@ FACTORS: dict[str, Sequence[Any]] = {
     "down": (1, 2, 3, 8, 1000),
     "gaps": ((0, 0), (3, 0), (0, 5), (1, 2), (16, 16)),
     "weights": ("given", "known"),
+    "epilogue": ("none", "bias", "silu", "both"),
 }
 
 
@@ -57,6 +58,9 @@ def is_problem(case: Mapping[str, Any]) -> bool:
     """Whether one problem can combine these values of some or all FACTORS."""
     samples, taps = case.get("sizes", (9, 1))
     is_known = case.get("weights") == "known" and case.get("types", FACTORS["types"][0])[1] is not None
+    is_complex = case.get("types", FACTORS["types"][0])[0] == "complex64"
+    if is_complex and case.get("epilogue", "none") != "none":
+        return False
     return not is_known and not (case.get("slice") is Mode.VALID and taps > samples)
 
 
@@ -83,6 +87,8 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
         "taps_dtype": taps_dtype,
         "result_dtype": result_dtype,
         "weights": known if case["weights"] == "known" else None,
+        "bias": case["epilogue"] in ("bias", "both"),
+        "activation": "silu" if case["epilogue"] in ("silu", "both") else None,
         **{name: case[name] for name in ("batch", "layout", "convolve", "down")},
     }
     dense = Filter1d(**fields)

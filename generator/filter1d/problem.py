@@ -34,6 +34,12 @@ class Activation(enum.StrEnum):
     def _missing_(cls, value: object) -> Activation | None:
         return cls.SILU if value == "swish" else None
 
+    @property
+    def slope(self) -> float:
+        """Upper bound of its slope, which multiplies the errors of sums: SiLU's largest is 1.0998, at 2.4."""
+        return 1.1
+
+
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""

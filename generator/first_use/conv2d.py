@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.first_use.reference import Outside, Reference, Scale, packed, reference_program
+from warpsmith.generator.first_use.reference import Outside, Reference, ResultFunction, Scale, packed, reference_program
 from warpsmith.generator.padding import PaddingMode
 from warpsmith.generator.problem import Accuracy, Operand
 
@@ -45,7 +45,7 @@ def conv2d_reference(problem: Conv2d, threads: int) -> Reference:
         terms=problem.terms,
         term_cost=1,
         scale=Scale.NORM if problem.accuracy is Accuracy.NORMWISE else Scale.TERMS,
-        is_rectified=problem.relu,
+        function=ResultFunction.RELU if problem.relu else ResultFunction.IDENTITY,
     )
 
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
+import math
+from collections.abc import Mapping
+
+from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.first_use.reference import Reference, ResultFunction, Scale, packed, reference_program
 from warpsmith.generator.problem import DType
+
+_ROOT_MEAN_SQUARES = {DType.INT16: 4096 / math.sqrt(3), DType.UINT8: 255 / math.sqrt(3)}
+"""Root mean squares of the random samples that first_use/common.cu.jinja draws; they are 1 for other types."""
+_ACTIVATED_DEVIATION, _MOST_DEVIATION = 4.0, 4096.0
+"""Standard deviation of the random sums that reach an activation, and the largest one of a bias, which may be float16.
+"""
 
 
 def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
-    """Reference whose sums are one window of a channel times its filter, for all types, layouts and slices."""
-    (signal, weights, *_), result = problem.inputs, problem.output
+    """Reference whose sums are one window of a channel times its filter, and its bias, for all types, layouts and
+    slices.
+    """
+    signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
     row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
+        "has_bias": int(problem.bias),
         "has_own_taps": int(weights.dtype is signal.dtype),
         "signal": problem.signal,
         "taps": problem.taps,
@@ -31,9 +43,19 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     return Reference(
         program=reference_program("filter1d", threads, integers, {}, *types, parts=2 if is_complex else 1),
         values=packed(integers, {}),
-        inputs=(signal.name, weights.name, weights.name),
+        inputs=(signal.name, weights.name, problem.inputs[-1].name),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
         scale=Scale.TERMS,
-        from_host=frozenset({weights.name}),
+        function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
+        slope=1.0 if problem.activation is None else problem.activation.slope,
+        from_host=frozenset({weights.name, "bias"}),
+        deviations=_deviations(problem),
     )
+
+
+def _deviations(problem: Filter1d) -> Mapping[str, float]:
+    """Standard deviations with which an activation bends the sums, and a bias is as large as they are."""
+    sums = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
+    weights = 1.0 if problem.activation is None else min(1.0, _ACTIVATED_DEVIATION / sums)
+    return {"weights": weights, "bias": min(sums * weights, _MOST_DEVIATION)}

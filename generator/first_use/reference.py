@@ -7,6 +7,7 @@ import enum
 import functools
 import struct
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
@@ -49,6 +50,14 @@ class Outside(enum.IntEnum):
     MIRROR = 3
     """Mirrored without the element at the edge: SciPy's mirror, PyTorch's reflect."""
     WRAP = 4
+
+
+class ResultFunction(enum.StrEnum):
+    """Function that makes a result of a sum."""
+
+    IDENTITY = "identity"
+    RELU = "relu"
+    SILU = "silu"
 
 
 class Entry(enum.StrEnum):
@@ -103,12 +112,15 @@ class Reference:
     scale: Scale
     groups: int = 1
     """Groups of neighbouring results, each with a root mean square of its own."""
-    is_rectified: bool = False
-    """True if negative sums give zero as their result."""
+    function: ResultFunction = ResultFunction.IDENTITY
+    slope: float = 1.0
+    """Upper bound of the function's slope, which multiplies the scale."""
     mirrored: tuple[Mirrored, ...] = ()
     from_host: frozenset[str] = frozenset()
     """Inputs whose random values are drawn in host memory: a scale needs them, or they have another type than `source`.
     """
+    deviations: Mapping[str, float] = MappingProxyType({})
+    """Standard deviations of inputs that are drawn in host memory, if they are not 1."""
     planes: Planes | None = None
     """Given if `scale` is PLANE."""
 

@@ -23,7 +23,9 @@ from warpsmith.generator.steps import Workspace
 
 
 class Filter1dReference(ReferenceKernels[Filter1d]):
-    """Sum of a result and sum of its terms' magnitudes, in one thread."""
+    """A result and the scale of its error, in one thread: the sum of its terms' magnitudes times the activation's
+    slope.
+    """
 
     def multiply_adds(self, problem: Filter1d) -> int:
         return problem.flops
@@ -42,10 +44,11 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             span=SPAN,
             threads=THREADS,
         )
+        names = [operand.name for operand in problem.inputs]
         return reference_program(
             source,
             (
-                strips_launch("add_up", math.ceil(output.size / THREADS), "signal", "weights", EXPECTED, SCALE),
+                strips_launch("add_up", math.ceil(output.size / THREADS), *names, EXPECTED, SCALE),
                 finishing_launch(pass_blocks(output), EXPECTED, SCALE, SUMS),
             ),
             (Workspace(SUMS, 8),),

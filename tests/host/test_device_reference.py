@@ -117,6 +117,10 @@ LINES = [
     Filter1d(90, 33, batch=2, dtype="complex64", channels=2, layout="btc", lags=(3, 80), convolve=True),
     Filter1d(90, 33, batch=2, dtype="complex64", taps_dtype="complex64", channels=2, filters=2, down=7),
     Filter1d(1, 1, dtype="complex64"),
+    Filter1d(300, 4, batch=2, channels=6, filters=6, mode="causal", bias=True, activation="silu"),
+    Filter1d(90, 5, batch=2, channels=6, filters=2, layout="btc", dtype="int16", bias=True),
+    Filter1d(90, 5, channels=4, dtype="bfloat16", taps_dtype="bfloat16", layout="btc", bias=True, activation="silu"),
+    Filter1d(70, 5, dtype="float16", activation="silu"),
 ]
 TRANSFORMS = [
     Fft((30,), batch=7),

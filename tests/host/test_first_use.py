@@ -123,6 +123,21 @@ PAIRS: tuple[tuple[Problem, Problem], ...] = (
         filter1d(dtype="complex64", taps_dtype="complex64", channels=4, filters=4, layout="bct"),
     ),
     (filter1d(weights=range(7)), filter1d(weights=range(1, 8))),
+    (filter1d(activation="silu", channels=2), filter1d(channels=2)),
+    (filter1d(activation="silu", dtype="int16", taps=70), filter1d(dtype="int16", taps=70)),
+    (
+        filter1d(bias=True, channels=4, filters=4, activation="silu"),
+        filter1d(bias=True, channels=4, filters=4),
+    ),
+    (
+        filter1d(bias=True, channels=4, layout="btc", dtype="float16", taps_dtype="float16"),
+        filter1d(bias=True, channels=4, layout="bct", dtype="float16", taps_dtype="float16"),
+    ),
+    (filter1d(bias=True, channels=4, dtype="uint8"), filter1d(bias=True, channels=4, dtype="uint8", convolve=True)),
+    (
+        filter1d(bias=True, dtype="bfloat16", activation="silu", weights=range(7)),
+        filter1d(bias=True, dtype="bfloat16", weights=range(7)),
+    ),
 )
 """Pairs of problems. The program of either one gives wrong results for the other."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import exhaustive
 from filter1d_problems import SPREAD
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.filter1d import oracle
 from warpsmith.tuner.operations.filter1d.judge import Filter1dJudge
@@ -24,6 +24,7 @@ from warpsmith.tuner.operations.judge import Reference
 from warpsmith.tuner.operations.registry import random_operands
 
 signal_processing = pytest.importorskip("scipy.signal")
+special = pytest.importorskip("scipy.special")
 
 JUDGE = Filter1dJudge()
 TYPES: tuple[dict[str, str], ...] = (
@@ -77,6 +78,14 @@ def expected_row(problem: Filter1d, x: NDArray[Any], w: NDArray[Any]) -> NDArray
     return by_scipy(problem, x, w, "full")[first : last + 1 : problem.down]
 
 
+def finished(problem: Filter1d, sums: NDArray[Any], operands: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Results of sums, with their bias and activation, by SciPy's logistic function."""
+    if problem.bias:
+        bias = operands["bias"].astype(np.float64)
+        sums = sums + (bias if problem.layout is SignalLayout.BTC or problem.channels == 1 else bias[:, None])
+    return sums * special.expit(sums) if problem.activation is not None else sums
+
+
 def assert_equal(problem: Filter1d, found: Reference, expected: NDArray[Any]) -> None:
     assert found.expected.shape == found.scale.shape == problem.output.components.shape
     worst = np.abs(found.expected - expected) - 1e-12 * found.scale
@@ -89,10 +98,14 @@ class TestReference:
         operands = random_operands(problem, 1)
         found = reference(problem, operands)
         rows = rows_of(problem, operands)
-        assert_equal(problem, found, gathered(problem, [expected_row(problem, x, w) for x, w in rows]))
+        sums = gathered(problem, [expected_row(problem, x, w) for x, w in rows])
+        assert_equal(problem, found, finished(problem, sums, operands))
         both = 1 + 1j if problem.output.dtype is DType.COMPLEX64 else 1  # parts of a number have one scale
         magnitudes = gathered(problem, [both * expected_row(problem, abs(x), abs(w)) for x, w in rows])
-        np.testing.assert_allclose(found.scale, magnitudes, 1e-12)
+        if problem.bias:
+            sums = dataclasses.replace(problem, activation=None)
+            magnitudes = finished(sums, magnitudes, {"bias": abs(operands["bias"])})
+        np.testing.assert_allclose(found.scale, magnitudes * (1.1 if problem.activation else 1), 1e-12)
 
     def test_problems_combine_all_values(self) -> None:
         assert any(each.taps > each.signal and each.mode is Mode.SAME for each in SPREAD)
@@ -130,8 +143,52 @@ class TestReference:
         y = torch.nn.functional.conv1d(x, w[:, None], padding=3, groups=3)[..., :40]
         assert_equal(problem, reference(problem, operands), y.numpy())
 
+    @pytest.mark.parametrize("layout", SignalLayout)
+    @pytest.mark.parametrize("filters", [1, 3, 6])
+    @pytest.mark.parametrize(("bias", "activation"), [(True, None), (False, "silu"), (True, "swish")])
+    def test_bias_and_activation_are_those_of_pytorch(
+        self, layout: SignalLayout, filters: int, bias: bool, activation: str | None
+    ) -> None:
+        torch = pytest.importorskip("torch")
+        problem = Filter1d(
+            40, 4, 2, mode="causal", channels=6, filters=filters, layout=layout, bias=bias, activation=activation
+        )
+        operands = random_operands(problem, 1)
+        x, w, *b = (torch.from_numpy(operands[each.name]).double() for each in problem.inputs)
+        x = x.mT if layout is SignalLayout.BTC else x
+        w = w.reshape(filters, 4).repeat_interleave(6 // filters, 0)[:, None]
+        y = torch.nn.functional.conv1d(x, w, *b, padding=3, groups=6)[..., :40]
+        y = torch.nn.functional.silu(y) if activation else y
+        expected = (y.mT if layout is SignalLayout.BTC else y).numpy()
+        found = reference(problem, operands)
+        assert_equal(problem, found, expected)
+        indices = np.arange(0, expected.size, 7)
+        some = samples(problem, operands, indices)
+        np.testing.assert_allclose(some.expected, expected.reshape(-1)[indices], rtol=0, atol=1e-13)
+        np.testing.assert_allclose(some.least_scale, found.scale.reshape(-1)[indices], rtol=1e-12)
+
+    @pytest.mark.filterwarnings("error")
+    def test_silu_of_large_sums_is_zero_or_the_sum(self) -> None:
+        problem = Filter1d(3, 1, bias=True, activation="silu")
+        operands = {
+            "signal": np.array([-1e30, 1e30, np.nan], np.float32),
+            "weights": np.ones(1, np.float32),
+            "bias": np.array([-800], np.float32),
+        }
+        found, some = reference(problem, operands), samples(problem, operands, np.arange(2))
+        large = float(np.float32(1e30))
+        assert np.allclose(found.expected, [0, large, np.nan], 1e-12, 1e-200, equal_nan=True)
+        assert np.allclose(found.scale, [1.1 * large, 1.1 * large, np.nan], 1e-12, 0, equal_nan=True)
+        assert np.allclose(some.expected, [0, large], 1e-12, 1e-200)
+
+    def test_the_slope_of_silu_is_at_most_what_errors_are_multiplied_by(self) -> None:
+        x = np.linspace(-20, 20, 400_001)
+        steepest = np.abs(np.diff(x * special.expit(x)) / np.diff(x)).max()
+        assert steepest == pytest.approx(1.0998, abs=1e-4)
+        assert steepest < Activation.SILU.slope
+
     def test_is_the_same_in_small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        problem = Filter1d(300, 70, 3, channels=4, filters=2, down=2, layout="btc")
+        problem = Filter1d(300, 70, 3, channels=4, filters=2, down=2, layout="btc", bias=True)
         operands = random_operands(problem, 1)
         whole = reference(problem, operands)
         for name, size in {"_RESULTS": 50, "_TAPS": 16, "_TILE": 5, "_PRODUCT_SIZE": 300}.items():
@@ -178,7 +235,9 @@ class TestReference:
 
 
 OF_EACH_TYPE = [
-    Filter1d(500, 30, 2, channels=4, filters=4, layout=layout, **types) for types in TYPES for layout in SignalLayout
+    Filter1d(500, 30, 2, channels=4, filters=4, layout=layout, bias=has_bias and types["dtype"] != "complex64", **types)
+    for types in TYPES
+    for layout, has_bias in zip(SignalLayout, (False, True), strict=True)
 ]
 
 
@@ -188,7 +247,7 @@ class TestInputs:
     @exhaustive.meeting()
     def test_are_dense_and_the_same_in_every_run(self, problem: Filter1d, make: Any) -> None:
         first, again, other = (make(problem, np.random.default_rng(seed)) for seed in (1, 1, 2))
-        assert list(first) == ["signal", "weights"]
+        assert list(first) == [each.name for each in problem.inputs]
         for each in problem.inputs:
             values = first[each.name]
             assert (values.shape, values.dtype) == (each.shape, numpy_dtype(each.dtype))
@@ -200,10 +259,25 @@ class TestInputs:
     @pytest.mark.parametrize("make", [JUDGE.inputs, stress_inputs], ids=["drawn", "stress"])
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "uint8"])
     @pytest.mark.parametrize("taps", [1, 33, 3000])
-    def test_results_fit_into_float16(self, make: Any, dtype: str, taps: int) -> None:
-        problem = Filter1d(5000, taps, 2, dtype=dtype, result_dtype="float16")
+    @pytest.mark.parametrize("bias", [False, True])
+    def test_results_fit_into_float16(self, make: Any, dtype: str, taps: int, bias: bool) -> None:
+        problem = Filter1d(5000, taps, 2, channels=5, dtype=dtype, result_dtype="float16", bias=bias)
         expected = reference(problem, make(problem, np.random.default_rng(1))).expected
         assert np.nanmax(np.abs(expected)) < 65504
+
+    @pytest.mark.parametrize("dtype", ["float32", "float16", "int16"])
+    def test_a_bias_is_as_large_as_the_sums(self, dtype: str) -> None:
+        problem = Filter1d(4000, 30, channels=400, layout="btc", dtype=dtype, mode="valid", bias=True)
+        operands = random_operands(problem, 1)
+        sums = reference(dataclasses.replace(problem, bias=False), operands).expected
+        assert operands["bias"].astype(np.float64).std() == pytest.approx(sums.std(), rel=0.2)
+
+    @pytest.mark.parametrize("dtype", ["float32", "int16", "uint8"])
+    def test_an_activation_bends_most_results(self, dtype: str) -> None:
+        problem = Filter1d(4000, 300, dtype=dtype, mode="valid", activation="silu")
+        sums = dataclasses.replace(problem, activation=None)
+        expected = reference(sums, random_operands(problem, 1)).expected
+        assert np.square(expected).mean() < 1000
 
     def test_integers_use_a_range_of_13_bits(self) -> None:
         values = JUDGE.inputs(Filter1d(100_000, 3, dtype="int16"), np.random.default_rng(1))["signal"]

@@ -64,6 +64,9 @@ def assert_right(problem: Filter1d, peer: Peer | LeftOut) -> Peer:
         rounding = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(problem.output.dtype.value, 0.0)
         largest = np.abs(operands["signal"].astype(np.complex128)).max()
         norm = largest * np.abs(operands["weights"].astype(np.complex128)).sum()
+        if problem.bias:
+            norm += np.abs(operands["bias"].astype(np.float64)).max()
+        norm *= 1.1 if problem.activation else 1
         numbers = np.ascontiguousarray(result).reshape(-1)
         numbers = numbers.view(np.float32) if np.iscomplexobj(numbers) else numbers.astype(np.float64)
         expected = reference(problem, operands).expected.reshape(-1)
@@ -162,7 +165,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     # What a peer sets for its whole process.
     monkeypatch.setattr(torch.backends, "cudnn", types.SimpleNamespace(version=lambda: 92801))
     cupy = types.ModuleType("cupy")
-    cupy.__dict__.update(__version__="0.1", asarray=np.array, asnumpy=np.asarray)
+    cupy.__dict__.update(__version__="0.1", asarray=np.array, asnumpy=np.asarray, exp=np.exp)
     cupy.__dict__.update(cuda=types.SimpleNamespace(ExternalStream=stream))
     installed = {name: ModuleSpec(name, None) for name in ("cupy", "torch")}
     monkeypatch.setattr("warpsmith.tuner.operations.peer.find_spec", installed.get)
@@ -297,6 +300,18 @@ class TestNormCheck:
         check, exact = self.numbers()
         with pytest.raises(RuntimeError, match=f"norm of the results, is over the bound of {NORM_TOLERANCE:.0e}"):
             check.checked(spoil(exact).astype(np.complex64))
+
+    @pytest.mark.parametrize("activation", [None, "silu"])
+    def test_the_norm_is_that_of_the_sums_with_their_bias(self, activation: str | None) -> None:
+        problem = Filter1d(3000, 30, channels=3, bias=True, activation=activation)
+        operands = {**random_operands(problem, 0), "bias": np.full(3, -1000, np.float32)}
+        slope = 1.1 if activation else 1
+        check = NormCheck.of(problem, operands)
+        assert check.norm == pytest.approx(slope * 2 * 1000, rel=0.01)
+        right = reference(problem, operands).expected.astype(np.float32)
+        assert check.checked(right) is right
+        with pytest.raises(RuntimeError, match="norm of the results"):
+            check.checked(right + np.float32(0.1))
 
     def test_samples_are_few_where_sums_are_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(norm_check, "_MOST_TERMS", 1000)

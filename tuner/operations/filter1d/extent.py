@@ -60,3 +60,8 @@ def reversed_taps(problem: Filter1d, weights: NDArray[Any]) -> NDArray[Any]:
     if problem.filters > 1:
         filters = filters.repeat(problem.channels // problem.filters, axis=0)
     return filters.T[None] if problem.layout is SignalLayout.BTC else filters[None]
+
+
+def bias_along(problem: Filter1d, bias: Any) -> Any:
+    """Bias that is added to results with the dimensions batch, channels and time in the layout's order."""
+    return bias if problem.layout is SignalLayout.BTC else bias[:, None]

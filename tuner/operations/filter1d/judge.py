@@ -27,6 +27,8 @@ _ROOT_MEAN_SQUARES = {DType.INT16: _INT16 / math.sqrt(3), DType.UINT8: 255 / mat
 """Root mean squares of random samples; they are 1 for other types."""
 _LARGEST_DEVIATION = 4096.0
 """Standard deviation of the results that random taps may give if these are float16, whose largest number is 65504."""
+_ACTIVATED_DEVIATION = 4.0
+"""Standard deviation of the sums that reach an activation: of larger ones SiLU hardly differs from ReLU."""
 _BEYOND = 32
 """Samples by which a small problem's signal exceeds the filter."""
 _SMALL_TAPS = 1024
@@ -40,8 +42,9 @@ class Filter1dJudge(Judge[Filter1d]):
     """
 
     def inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
-        signal, weights = problem.inputs
-        return {signal.name: _signal(problem, generator), weights.name: _weights(problem, generator)}
+        signal, weights = _signal(problem, generator), _weights(problem, generator)
+        bias = {"bias": _bias(problem, weights, generator)} if problem.bias else {}
+        return {"signal": signal, "weights": weights, **bias}
 
     def stress_inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
         return stress_inputs(problem, generator)
@@ -97,12 +100,28 @@ def _shorts(generator: np.random.Generator, count: int) -> NDArray[Any]:
 
 
 def _weights(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
-    """Normal deviates, smaller ones if results would leave the range of float16."""
+    """Normal deviates, smaller ones if results would leave the range of float16, or that where an activation bends."""
     weights = problem.operands[1]
     values = drawn(weights.components.shape, np.float32, generator, deviates)
-    if problem.output.dtype is DType.FLOAT16:
-        deviation = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
-        values *= np.float32(min(1.0, _LARGEST_DEVIATION / deviation))
+    most = math.inf
+    if problem.activation is not None:
+        most = _ACTIVATED_DEVIATION
+    elif problem.output.dtype is DType.FLOAT16:
+        most = _LARGEST_DEVIATION
+    deviation = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
+    values *= np.float32(min(1.0, most / deviation))
     if weights.dtype is DType.COMPLEX64:
         return values.view(np.complex64)[..., 0]
     return values.astype(numpy_dtype(weights.dtype), copy=False)
+
+
+def _bias(problem: Filter1d, weights: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
+    """Normal deviates of the size of the sums, unless float16 cannot hold these."""
+    bias = problem.inputs[2]
+    taps = weights if problem.weights is None else np.array(problem.weights)
+    norm = math.sqrt(np.square(taps.astype(np.float64)).sum() / problem.filters)
+    deviation = norm * _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) or 1.0
+    if DType.FLOAT16 in (problem.dtype, bias.dtype, problem.output.dtype):
+        deviation = min(deviation, _LARGEST_DEVIATION)
+    values = drawn(bias.shape, np.float32, generator, deviates) * np.float32(deviation)
+    return values.astype(numpy_dtype(bias.dtype), copy=False)

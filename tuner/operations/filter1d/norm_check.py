@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import scaled_error
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.problem import PEAK, DType
-from warpsmith.tuner.operations.filter1d.oracle import correlation_taps, samples, terms
+from warpsmith.tuner.operations.filter1d.oracle import activated, correlation_taps, samples, slope, terms
 from warpsmith.tuner.operations.judge import Operands, Samples
 
 NORM_TOLERANCE = 2e-5
@@ -33,7 +33,9 @@ class NormCheck:
 
     expected: Samples
     norm: float
-    """Twice the root mean square of the samples, or of what a whole window of the signal gives if that is larger."""
+    """Twice the root mean square of the sampled sums, or of what a whole window of the signal and the biases give if
+    that is larger, times the largest slope of the activation.
+    """
     dtype: DType
 
     @classmethod
@@ -42,11 +44,15 @@ class NormCheck:
         count = min(size, max(16, min(_MOST_SAMPLES, _MOST_TERMS // terms(problem))))
         indices = np.unique([0, size - 1, *np.random.default_rng(0).integers(0, size, count)])
         real = DType.FLOAT32 if problem.output.dtype is DType.COMPLEX64 else problem.output.dtype
-        found = samples(problem, operands, indices)
+        sums = samples(dataclasses.replace(problem, activation=None), operands, indices)
         filters = np.abs(correlation_taps(problem, operands["weights"]).astype(np.complex128))
         signal = np.abs(operands["signal"].reshape(-1)[:_MEASURED].astype(np.complex128))
         window = np.square(signal).mean() * np.square(filters).sum(axis=1).max()
-        return cls(found, PEAK * math.sqrt(max(np.square(found.expected).mean(), window)), real)
+        if problem.bias:
+            window += np.square(operands["bias"].astype(np.float64)).mean()
+        norm = slope(problem) * PEAK * math.sqrt(max(np.square(sums.expected).mean(), window))
+        found = Samples(indices, activated(problem, sums.expected), slope(problem) * sums.least_scale)
+        return cls(found, norm, real)
 
     def checked(self, result: NDArray[Any]) -> NDArray[Any]:
         """The result. Raises RuntimeError if samples of it are wrong."""

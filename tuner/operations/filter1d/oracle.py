@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
@@ -31,6 +31,9 @@ _TILE = 32
 _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
 
+_LEAST_EXPONENT = -700.0
+"""Least sum whose exp(-sum) float64 holds; SiLU of smaller ones is less than 1e-304 of them."""
+
 
 def by_time(problem: Filter1d, array: NDArray[Any], samples: int) -> NDArray[Any]:
     """View of a signal or of a result as (batch, channels, time)."""
@@ -45,6 +48,21 @@ def correlation_taps(problem: Filter1d, weights: NDArray[Any]) -> NDArray[Any]:
     return filters[:, ::-1] if problem.convolve else filters
 
 
+def activated(problem: Filter1d, sums: NDArray[Any]) -> NDArray[Any]:
+    """Results from sums with their bias."""
+    match problem.activation:
+        case None:
+            return sums
+        case Activation.SILU:
+            silu: NDArray[Any] = sums / (1 + np.exp(-np.maximum(sums, _LEAST_EXPONENT)))
+            return silu
+
+
+def slope(problem: Filter1d) -> float:
+    """Factor on the scale of errors: the largest slope of the activation."""
+    return 1.0 if problem.activation is None else problem.activation.slope
+
+
 def terms(problem: Filter1d) -> int:
     """Real products that one result adds up at most."""
     parts = 4 if problem.weights_dtype is DType.COMPLEX64 else 2 if problem.dtype is DType.COMPLEX64 else 1
@@ -52,7 +70,8 @@ def terms(problem: Filter1d) -> int:
 
 
 def reference(problem: Filter1d, operands: Operands) -> Reference:
-    """The filtered signals and the scales of their errors, the sums of |weight| |sample|.
+    """The results and the scales of their errors: the sums of |weight| |sample|, plus |bias|, times the largest slope
+    of the activation.
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
     result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked.
@@ -94,6 +113,7 @@ class _Work:
     signal: NDArray[Any]
     taps: NDArray[Any]
     """(filters, taps), float64 or complex128, in the order of a correlation."""
+    bias: NDArray[np.float64] | None
     expected: NDArray[Any]
     scale: NDArray[np.float64]
 
@@ -104,6 +124,7 @@ class _Work:
             problem=problem,
             signal=by_time(problem, operands["signal"], problem.signal),
             taps=taps.astype(np.complex128 if np.iscomplexobj(taps) else np.float64),
+            bias=operands["bias"].astype(np.float64) if problem.bias else None,
             expected=by_time(problem, expected, problem.result_length),
             scale=by_time(problem, scale, problem.result_length),
         )
@@ -146,7 +167,7 @@ class _Work:
         ]
 
     def compute(self, part: _Part) -> None:
-        """Adds all taps of a part, some at once."""
+        """Adds all taps of a part, some at once, and finishes its results."""
         numbers = np.arange(part.rows.start, part.rows.stop)
         where = (numbers // self.channels, part.filter * self.channels + numbers % self.channels, part.outputs)
         shape = (len(numbers), part.outputs.stop - part.outputs.start)
@@ -156,7 +177,11 @@ class _Work:
             first = self.problem.first_lag + part.outputs.start * self.problem.down + start
             if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > 0:
                 self._add(taps, self._samples(where[0], where[1], first, shape[1], len(taps)), expected, scale)
-        self.expected[where], self.scale[where] = expected, scale
+        if self.bias is not None:
+            bias = self.bias[where[1], None]
+            expected += bias
+            scale += np.abs(bias)
+        self.expected[where], self.scale[where] = activated(self.problem, expected), slope(self.problem) * scale
 
     def _samples(self, batch: NDArray[Any], channel: NDArray[Any], first: int, outputs: int, taps: int) -> NDArray[Any]:
         """Samples from the first window of a part to its last one, with zeros outside of the signal."""
@@ -216,15 +241,16 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     parts = 2 if problem.output.dtype is DType.COMPLEX64 else 1
     is_btc = problem.layout is SignalLayout.BTC
     row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
+    biases = operands["bias"].astype(np.float64) if problem.bias else np.zeros(problem.channels)
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
         products, magnitudes = _terms(problem, signal[batch, channel], taps, channel, output)
-        total = complex(products.sum())
+        total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
-        scale[number] = magnitudes.sum()
-    return Samples(indices, expected, scale)
+        scale[number] = magnitudes.sum() + abs(biases[channel])
+    return Samples(indices, activated(problem, expected), slope(problem) * scale)
 
 
 def _terms(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.filter1d import Filter1d, Mode
+from warpsmith.generator.filter1d import Activation, Filter1d, Mode
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.filter1d.extent import Extent, reversed_taps, time_axis
+from warpsmith.tuner.operations.filter1d.extent import Extent, bias_along, reversed_taps, time_axis
 from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, Unavailable
@@ -23,7 +23,8 @@ DIRECT = "convolve"
 def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, function: str, sets: int) -> Peer:
     """Peer that convolves, and returns the slice that is the problem's result.
 
-    Real signals that are not float32 are converted first, and results of other types last, in each run.
+    Real signals that are not float32 are converted first, and results of other types last, in each run. A bias and an
+    activation are array expressions on the slice.
 
     Args:
         problem: problem to compute.
@@ -42,6 +43,7 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
         raise Unavailable("it has no bfloat16")
     signals = [arrays.asarray(operands["signal"]) for _ in range(sets)]
     taps = arrays.asarray(reversed_taps(problem, operands["weights"]).copy())
+    bias = arrays.asarray(bias_along(problem, operands["bias"].astype(np.float32))) if problem.bias else None
     number = np.dtype(np.complex64 if problem.dtype is DType.COMPLEX64 else np.float32)
     tap_number = np.dtype(np.complex64 if problem.weights_dtype is DType.COMPLEX64 else np.float32)
     result_dtype = operands["signal"].dtype if problem.output.dtype is problem.dtype else str(problem.output.dtype)
@@ -60,7 +62,11 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
             if is_line:
                 x, w = x.reshape(-1), w.reshape(-1)
             y = getattr(library.functions, function)(x, w, mode="valid" if is_valid else "full", **options)
-            outputs[index] = y[kept].astype(result_dtype, copy=False).reshape(problem.output.shape)
+            y = y[kept] if bias is None else y[kept] + bias
+            if problem.activation is Activation.SILU:
+                with np.errstate(over="ignore"):
+                    y = y / (1 + arrays.exp(-y))
+            outputs[index] = y.astype(result_dtype, copy=False).reshape(problem.output.shape)
 
     check = None if is_direct else NormCheck.of(problem, operands)
 

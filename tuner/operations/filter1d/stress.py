@@ -1,4 +1,4 @@
-"""Signals and taps that are hard on rounding errors; see `Judge.stress_inputs`."""
+"""Signals, taps and biases that are hard on rounding errors; see `Judge.stress_inputs`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands
     Of several channels one is a million times as large as the others, and one holds a NaN and an infinity: a kernel
     must not let them affect other channels, or outputs whose window does not contain them.
     """
-    signal, weights = problem.inputs
+    signal, weights = problem.inputs[:2]
     shape = (min(problem.rows, _DRAWN[0]), min(problem.signal, _DRAWN[1]))
     if signal.dtype in (DType.INT16, DType.UINT8):
         drawn = _integers(signal.dtype, shape, generator)
@@ -72,7 +72,11 @@ def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands
     values = drawn[np.ix_(channels, samples)].reshape(problem.batch, problem.channels, problem.signal)
     if problem.layout is SignalLayout.BTC:
         values = np.ascontiguousarray(values.swapaxes(1, 2))
-    return {signal.name: values.reshape(signal.shape), weights.name: _weights(problem, generator)}
+    found = {signal.name: values.reshape(signal.shape), weights.name: _weights(problem, generator)}
+    if problem.bias:
+        bias = problem.inputs[2]
+        found[bias.name] = far_apart(generator, bias.shape, _octaves(problem)).astype(numpy_dtype(bias.dtype))
+    return found
 
 
 def _set_apart(problem: Filter1d, numbers: NDArray[np.float32], generator: np.random.Generator) -> None:

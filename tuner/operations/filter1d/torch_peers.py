@@ -10,9 +10,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType
-from warpsmith.tuner.operations.filter1d.extent import Extent, reversed_taps, time_axis
+from warpsmith.tuner.operations.filter1d.extent import Extent, bias_along, reversed_taps, time_axis
 from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
 from warpsmith.tuner.operations.filter1d.oracle import correlation_taps
 from warpsmith.tuner.operations.judge import Operands
@@ -33,7 +33,8 @@ def conv1d_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets: i
 
     One filter takes channels as signals of a batch, several are a depthwise convolution. Signals in the layout `btc`
     are transposed views, and their results are transposed back. Integers are converted to float32 first, and float32
-    taps of 16-bit signals are rounded to 16 bits. Complex signals with real taps are two real ones.
+    taps and biases of 16-bit signals are rounded to 16 bits. Complex signals with real taps are two real ones. A bias
+    is PyTorch's, unless several channels have one filter and are signals of a batch: it is then added after.
 
     Args:
         problem: problem to compute.
@@ -50,9 +51,11 @@ def conv1d_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets: i
     if problem.filters > 1:
         filters = filters.repeat(problem.channels // problem.filters, axis=0)
     weights = tensor_of(filters.copy(), torch, on_gpu=on_gpu)[:, None]
+    bias = tensor_of(operands["bias"], torch, on_gpu=on_gpu) if problem.bias else None
     if problem.dtype in (DType.FLOAT16, DType.BFLOAT16):
-        weights = weights.to(getattr(torch, problem.dtype.value))
-    compute = _convolution(problem, torch, weights)
+        half = getattr(torch, problem.dtype.value)
+        weights, bias = weights.to(half), None if bias is None else bias.to(half)
+    compute = _convolution(problem, torch, weights, bias)
     library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
     name = f"{library}torch {torch.__version__} conv1d{_arithmetic(problem)}{'' if on_gpu else ' on the CPU'}"
     tolerance = HALF_TOLERANCES.get(problem.dtype)
@@ -71,7 +74,7 @@ def _arithmetic(problem: Filter1d) -> str:
     return ""
 
 
-def _convolution(problem: Filter1d, torch: Any, weights: Any) -> Compute:
+def _convolution(problem: Filter1d, torch: Any, weights: Any, bias: Any | None) -> Compute:
     """Function from a signal to its result."""
     extent, is_btc = Extent.of(problem), problem.layout is SignalLayout.BTC
     in_parts = problem.dtype is DType.COMPLEX64 and problem.weights_dtype is DType.FLOAT32
@@ -79,7 +82,9 @@ def _convolution(problem: Filter1d, torch: Any, weights: Any) -> Compute:
     whole = (extent.samples + 2 * extent.left - problem.taps) // down + 1  # with as many zeros after as before
     pads = not outputs <= whole <= outputs + outputs // _MOST_EXCESS
     groups = problem.channels if problem.filters > 1 else 1
+    own_bias, later_bias = (bias, None) if groups == problem.channels else (None, bias)
     result_dtype = getattr(torch, problem.output.dtype.value)
+    is_activated = problem.activation is Activation.SILU
 
     def compute(signals: Any) -> Any:
         x = extent.of_signals(problem, signals)
@@ -92,11 +97,13 @@ def _convolution(problem: Filter1d, torch: Any, weights: Any) -> Compute:
         if pads:
             x = torch.nn.functional.pad(x, (extent.left, extent.right))
         padding = 0 if pads else extent.left
-        y = torch.nn.functional.conv1d(x, weights, None, down, padding, 1, groups)[..., :outputs]
+        y = torch.nn.functional.conv1d(x, weights, own_bias, down, padding, 1, groups)[..., :outputs]
         if in_parts:
             y = y.reshape(2, problem.batch, problem.channels, outputs).permute(1, 2, 3, 0)
             y = torch.view_as_complex(y.contiguous())
-        y = y.to(result_dtype).reshape(problem.batch, problem.channels, outputs)
+        y = y.reshape(problem.batch, problem.channels, outputs)
+        y = y if later_bias is None else y + later_bias[:, None]
+        y = (torch.nn.functional.silu(y) if is_activated else y).to(result_dtype)
         y = y.transpose(1, 2).contiguous() if is_btc else y
         return y.reshape(problem.output.shape)
 
@@ -115,6 +122,9 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
         raise Unavailable("PyTorch finds no GPU")
     extent, axis = Extent.of(problem), time_axis(problem)
     taps = tensor_of(reversed_taps(problem, operands["weights"]).copy(), torch, on_gpu=on_gpu)
+    bias = None
+    if problem.bias:
+        bias = bias_along(problem, tensor_of(operands["bias"], torch, on_gpu=on_gpu).to(torch.float32))
     full, wanted = extent.samples + problem.taps - 1, extent.results
     size = quick_length(max(wanted.stop, full - wanted.start, extent.samples, problem.taps))
     is_complex = problem.dtype is DType.COMPLEX64
@@ -128,8 +138,10 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
     def compute(signals: Any) -> Any:
         x = extent.of_signals(problem, signals)
         spectrum = transform(x.to(number), size, axis) * transform(taps.to(number), size, axis)
-        y = back(spectrum, size, axis)[kept].to(result_dtype)
-        return y.reshape(problem.output.shape)
+        y = back(spectrum, size, axis)[kept]
+        y = y if bias is None else y + bias
+        y = torch.nn.functional.silu(y) if problem.activation is Activation.SILU else y
+        return y.to(result_dtype).reshape(problem.output.shape)
 
     name = f"torch {torch.__version__} fft.{forward} and {inverse}{' by cufft' if on_gpu else ' on the CPU'}"
     return _peer(problem, operands, torch, sets, compute, name, NormCheck.of(problem, operands), on_gpu=on_gpu)

@@ -16,7 +16,7 @@ from warpsmith.devices.elements import numpy_dtype, scaled_error
 from warpsmith.devices.launches import launches_of
 from warpsmith.devices.runtime import ALIGNMENT, Runtime, Work
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.first_use.reference import Entry, Planes, Reference, Scale
+from warpsmith.generator.first_use.reference import Entry, Planes, Reference, ResultFunction, Scale
 from warpsmith.generator.first_use.registry import reference_of
 from warpsmith.generator.problem import PEAK, DType, Problem, Role
 from warpsmith.generator.steps import Lifetime
@@ -134,7 +134,8 @@ def compared(
         bound = max(bound, min(OWN_SLACK * bound, OWN_MOST))
     elif bound >= COARSE_BOUND:
         scale = np.minimum(scale, RANDOM_PEAK * np.sqrt(np.square(sums.expected).mean()))
-    expected = np.maximum(sums.expected, 0.0) if reference.is_rectified else sums.expected
+    scale = reference.slope * scale
+    expected = results_of(reference.function, sums.expected)
     if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
         return None
     got, dtype = _elements(problem, sums)
@@ -151,6 +152,20 @@ def compared(
             f"{float(got[worst, part]):.9g} and should be {expected[worst, part]:.9g}"
         )
     return Finding(len(wrong), int(wrong.sum()), float(np.max(error)), message)
+
+
+_LEAST_EXPONENT = -700.0
+"""Least sum whose exp(-sum) float64 holds; SiLU of smaller ones is less than 1e-304 of them."""
+
+
+def results_of(function: ResultFunction, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    match function:
+        case ResultFunction.IDENTITY:
+            return sums
+        case ResultFunction.RELU:
+            return np.maximum(sums, 0.0)
+        case ResultFunction.SILU:
+            return np.asarray(sums / (1.0 + np.exp(-np.maximum(sums, _LEAST_EXPONENT))))
 
 
 def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +13,7 @@ from warpsmith.devices.checked_calls import ReadCall
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.runtime import ALIGNMENT, Work
 from warpsmith.devices.signature import CallerOperand, Signature
+from warpsmith.generator.first_use.reference import Reference
 from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
@@ -36,21 +37,22 @@ class Data:
 
 
 def host_inputs(
-    problem: Problem, signature: Signature, from_host: Collection[str], seed: int
+    problem: Problem, signature: Signature, reference: Reference, seed: int
 ) -> dict[str, NDArray[np.generic]]:
-    """Host values of the inputs that the problem knows, that kernels take by value, or that are in `from_host`."""
+    """Host values of the inputs that the problem knows, that kernels take by value, or that are drawn on the host."""
     by_value = {each.operand.name for each in signature.by_value}
-    found = {}
+    found: dict[str, NDArray[np.generic]] = {}
+    generator = np.random.default_rng(seed)
     for operand in problem.inputs:
         if operand.name in problem.known:
             found[operand.name] = np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
-        elif operand.name in by_value or operand.name in from_host:
-            found[operand.name] = _drawn(problem, operand, np.random.default_rng(seed))
+        elif operand.name in by_value or operand.name in reference.from_host:
+            found[operand.name] = _drawn(problem, operand, reference.deviations.get(operand.name, 1.0), generator)
     return found
 
 
-def _drawn(problem: Problem, operand: Operand, generator: np.random.Generator) -> NDArray[np.generic]:
-    values = generator.standard_normal(operand.components.shape, np.float32)
+def _drawn(problem: Problem, operand: Operand, deviation: float, generator: np.random.Generator) -> NDArray[np.generic]:
+    values = generator.standard_normal(operand.components.shape, np.float32) * np.float32(deviation)
     if operand.dtype is DType.COMPLEX64:
         return values.view(np.complex64)[..., 0]
     if problem.output.dtype is DType.UINT8:
@@ -76,7 +78,7 @@ def random_data(
     there: Mapping[str, int] = MappingProxyType({}),
 ) -> Data:
     """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
-    known = host_inputs(problem, signature, kernels.reference.from_host, seed)
+    known = host_inputs(problem, signature, kernels.reference, seed)
     inputs = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
