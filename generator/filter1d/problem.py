@@ -40,7 +40,6 @@ class Activation(enum.StrEnum):
         return 1.1
 
 
-
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
 REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
