@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
         raise Unavailable("it has no bfloat16")
     signals = [arrays.asarray(operands["signal"]) for _ in range(sets)]
     taps = arrays.asarray(reversed_taps(problem, operands["weights"]).copy())
-    bias = arrays.asarray(bias_along(problem, operands["bias"].astype(np.float32))) if problem.bias else None
+    finish = _epilogue(problem, operands, arrays)
     number = np.dtype(np.complex64 if problem.dtype is DType.COMPLEX64 else np.float32)
     tap_number = np.dtype(np.complex64 if problem.weights_dtype is DType.COMPLEX64 else np.float32)
     result_dtype = operands["signal"].dtype if problem.output.dtype is problem.dtype else str(problem.output.dtype)
@@ -62,11 +63,7 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
             if is_line:
                 x, w = x.reshape(-1), w.reshape(-1)
             y = getattr(library.functions, function)(x, w, mode="valid" if is_valid else "full", **options)
-            y = y[kept] if bias is None else y[kept] + bias
-            if problem.activation is Activation.SILU:
-                with np.errstate(over="ignore"):
-                    y = y / (1 + arrays.exp(-y))
-            outputs[index] = y.astype(result_dtype, copy=False).reshape(problem.output.shape)
+            outputs[index] = finish(y[kept]).astype(result_dtype, copy=False).reshape(problem.output.shape)
 
     check = None if is_direct else NormCheck.of(problem, operands)
 
@@ -76,3 +73,17 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
 
     title = f"{library.name} signal.{function}{' by direct sums' if is_direct else ''}"
     return Peer(title, run, result, tolerance=None if check is None else math.inf)
+
+
+def _epilogue(problem: Filter1d, operands: Operands, arrays: Any) -> Callable[[Any], Any]:
+    """Function that adds the bias to sums and applies the activation, as array expressions."""
+    bias = arrays.asarray(bias_along(problem, operands["bias"].astype(np.float32))) if problem.bias else None
+
+    def finish(sums: Any) -> Any:
+        y = sums if bias is None else sums + bias
+        if problem.activation is not Activation.SILU:
+            return y
+        with np.errstate(over="ignore"):
+            return y / (1 + arrays.exp(-y))
+
+    return finish
