@@ -38,6 +38,7 @@ TYPES: tuple[dict[str, Any], ...] = (
     {"dtype": "int16"},
     {"dtype": "uint8", "result_dtype": "bfloat16"},
 )
+EPILOGUE = {"bias": True, "activation": "silu"}
 SHAPES: dict[str, dict[str, Any]] = {
     "one": {"signal": 300_007, "taps": 33},
     "long_taps": {"signal": 40_000, "taps": 257, "mode": "same", "convolve": True},
@@ -48,6 +49,16 @@ SHAPES: dict[str, dict[str, Any]] = {
     "last": {"signal": 700, "taps": 7, "batch": 2, "channels": 40, "filters": 40, "layout": "btc", "mode": "causal"},
     "down": {"signal": 50_003, "taps": 64, "down": 8},
     "lags": {"signal": 20_000, "taps": 100, "lags": (-50, 700), "down": 3},
+    "mixer": {"signal": 2050, "taps": 4, "channels": 64, "filters": 64, "mode": "causal", **EPILOGUE},
+    "mixer_last": {
+        "signal": 517,
+        "taps": 3,
+        "channels": 96,
+        "filters": 96,
+        "layout": "btc",
+        "mode": "causal",
+        **EPILOGUE,
+    },
     "known": {"signal": 30_000, "taps": 9, "weights": (1.0, 0.0, -2.0, 0.5, 0.0, 0.0, 3.0, -1.0, 0.25)},
 }
 
@@ -64,10 +75,10 @@ def some(count: int) -> Callable[[Family, Problem, Device], list[Config]]:
 
 
 def filter1d(shape: dict[str, Any], types: dict[str, Any]) -> Filter1d:
-    """A problem of that shape and these types; known weights are float32."""
-    return Filter1d(
-        **shape, **{name: each for name, each in types.items() if name != "taps_dtype" or "weights" not in shape}
-    )
+    """A problem of that shape and these types. Known weights are float32; complex signals have no bias."""
+    left_out = {"taps_dtype"} if "weights" in shape else set()
+    left_out |= set(EPILOGUE) if types["dtype"] == "complex64" else set()
+    return Filter1d(**{name: each for name, each in (shape | types).items() if name not in left_out})
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -141,7 +152,7 @@ def error_of(problem: Filter1d, operands: Any, result: Any) -> float:
 
 
 @pytest.mark.parametrize("types", TYPES, ids=lambda types: "-".join(types.values()))
-@pytest.mark.parametrize("shape", ["one", "causal", "odd", "last", "down"])
+@pytest.mark.parametrize("shape", ["one", "causal", "odd", "last", "down", "mixer", "mixer_last"])
 def test_a_plan_is_right_and_has_the_same_bits_each_time(shape: str, types: dict[str, Any]) -> None:
     problem = filter1d(SHAPES[shape], types)
     operands, inputs = given(problem)
