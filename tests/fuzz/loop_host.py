@@ -53,7 +53,9 @@ parse = Candidate.parse
 
 
 def is_exact(case: Candidate) -> bool:
-    """True if the candidate only sums products of its operands, without transforms."""
+    """True if the candidate only sums products of its operands, without transforms and activations that round."""
+    if getattr(case.question.problem, "activation", None) is not None:
+        return False
     words = (case.question.problem.operation, case.family.name, *map(str, case.config.values().values()))
     return not any(part in word for part in ROUNDING for word in words)
 
