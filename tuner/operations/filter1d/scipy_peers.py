@@ -22,10 +22,9 @@ DIRECT = "convolve"
 
 
 def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, function: str, sets: int) -> Peer:
-    """Peer that convolves, and returns the slice that is the problem's result.
+    """Peer that convolves, and finishes the slice that is the problem's result.
 
-    Real signals that are not float32 are converted first, and results of other types last, in each run. A bias and an
-    activation are array expressions on the slice.
+    Real signals that are not float32 are converted first, and results of other types last, in each run.
 
     Args:
         problem: problem to compute.
@@ -34,8 +33,7 @@ def scipy_peer(problem: Filter1d, operands: Operands, library: ScipyLibrary, fun
         function: `convolve`, which adds up term by term, `fftconvolve` or `oaconvolve`.
         sets: number of input and output sets.
 
-    Raises:
-        Unavailable: the library does not support the problem.
+    Raises Unavailable if the library does not support the problem.
     """
     arrays, is_direct = library.arrays, function == DIRECT
     if is_direct and problem.filters > 1:
