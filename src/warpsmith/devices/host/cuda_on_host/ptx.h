@@ -49,6 +49,10 @@ inline unsigned bfloat_pair(float low, float high) {
     return rounded(low) | rounded(high) << 16;
 }
 
+// ex2.approx and rcp.approx, which are off by 2 units in the last place.
+inline float exp2_approximate(float value) { return exp2f(value); }
+inline float reciprocal_approximate(float value) { return 1.0f / value; }
+
 // cp.async: the copy completes at once, which is one of the orders that PTX allows.
 template <int kBytes> void cp_async(void *shared, const void *global) {
     static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "the instruction copies 4, 8 or 16 bytes");
