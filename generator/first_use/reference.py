@@ -7,7 +7,6 @@ import enum
 import functools
 import struct
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Launch, Pointer, Program
@@ -119,7 +118,7 @@ class Reference:
     from_host: frozenset[str] = frozenset()
     """Inputs whose random values are drawn in host memory: a scale needs them, or they have another type than `source`.
     """
-    deviations: Mapping[str, float] = MappingProxyType({})
+    deviations: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Standard deviations of inputs that are drawn in host memory, if they are not 1."""
     planes: Planes | None = None
     """Given if `scale` is PLANE."""
