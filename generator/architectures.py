@@ -21,6 +21,11 @@ STATIC_SHARED_BYTES = 48 * KIB
 """Most static shared memory of a kernel on every architecture; a kernel with more needs dynamic shared memory."""
 THREAD_REGISTERS = 255
 """Most registers of a thread on every architecture since compute capability 3.5."""
+PARAMETER_BYTES = 32764
+"""Bytes of the largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function
+parameters)."""
+MAX_GRID = 2**31 - 1
+"""Most blocks along the first axis of a grid."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import inspect
 import itertools
@@ -29,6 +30,11 @@ class Parameter:
     name: str
     values: tuple[Value, ...]
     meaning: str
+
+
+def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
+    """Members of an enum as the values of a parameter, which stores keep as plain text."""
+    return tuple(each.value for each in choices)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
-from warpsmith.generator.architectures import ASYNC_COPIES, THREAD_REGISTERS
+from warpsmith.generator.architectures import ASYNC_COPIES, MAX_GRID, THREAD_REGISTERS
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.cgemm.tiled_geometry import WARP, TiledGeometry, parts_bytes
@@ -44,7 +44,6 @@ OTHER_REGISTERS = 24
 """Registers of a thread besides accumulators and factors: addresses, counters."""
 BLOCKS_ENOUGH = 4
 """Blocks per SM from which on a sum is not split."""
-MAX_GRID = 2**31 - 1
 LEAST_TERMS = 4
 """Least terms of a tile: with fewer, its barriers take longer than its sums."""
 LEAST_PART = 64

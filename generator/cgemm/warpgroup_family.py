@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.cgemm.problem import Cgemm
 from warpsmith.generator.cgemm.text import CgemmText, cgemm_arguments
 from warpsmith.generator.cgemm.tiled_family import (
     BLOCKS_ENOUGH,
-    MAX_GRID,
     SPLITS,
     changed,
     part_constraint,

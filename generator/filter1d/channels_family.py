@@ -15,11 +15,11 @@ import enum
 import functools
 from collections.abc import Iterator
 
-from warpsmith.generator.architectures import PAIR_CONVERSIONS, STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.registers_geometry import parts_of, vectors_of
+from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
     Filter1dText,
@@ -28,12 +28,12 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
-    words,
 )
+from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
 
 MAX_TAPS = 256
 """Most taps, which are added one after the other: the error of a sum of equal signs grows with their number."""
@@ -43,7 +43,6 @@ LIKELY_STRAIGHT = 2100
 """Most multiply-adds of a default, which the compiler takes 2 s for."""
 OTHER_REGISTERS = 24
 """Registers besides samples, sums and taps, for addresses and the compiler."""
-LAST_GRID = 2**31 - 1
 SHORT_TAPS = 8
 """Most taps with which a default has four channels a thread, which reads its taps from global memory. With 16 taps of
 16 bits that took 2.3 to 6.7 times as long as from shared memory: the lanes of a warp read taps of channels that lie 128
@@ -135,7 +134,7 @@ class Filter1dChannels(Family[Filter1d]):
         if config is None:
             return None
         geometry, rates = Filter1dChannelsGeometry.of(problem, config), device.rates
-        multiply_adds = _multiply_adds(problem) * problem.taps * geometry.outputs * geometry.vector
+        multiply_adds = problem.tap_multiply_adds * problem.taps * geometry.outputs * geometry.vector
         issue = multiply_adds + 3 * geometry.vector * geometry.window + 4 * geometry.vector * geometry.outputs + 60
         warps = geometry.blocks * geometry.columns * geometry.rows / WARP / device.multiprocessors
         issued = rates.cycles_ns(max(1.0, warps) * issue / SCHEDULERS / ISSUE_SHARE)
@@ -174,13 +173,8 @@ class Filter1dChannels(Family[Filter1d]):
         return Program.of_source(self.name, config, source, (launch,))
 
 
-def _multiply_adds(problem: Filter1d) -> int:
-    """Real multiply-adds of one tap and one output."""
-    return problem.multiply_adds // (problem.taps * problem.rows * problem.result_length)
-
-
 def _unrolled(problem: Filter1d, outputs: int, vector: int) -> int:
-    return _multiply_adds(problem) * problem.taps * outputs * vector
+    return problem.tap_multiply_adds * problem.taps * outputs * vector
 
 
 @functools.lru_cache(maxsize=256)
@@ -206,10 +200,6 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     signal, result = problem.inputs[0], problem.output
     pitch = row_pitch(problem, signal, problem.signal)
     out_pitch = row_pitch(problem, result, problem.result_length)
-    pairs: tuple[Constraint, ...] = ()
-    if result.dtype in (DType.FLOAT16, DType.BFLOAT16) and not device.has(PAIR_CONVERSIONS):
-        why = f"{result.dtype} results are stored one by one below compute capability 8.0, which converts no pairs"
-        pairs = (Constraint(why, lambda store_vector: store_vector == 1),)
     return (
         Constraint(
             f"a thread has whole vectors of the {problem.channels} channels, {pitch} elements apart",
@@ -219,7 +209,7 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             f"stores of results {out_pitch} elements apart are aligned only where their width divides that",
             lambda vector, store_vector: out_pitch % store_vector == 0 and vector % store_vector == 0,
         ),
-        *pairs,
+        *pair_stores(result.dtype, device, "store_vector", PAIRED),
     )
 
 
@@ -288,7 +278,7 @@ def _blocks(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
                 problem.batch
                 * -(-problem.channels // (vector * block_columns))
                 * -(-problem.result_length // (outputs * block_rows))
-                <= LAST_GRID
+                <= MAX_GRID
             ),
         ),
     )

@@ -21,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.overlap import AddBlocks, BlockCounts, addends, ceil_div, step_blocks
@@ -28,17 +29,15 @@ from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
+    count_type,
     filter1d_arguments,
     filter1d_constants,
     weights_parameter,
     why_no_epilogue,
-    words,
 )
 from warpsmith.generator.filter1d.window_tile import (
-    MAX_GRID,
     Windows,
     WindowTile,
-    count_type,
     unroll_constraint,
     unroll_parameter,
     usual_block,
@@ -49,7 +48,7 @@ from warpsmith.generator.filter1d.window_tile import (
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
 
 THREADS = (64, 128, 256, 512, 1024)
 OWN = (1, 2, 4, 8, 16)

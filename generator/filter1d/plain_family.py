@@ -10,7 +10,7 @@ import dataclasses
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import Filter1dText, Weights, filter1d_arguments
+from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -43,8 +43,7 @@ class Filter1dPlainGeometry:
             blocks=-(-results // threads),
             unroll=config.integer("unroll"),
             chain=min(CHAIN, problem.taps),
-            # The last block counts up to its last thread, beyond the results.
-            count="unsigned" if results + threads < 2**32 else "unsigned long long",
+            count=count_type(results, threads),
         )
 
 

@@ -276,11 +276,14 @@ class Filter1d(Problem):
         return Operand(name, role, tuple(extents[i] for i in kept), dtype, tuple(strides[i] for i in kept))
 
     @property
+    def tap_multiply_adds(self) -> int:
+        """Real multiply-adds of one tap and one output: 1, or 2 for complex samples, or 4 with complex taps too."""
+        return 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
+
+    @property
     def multiply_adds(self) -> int:
-        """Real multiply-adds of all windows: K for each output, twice as many for complex samples, four times as many
-        with complex taps."""
-        complex_parts = 4 if self.weights_dtype is DType.COMPLEX64 else 2 if self.dtype is DType.COMPLEX64 else 1
-        return complex_parts * self.taps * self.rows * self.result_length
+        """Real multiply-adds of all windows, K taps for each output."""
+        return self.tap_multiply_adds * self.taps * self.rows * self.result_length
 
     @property
     def flops(self) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from warpsmith.generator.architectures import PAIR_CONVERSIONS
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.registers_geometry import Exchange, MemoryPath, parts_of, vectors_of
+from warpsmith.generator.filter1d.registers_geometry import PAIRED, Exchange, MemoryPath, parts_of, vectors_of
 from warpsmith.generator.filter1d.text import Weights, row_pitch
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.pair_stores import stores_pairs
+from warpsmith.generator.problem import Operand
 from warpsmith.generator.space import Config, Space, Value
 
 GLOBAL_WINDOW_BYTES = 96
@@ -41,7 +41,9 @@ def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
     window = most + problem.taps - 1
     is_short = window <= min(GLOBAL_WINDOW, GLOBAL_WINDOW_BYTES // signal.dtype.itemsize)
     is_short &= problem.filters == 1 or problem.taps <= GLOBAL_TAPS
-    is_wide = _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8 and stores_pairs(problem, device)
+    is_wide = _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8 and stores_pairs(
+        problem.output_dtype, device, PAIRED
+    )
     if is_short and is_wide and problem.down <= 2:
         is_global = problem.filters > 1 or places[0] is Weights.SHARED
         direct = Weights.GLOBAL if is_global else places[0]
@@ -57,11 +59,6 @@ def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
     for weights in places:
         yield _config(problem, device, MemoryPath.GLOBAL, weights, 1, 0, 128)
         yield from (_config(problem, device, MemoryPath.SHARED, weights, 1, turn, 32) for turn in (0, 64, 32, 16))
-
-
-def stores_pairs(problem: Filter1d, device: Device) -> bool:
-    """True if one store may have several outputs: older GPUs convert float16 and bfloat16 outputs one by one."""
-    return problem.output_dtype not in (DType.FLOAT16, DType.BFLOAT16) or device.has(PAIR_CONVERSIONS)
 
 
 def _outputs(problem: Filter1d) -> int:
@@ -109,7 +106,11 @@ def _config(
         rows *= 2
     stride = outputs * problem.down * (columns if path is MemoryPath.SHARED else 1)
     load = min(_width(signal, problem.signal, problem), stride & -stride)
-    store = min(_width(result, problem.result_length, problem), outputs) if stores_pairs(problem, device) else 1
+    store = (
+        min(_width(result, problem.result_length, problem), outputs)
+        if stores_pairs(problem.output_dtype, device, PAIRED)
+        else 1
+    )
     is_exchanged = path is MemoryPath.SHARED and outputs > store
     chosen: Mapping[str, Value] = {
         "path": path.value,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 
-from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.registers_defaults import likely, stores_pairs
+from warpsmith.generator.filter1d.registers_defaults import likely
 from warpsmith.generator.filter1d.registers_geometry import (
+    PAIRED,
     Exchange,
     Filter1dRegistersGeometry,
     MemoryPath,
@@ -32,11 +33,11 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
-    words,
 )
+from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, words
 
 MAX_TAPS = 2048
 """Most taps: transforms need fewer operations for longer filters, by far."""
@@ -46,8 +47,6 @@ GLOBAL_TAPS = 32
 """Most taps that each thread reads from global memory for itself, into registers."""
 OTHER_REGISTERS = 24
 """Registers besides samples and sums, for addresses, taps and the compiler."""
-LAST_GRID = 2**31 - 1
-"""Most blocks of a launch."""
 
 
 class Filter1dRegisters(Family[Filter1d]):
@@ -85,7 +84,7 @@ class Filter1dRegisters(Family[Filter1d]):
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         outputs, turn = config.integer("outputs"), config.integer("turn")
         taps = problem.taps if not turn or problem.taps < turn else turn + problem.taps % turn
-        return _multiply_adds(problem) * outputs * taps
+        return problem.tap_multiply_adds * outputs * taps
 
     def program(self, problem: Filter1d, config: Config) -> Program:
         geometry, weights = Filter1dRegistersGeometry.of(problem, config), Weights.of(config)
@@ -106,11 +105,6 @@ class Filter1dRegisters(Family[Filter1d]):
             constants=filter1d_constants(weights),
         )
         return Program.of_source(self.name, config, source, (launch,))
-
-
-def _multiply_adds(problem: Filter1d) -> int:
-    """Real multiply-adds of one tap and one output."""
-    return problem.multiply_adds // (problem.taps * problem.rows * problem.result_length)
 
 
 @functools.lru_cache(maxsize=256)
@@ -160,7 +154,7 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             "stores are aligned only where their width divides the outputs of a thread",
             lambda outputs, store_vector: outputs % store_vector == 0,
         ),
-        *_pair_stores(problem, device),
+        *pair_stores(problem.output_dtype, device, "store_vector", PAIRED),
         Constraint(
             "outputs are exchanged through a tile, if a thread has several",
             lambda path, outputs, exchange: exchange == Exchange.DIRECT or (path == MemoryPath.SHARED and outputs > 1),
@@ -168,16 +162,8 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def _pair_stores(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    if stores_pairs(problem, device):
-        return ()
-    dtype = problem.output_dtype
-    why = f"{dtype} results are stored one by one below compute capability 8.0, which converts no pairs of them"
-    return (Constraint(why, lambda store_vector: store_vector == 1),)
-
-
 def _loops(problem: Filter1d) -> tuple[Constraint, ...]:
-    each = _multiply_adds(problem)
+    each = problem.tap_multiply_adds
     return (
         Constraint(
             "a loop over taps reads a tile, by whole parts of threads",
@@ -268,7 +254,7 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
         Constraint(
             "a grid has less than 2^31 blocks",
             lambda outputs, block_columns, block_rows: (
-                -(-problem.result_length // (outputs * block_columns)) * -(-problem.rows // block_rows) <= LAST_GRID
+                -(-problem.result_length // (outputs * block_columns)) * -(-problem.rows // block_rows) <= MAX_GRID
             ),
         ),
     )

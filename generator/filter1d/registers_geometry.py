@@ -13,6 +13,8 @@ from warpsmith.generator.space import Config
 
 LDS_NUMBERS = 4
 """float32 numbers of the widest access to shared memory."""
+PAIRED = (DType.FLOAT16, DType.BFLOAT16)
+"""Types of outputs that kernels with several outputs in a store convert in pairs."""
 
 
 class MemoryPath(enum.StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.registers_geometry import Filter1dRegistersGeometry, MemoryPath, parts_of
+from warpsmith.generator.filter1d.registers_geometry import Exchange, Filter1dRegistersGeometry, MemoryPath, parts_of
 from warpsmith.generator.filter1d.text import Weights
 from warpsmith.generator.space import Config
 
@@ -26,7 +26,7 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
     geometry, weights = Filter1dRegistersGeometry.of(problem, config), Weights.of(config)
     threads, parts = geometry.columns * geometry.rows, parts_of(problem)
     warps = -(-threads // WARP)
-    multiply_adds = problem.multiply_adds / (problem.rows * problem.result_length) * geometry.outputs
+    multiply_adds = problem.tap_multiply_adds * problem.taps * geometry.outputs
     window = -(-geometry.window // geometry.lanes)
     if geometry.turns:
         window = -(-(geometry.ahead + problem.taps) // geometry.lanes)
@@ -38,8 +38,9 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float:
     unpacking = 0 if problem.dtype.itemsize >= 4 else geometry.load_vector
     staging = (1 + unpacking + 6 + 2) * geometry.tile / geometry.load_vector / geometry.columns if is_tiled else 0.0
     taps = problem.taps / 4 if weights is Weights.SHARED else problem.taps if geometry.turns else 0
-    stores = geometry.outputs / geometry.store_vector * (6 if config.text("exchange") == "shared" else 4)
-    apart = geometry.outputs > geometry.store_vector and config.text("exchange") != "shared"
+    is_exchanged = config.text("exchange") == Exchange.SHARED
+    stores = geometry.outputs / geometry.store_vector * (6 if is_exchanged else 4)
+    apart = geometry.outputs > geometry.store_vector and not is_exchanged
     issue = multiply_adds + 2 * window + window * (0 if is_tiled else unpacking) + staging + taps + stores + 30
     blocks = geometry.blocks
     resident = max(1, device.threads_per_multiprocessor // 2 // threads)

@@ -20,12 +20,13 @@ from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
+    count_type,
     filter1d_arguments,
     filter1d_constants,
     weights_parameter,
     why_no_epilogue,
 )
-from warpsmith.generator.filter1d.window_tile import count_type, unroll_constraint, unroll_parameter, usual_unroll
+from warpsmith.generator.filter1d.window_tile import unroll_constraint, unroll_parameter, usual_unroll
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer, Program
 from warpsmith.generator.render import render

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter1d.overlap import DiscardBlocks
@@ -28,7 +29,6 @@ from warpsmith.generator.filter1d.text import (
     why_no_epilogue,
 )
 from warpsmith.generator.filter1d.window_tile import (
-    MAX_GRID,
     Windows,
     WindowTile,
     unroll_constraint,

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
 
+from warpsmith.generator.architectures import PARAMETER_BYTES
 from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
 from warpsmith.generator.render import float_literal
-from warpsmith.generator.space import Config, Parameter
-
-PARAMETER_BYTES = 32764
-"""Bytes of the largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function
-parameters)."""
+from warpsmith.generator.space import Config, Parameter, words
 
 DEFAULT_REACH = 0.5
 """`Family.default_reach` of families whose defaults were compared with the best of many configs. The winner for 17 taps
@@ -48,11 +44,6 @@ class Weights(enum.StrEnum):
     @classmethod
     def of(cls, config: Config) -> Weights:
         return cls(config.text("weights"))
-
-
-def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
-    """Members of an enum as the values of a parameter, which stores keep as plain text."""
-    return tuple(each.value for each in choices)
 
 
 def weights_parameter(problem: Filter1d, others: tuple[Weights, ...]) -> Parameter:
@@ -161,6 +152,11 @@ def index_type(problem: Filter1d) -> str:
     """C++ type that counts the samples of a channel, the windows before and after the signal included."""
     farthest = problem.signal + problem.result_length * problem.down + problem.taps
     return "int" if farthest < 2**31 - SLACK * problem.down else "long long"
+
+
+def count_type(elements: int, threads: int) -> str:
+    """C++ type that counts up to `elements`, and the threads of the last block beyond them."""
+    return "unsigned" if elements + threads < 2**32 else "unsigned long long"
 
 
 def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:

@@ -8,19 +8,13 @@ import enum
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import Weights, words
+from warpsmith.generator.filter1d.text import Weights
 from warpsmith.generator.problem import DType
-from warpsmith.generator.space import Config, Constraint, Parameter
+from warpsmith.generator.space import Config, Constraint, Parameter, words
 
-MAX_GRID = 2**31 - 1
-"""Most blocks along the first axis of a grid."""
-UNROLLED_TAPS = 64
-"""Most taps of a loop that is unrolled as a whole by default."""
 BUSY_BLOCKS = 4
 """Least blocks for each SM with which a default keeps larger blocks."""
 UNROLLS = (4, 8, 16, 32, 64)
-MOST_OWN = 16
-"""Most sums of a thread: each takes a register, or two."""
 
 
 class Windows(enum.StrEnum):
@@ -146,7 +140,7 @@ def unroll_constraint(problem: Filter1d) -> Constraint:
 
 
 def usual_unroll(problem: Filter1d) -> int:
-    """The whole loop up to UNROLLED_TAPS taps, else rounds of 16."""
+    """The whole loop up to the largest of UNROLLS, else rounds of 16."""
     return next((each for each in UNROLLS if each >= problem.taps), 16)
 
 
@@ -171,8 +165,3 @@ def why_no_tile(problem: Filter1d, device: Device, threads: int) -> str | None:
             f"a tile for {problem.taps} taps, {problem.down} samples apart, takes {tile.shared_bytes} of {most} bytes"
         )
     return None
-
-
-def count_type(elements: int, threads: int) -> str:
-    """C++ type that counts up to `elements`, and the threads of the last block beyond them."""
-    return "unsigned" if elements + threads < 2**32 else "unsigned long long"

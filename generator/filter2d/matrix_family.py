@@ -27,13 +27,12 @@ from warpsmith.generator.filter2d.text import (
     result_pitch,
     row_pitch,
     too_many_weights,
-    words,
 )
 from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, words
 from warpsmith.generator.tensor_cores import TensorType
 
 TILE, SEGMENT = 64, 4

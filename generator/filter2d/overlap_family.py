@@ -31,13 +31,12 @@ from warpsmith.generator.filter2d.text import (
     MemoryPath,
     Weights,
     too_many_weights,
-    words,
 )
 from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Parameter, Space, Value
+from warpsmith.generator.space import Config, Parameter, Space, Value, words
 from warpsmith.generator.tiles.space import (
     TWIDDLE,
     best_axes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
 
+from warpsmith.generator.architectures import PARAMETER_BYTES
 from warpsmith.generator.filter2d.problem import Border, Filter2d
 from warpsmith.generator.filter2d.separable import Term
 from warpsmith.generator.problem import DType, NonFinite
@@ -20,10 +20,6 @@ MAX_TEXTURE_WIDTH, MAX_TEXTURE_HEIGHT = 131072, 65000
 """Most texels of a 2-D texture over linear memory (CUDA programming guide, technical specifications)."""
 MAX_TEXTURE_LINE = 2**27
 """Most texels of a 1-D texture over linear memory on every supported architecture."""
-
-PARAMETER_BYTES = 32764
-"""Bytes of the largest kernel parameter block on compute capability 7.0 and later (CUDA programming guide, function
-parameters)."""
 
 DEFAULT_REACH = 2.0
 """`Family.default_reach` of families whose defaults were compared with winners of other sizes. Of 23 problems that 400
@@ -88,11 +84,6 @@ def too_many_weights(problem: Filter2d, pointers: int = 2) -> str | None:
     """
     room, nbytes = PARAMETER_BYTES - 8 * pointers, problem.operands[1].nbytes
     return None if nbytes <= room else f"weights of {nbytes} bytes do not fit a kernel's parameters ({room} bytes)"
-
-
-def words(choices: Iterable[enum.StrEnum]) -> tuple[str, ...]:
-    """Members of an enum as the values of a parameter, which stores keep as plain text."""
-    return tuple(each.value for each in choices)
 
 
 def literals(term: Term) -> dict[str, object]:

@@ -33,7 +33,6 @@ from warpsmith.generator.filter2d.text import (
     filter2d_constants,
     literals,
     too_many_weights,
-    words,
 )
 from warpsmith.generator.filter2d.warpgroup_geometry import (
     COLUMNS,
@@ -62,7 +61,7 @@ from warpsmith.generator.filter2d.window_walks import wave
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, words
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
 LEAST_DEPTH = 8

@@ -28,7 +28,6 @@ from warpsmith.generator.filter2d.text import (
     image_texture,
     literals,
     too_many_weights,
-    words,
 )
 from warpsmith.generator.filter2d.window_geometry import (
     LoadHint,
@@ -55,7 +54,7 @@ from warpsmith.generator.filter2d.window_walks import (
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program, Transformed
 from warpsmith.generator.render import float_literal, render
-from warpsmith.generator.space import Config, Parameter, Space, Value
+from warpsmith.generator.space import Config, Parameter, Space, Value, words
 
 VECTORS = {DType.FLOAT32: (1, 2, 4), DType.FLOAT16: (1, 2, 4, 8), DType.UINT8: (1, 2, 4, 8, 16)}
 """Elements of one access, up to 16 bytes."""

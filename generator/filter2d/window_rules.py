@@ -19,7 +19,7 @@ from warpsmith.generator.filter2d.window_geometry import (
     starts_rolled,
     sums,
 )
-from warpsmith.generator.float16_stores import float16_stores
+from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.space import Constraint
 
 MAX_UNROLLED = 4000
@@ -33,7 +33,7 @@ def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     """All constraints of the family."""
     return (
         *_alignment(problem),
-        *float16_stores(problem.output.dtype, device, "store_vector"),
+        *pair_stores(problem.output.dtype, device, "store_vector"),
         *_methods(problem),
         *_loop(problem),
         *_paths(problem),

@@ -17,12 +17,13 @@ import exhaustive
 from builders import with_whole_head
 from warpsmith.errors import BadArgument
 from warpsmith.generator import registry
+from warpsmith.generator.architectures import PARAMETER_BYTES
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter2d.operation import FILTER2D
 from warpsmith.generator.filter2d.plain_family import MAX_UNROLLED, Filter2dPlain, Filter2dPlainGeometry
 from warpsmith.generator.filter2d.problem import Border, Filter2d
-from warpsmith.generator.filter2d.text import PARAMETER_BYTES, image_texture, result_pitch
+from warpsmith.generator.filter2d.text import image_texture, result_pitch
 from warpsmith.generator.filter2d.window_family import Filter2dWindow
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.problem import DType, Problem

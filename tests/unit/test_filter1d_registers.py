@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from warpsmith.generator.architectures import STATIC_SHARED_BYTES
+from warpsmith.generator.architectures import PARAMETER_BYTES, STATIC_SHARED_BYTES
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
 from warpsmith.generator.filter1d import Filter1d
@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.registers_family import MAX_TAPS, Filter1dRegisters
 from warpsmith.generator.filter1d.registers_geometry import Exchange, Filter1dRegistersGeometry, MemoryPath, parts_of
 from warpsmith.generator.filter1d.registers_model import expected_ns
-from warpsmith.generator.filter1d.text import PARAMETER_BYTES, Weights, row_pitch, weights_parameter
+from warpsmith.generator.filter1d.text import Weights, row_pitch, weights_parameter
 from warpsmith.generator.presets import H200, HOST, PRESETS, T4
 from warpsmith.generator.program import Argument, ByValue, Pointer
 from warpsmith.generator.space import Config

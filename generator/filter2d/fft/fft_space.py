@@ -18,9 +18,9 @@ from warpsmith.generator.filter2d.fft.fft_model import (
 )
 from warpsmith.generator.filter2d.overlap_family import Partners
 from warpsmith.generator.filter2d.problem import Filter2d
-from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights, words
+from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights
 from warpsmith.generator.filter2d.window_geometry import StoreHint
-from warpsmith.generator.space import Constraint, Parameter
+from warpsmith.generator.space import Constraint, Parameter, words
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)

@@ -66,10 +66,8 @@ def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands
         _set_apart(problem, numbers, generator)
         drawn = _of_parts(numbers, signal.dtype)
     # Rounded before they are repeated, so that no large array exists twice.
-    channels, samples = (
-        np.arange(size) % count for size, count in zip((problem.rows, problem.signal), shape, strict=True)
-    )
-    values = drawn[np.ix_(channels, samples)].reshape(problem.batch, problem.channels, problem.signal)
+    rows = _repeated(drawn, (problem.rows, problem.signal))
+    values = rows.reshape(problem.batch, problem.channels, problem.signal)
     if problem.layout is SignalLayout.BTC:
         values = np.ascontiguousarray(values.swapaxes(1, 2))
     found = {signal.name: values.reshape(signal.shape), weights.name: _weights(problem, generator)}
@@ -146,14 +144,11 @@ def _weights(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
         values /= repeats * np.abs(values).sum(axis=1, keepdims=True)
     numbers = values.reshape(shape[0], parts, shape[1]).swapaxes(1, 2).astype(np.float32)
     drawn = _of_parts(np.ascontiguousarray(numbers), weights.dtype)
-    filters, taps = (
-        np.arange(size) % count for size, count in zip((problem.filters, problem.taps), shape, strict=True)
-    )
-    return drawn[np.ix_(filters, taps)].reshape(weights.shape)
+    return _repeated(drawn, (problem.filters, problem.taps)).reshape(weights.shape)
 
 
 def _repeated(drawn: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
-    """Rows and columns of `drawn` again and again. Copies are whole rows: numbers one by one take ten times as long."""
+    """Rows and columns of `drawn` again and again. Copies are whole rows: numbers one by one take 70 times as long."""
     (rows, columns), whole = drawn.shape, np.empty(shape, drawn.dtype)
     for left in range(0, shape[1], columns):
         part = whole[:rows, left : left + columns]

@@ -36,7 +36,7 @@ from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_model import 
 from warpsmith.generator.conv2d.sums.ranking import MOST_STARTS, THREAD_SHAPE, best_of_each_shape
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import MAX_UNROLLED
-from warpsmith.generator.float16_stores import float16_stores
+from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
@@ -293,7 +293,7 @@ def _constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
             f"the weights of a block's channels fit {device.shared_per_block_bytes} bytes of shared memory",
             lambda vector, lanes: geometry(vector, 1, 1, 1, lanes, 1, 1).shared_bytes <= device.shared_per_block_bytes,
         ),
-        *float16_stores(problem.dtype, device, "vector"),
+        *pair_stores(problem.dtype, device, "vector"),
     )
 
 

@@ -41,14 +41,18 @@ def host_inputs(
 ) -> dict[str, NDArray[np.generic]]:
     """Host values of the inputs that the problem knows, that kernels take by value, or that are drawn on the host."""
     by_value = {each.operand.name for each in signature.by_value}
-    found: dict[str, NDArray[np.generic]] = {}
+    found = _known(problem)
     generator = np.random.default_rng(seed)
     for operand in problem.inputs:
-        if operand.name in problem.known:
-            found[operand.name] = np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
-        elif operand.name in by_value or operand.name in reference.from_host:
+        if operand.name not in found and (operand.name in by_value or operand.name in reference.from_host):
             found[operand.name] = _drawn(problem, operand, reference.deviations.get(operand.name, 1.0), generator)
     return found
+
+
+def _known(problem: Problem) -> dict[str, NDArray[np.generic]]:
+    """Values of the inputs that the problem knows."""
+    operands = (each for each in problem.inputs if each.name in problem.known)
+    return {each.name: np.array(problem.known[each.name], numpy_dtype(each.dtype)) for each in operands}
 
 
 def _drawn(problem: Problem, operand: Operand, deviation: float, generator: np.random.Generator) -> NDArray[np.generic]:
@@ -101,11 +105,7 @@ def random_data(
 def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) -> Data:
     """Operands of a call that was queued on the work's stream, and the inputs that the problem knows."""
     places = dict(zip(signature.arguments.buffers, call.addresses, strict=True))
-    known: dict[str, NDArray[np.generic]] = {
-        operand.name: np.array(problem.known[operand.name], numpy_dtype(operand.dtype))
-        for operand in problem.inputs
-        if operand.name in problem.known
-    }
+    known = _known(problem)
     for each, content in zip(signature.by_value, call.values, strict=True):
         known[each.operand.name] = np.frombuffer(content, numpy_dtype(each.operand.dtype))
     inputs = {name: places[name] for name in places if name not in {each.name for each in signature.outputs}}

@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) filter1d_shared(
             tile[i] = to_number(__ldg(samples + i));
         }
     } else {
-        // At the ends of the signal zeros stand for samples that do not exist.
+        // Zeros stand for samples beyond the ends of the signal.
 #pragma unroll 8
         for (int round = 0; round < 8; ++round) {
             const int i = round * kThreads + static_cast<int>(threadIdx.x);
