@@ -28,6 +28,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
+    why_no_gradient,
 )
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
@@ -118,6 +119,8 @@ class Filter1dChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_gradient(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
         if problem.taps > MAX_TAPS:

@@ -14,6 +14,7 @@ _FAMILIES = families_in(
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",
         "filter1d_scatter": "scatter_family:Filter1dScatter",
+        "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
     },
 )
 

@@ -12,6 +12,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
 from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
+from warpsmith.generator.filter1d.passes import Filter1dPass, check_gradient, filter_of_gradient
 from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
 
 
@@ -93,6 +94,14 @@ class Filter1d(Problem):
         result_pitch: bytes from one row of the result to the next.
         bias: a number for each channel is added to its outputs; real signals only.
         activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
+        pass_: `fprop`, the filter; or gradients: `dgrad` of the signal, `wgrad` of the weights and the bias, or
+            `backward`, all of them.
+
+    The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
+    each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
+    gradient, in this order: `wgrad` (signal, gradient), `backward` (signal, weights, gradient), `dgrad` (gradient,
+    weights). With an activation each of the three takes (signal, weights[, bias], gradient), and computes the filter
+    again. Without one `dgrad` is a filter of the gradient, and becomes that problem (`filter_of_gradient`).
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -124,9 +133,11 @@ class Filter1d(Problem):
     result_pitch: int | None = None
     bias: bool = False
     activation: Activation | None = None
+    pass_: Filter1dPass = Filter1dPass.FPROP
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "pass_", member(Filter1dPass, self.pass_, "pass"))
         set_field(self, "signal", count(self.signal, "signal", MAX_SIGNAL))
         set_field(self, "taps", count(self.taps, "taps", MAX_TAPS))
         for name in ("batch", "channels", "filters", "down"):
@@ -143,6 +154,13 @@ class Filter1d(Problem):
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
         result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
         set_field(self, "result_pitch", result_pitch)
+        if self.pass_.is_gradient:
+            check_gradient(self)
+            if (forward := filter_of_gradient(self)) is not None:
+                Filter1d.__init__(self, **forward)
+                return
+            if not self.pass_.gives_weights and self.activation is None:
+                set_field(self, "bias", False)  # it changes no gradient of a signal
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
                 raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
@@ -255,17 +273,34 @@ class Filter1d(Problem):
 
     @property
     def from_host(self) -> frozenset[str]:
-        return frozenset({"weights", "bias"} if self.bias else {"weights"})
+        return frozenset({"weights", "bias"} & {each.name for each in self.inputs})
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
+        signal = self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch)
         filters = (self.filters,) if self.filters > 1 else ()
-        return (
-            self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
-            Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            *((Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()),
-            self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
-        )
+        weights = Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype)
+        bias = (Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()
+        result = self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch)
+        if not self.pass_.is_gradient:
+            return (signal, weights, *bias, result)
+        return (*self._given(signal, weights, bias, result), *self._gradients(signal, weights, bias))
+
+    def _given(
+        self, signal: Operand, weights: Operand, bias: tuple[Operand, ...], result: Operand
+    ) -> tuple[Operand, ...]:
+        """Inputs of a gradient: the filter's own if its outputs are computed again for the slope of the activation."""
+        gradient = dataclasses.replace(result, name="gradient", role=Role.INPUT)
+        if self.activation is not None:
+            return (signal, weights, *bias, gradient)
+        if not self.pass_.gives_weights:
+            return (gradient, weights)
+        return (signal, weights, gradient) if self.pass_.gives_signal else (signal, gradient)
+
+    def _gradients(self, signal: Operand, weights: Operand, bias: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        of_weights = (weights, *bias) if self.pass_.gives_weights else ()
+        wanted = ((signal,) if self.pass_.gives_signal else ()) + of_weights
+        return tuple(dataclasses.replace(each, name=f"{each.name}_gradient", role=Role.OUTPUT) for each in wanted)
 
     def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
         is_btc, size = self.layout is SignalLayout.BTC, dtype.itemsize
@@ -282,8 +317,11 @@ class Filter1d(Problem):
 
     @property
     def multiply_adds(self) -> int:
-        """Real multiply-adds of all windows, K taps for each output."""
-        return self.tap_multiply_adds * self.taps * self.rows * self.result_length
+        """Real multiply-adds of all windows, K taps for each output; of a gradient for each of its sums."""
+        once = self.tap_multiply_adds * self.taps * self.rows * self.result_length
+        if not self.pass_.is_gradient:
+            return once
+        return once * (self.pass_.gives_signal + self.pass_.gives_weights + (self.activation is not None))
 
     @property
     def flops(self) -> int:
@@ -291,11 +329,12 @@ class Filter1d(Problem):
 
     def features(self) -> Mapping[str, float | str]:
         """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
+        kind = f" {self.pass_}" if self.pass_.is_gradient else ""
         return {
-            "results": self.output.size,
+            "results": self.rows * self.result_length,
             "taps": self.taps,
             "down": self.down,
-            "types": f"{self.dtype} by {self.weights_dtype} to {self.output_dtype}",
+            "types": f"{self.dtype} by {self.weights_dtype} to {self.output_dtype}{kind}",
             "layout": str(self.layout),
             "weights": "known" if self.weights is not None else "one" if self.filters == 1 else "several",
         }
@@ -317,7 +356,7 @@ class Filter1d(Problem):
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
+        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "pass_")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in names if (value := getattr(self, name))},
@@ -347,6 +386,7 @@ class Filter1d(Problem):
             "result_dtype": self.result_dtype,
             "bias": "yes" if self.bias else None,
             "activation": self.activation,
+            "pass": self.pass_ if self.pass_.is_gradient else None,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
@@ -365,7 +405,9 @@ SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "
 
 
 def between_filters(one: Filter1d, other: Filter1d) -> float | None:
-    """`Problem.distance` of two filters; None past FARTHEST."""
+    """`Problem.distance` of two filters; None past FARTHEST, and for different passes."""
+    if one.pass_ is not other.pass_:
+        return None
     gaps, other_gaps = (
         [each.span_bytes / each.nbytes for each in (problem.inputs[0], problem.output)] for problem in (one, other)
     )

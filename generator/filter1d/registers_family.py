@@ -33,6 +33,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
+    why_no_gradient,
 )
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.program import Launch, Program
@@ -56,6 +57,8 @@ class Filter1dRegisters(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_gradient(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BCT:
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:

@@ -166,8 +166,15 @@ def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
     return dense if given is None else given // operand.dtype.itemsize
 
 
+def why_no_gradient(problem: Filter1d) -> str | None:
+    """The reason why a family of filters cannot solve a problem that asks for gradients; None if it does not."""
+    return f"computes no gradients (pass {problem.pass_})" if problem.pass_.is_gradient else None
+
+
 def why_no_epilogue(problem: Filter1d) -> str | None:
     """The reason why a family without bias and activation cannot solve a problem, in one line; None if it can."""
+    if (reason := why_no_gradient(problem)) is not None:
+        return reason
     return "adds no bias and has no activation" if problem.bias or problem.activation is not None else None
 
 
