@@ -14,6 +14,12 @@ from warpsmith.generator.steps import Workspace
 
 SUMS = "sums"
 """Workspace of the partial sums of the gradients of weights and bias: [parts][items][channels], float32."""
+FOLDED = ("weights_gradient", "bias_gradient")
+"""Results that the last kernel writes."""
+MAX_TAPS = 32
+"""Most taps of the kernels that pass over memory once: the taps, their sums and a window are in registers."""
+PAIRED = (DType.FLOAT16, DType.BFLOAT16)
+"""Types of samples that these kernels convert in pairs."""
 FOLD_THREADS = 256
 _FEW_TERMS = 32
 """Partial sums of an element that one thread adds up; more lanes share longer sums."""
@@ -166,5 +172,5 @@ class Fold:
         return Workspace(SUMS, 4 * self.parts * self.items * self.channels)
 
     def launch(self, family: str, problem: Filter1d) -> Launch:
-        results = [each.name for each in problem.outputs if each.name != "signal_gradient"]
+        results = [each.name for each in problem.outputs if each.name in FOLDED]
         return Launch.of_blocks(f"{family}_fold", self.blocks, self.threads, tuple(map(Pointer, (SUMS, *results))))
