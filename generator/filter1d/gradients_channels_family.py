@@ -162,7 +162,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
         parameters=(
             Parameter("vector", tuple(n for n in (8, 4, 2, 1) if n * size <= 16), "adjacent channels of a thread"),
             Parameter("ahead", (1, 2, 4, 8, 16), "samples and gradients of a channel in flight"),
-            Parameter("segment", (16, 32, 64, 128, 256), "samples of a thread"),
+            Parameter("segment", (16, 32, 48, 64, 96, 128, 192, 256), "samples of a thread"),
             Parameter("block_columns", (1, 2, 4, 8, 16, 32, 64, 128), "threads of a block across the channels"),
             Parameter("block_rows", (1, 2, 4, 8, 16, 32), "threads of a block along the signal"),
             Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
