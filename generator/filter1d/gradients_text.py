@@ -143,8 +143,12 @@ class Fold:
     chain: int
     """Partial sums that a thread adds one after the other."""
     threads: int
+    is_chained: bool
+    """True if a thread adds more than `chain` partial sums."""
     count: str
     """C++ type that counts all threads."""
+    term_count: str
+    """C++ type that counts the partial sums of an element."""
 
     @classmethod
     def of(cls, problem: Filter1d, parts: int) -> Fold:
@@ -160,7 +164,9 @@ class Fold:
             lanes=lanes,
             chain=CHAIN,
             threads=FOLD_THREADS,
+            is_chained=terms > CHAIN * lanes,
             count=count_type(outputs * lanes, FOLD_THREADS),
+            term_count="int" if terms + CHAIN * lanes < 2**31 else "long long",
         )
 
     @property

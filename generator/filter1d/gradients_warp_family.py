@@ -205,7 +205,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("vector", (8, 4, 2, 1), "samples of one load and one store"),
             Parameter("threads", (32, 64, 96, 128, 160, 192, 256, 512), "threads of a block"),
             Parameter("tiles", (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32), "tiles of a warp at most, one after the other"),
-            Parameter("min_blocks", (0, 1, 2, 4, 6, 8, 16), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("min_blocks", (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
         constraints=(
