@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from warpsmith.generator.filter1d.passes import reaches_all
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
 from warpsmith.generator.filter1d.text import STORED, count_type, index_type
@@ -63,6 +64,9 @@ class GradientsText:
     gives_weights: bool
     gives_bias: bool
     activation: Activation | None
+    clears: bool
+    """True if outputs beyond the result must be cleared: samples that are not finite lie in no other window, and zero
+    times the activation's slope at them is no number."""
 
     @classmethod
     def of(cls, problem: Filter1d) -> GradientsText:
@@ -98,6 +102,7 @@ class GradientsText:
             gives_weights="weights_gradient" in names,
             gives_bias="bias_gradient" in names,
             activation=problem.activation,
+            clears=problem.activation is not None and not reaches_all(problem),
         )
 
 

@@ -55,6 +55,11 @@ def check_gradient(problem: Filter1d) -> None:
         raise BadArgument(f"gradients (pass {problem.pass_}) {why}")
 
 
+def reaches_all(problem: Filter1d) -> bool:
+    """True if each sample lies in the window of an output, and so do the samples beside it that windows reach."""
+    return problem.first_lag <= 0 and problem.span[1] >= problem.signal - problem.taps
+
+
 def filter_of_gradient(problem: Filter1d) -> dict[str, Any] | None:
     """Fields of the filter that computes a gradient of a signal; None if no filter does.
 
@@ -65,10 +70,9 @@ def filter_of_gradient(problem: Filter1d) -> dict[str, Any] | None:
     """
     if problem.pass_ is not Filter1dPass.DGRAD or problem.activation is not None:
         return None
-    first, (_, last) = -problem.first_lag - (problem.taps - 1), problem.span
-    reaches_all = problem.first_lag <= 0 and last >= problem.signal - problem.taps
-    if not reaches_all or problem.weights_dtype not in (DType.FLOAT32, problem.output_dtype):
+    if not reaches_all(problem) or problem.weights_dtype not in (DType.FLOAT32, problem.output_dtype):
         return None
+    first = -problem.first_lag - (problem.taps - 1)
     return {
         "signal": problem.result_length,
         "taps": problem.taps,
