@@ -2,5 +2,6 @@
 
 from warpsmith.generator.filter1d.lags import Mode
 from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.states import SignalState
 
-__all__ = ["Activation", "Filter1d", "Mode", "SignalLayout"]
+__all__ = ["Activation", "Filter1d", "Mode", "SignalLayout", "SignalState"]

@@ -20,6 +20,7 @@ from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
+from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
     Filter1dText,
@@ -118,6 +119,8 @@ class Filter1dChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_state(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
         if problem.taps > MAX_TAPS:

@@ -12,6 +12,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
 from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
+from warpsmith.generator.filter1d.states import SignalState, inputs_of_state, moved_bytes, outputs_of_state, set_states
 from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
 
 
@@ -65,7 +66,9 @@ class Filter1d(Problem):
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels). A bias
-    is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias).
+    is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias), and then
+    those of `before` or `state`, `indices`, `positions` and `starts` that the problem has; it returns the result, or
+    (result, after).
 
     Args:
         signal: samples of each channel.
@@ -93,6 +96,17 @@ class Filter1d(Problem):
         result_pitch: bytes from one row of the result to the next.
         bias: a number for each channel is added to its outputs; real signals only.
         activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
+        state: samples before and after the signal, of a causal slice: `before`, (batch, channels, taps - 1), stands
+            before the first sample; `after` gets the last ones; `both`; or `carried`, one array that is read and
+            written in place. Dimensions are in the layout's order, the element type is the signal's.
+        state_width: samples of a row of a carried state, taps - 1 by default. More keep older samples too.
+        state_rows: rows of a carried state of which `indices`, int32 (batch,), name one for each signal; a signal with
+            a negative index is skipped, and its results are zero. No two signals may name one row.
+        circular: a carried state is a ring: `positions`, int32 (batch,), say how many samples came before, and sample
+            n lies at place n modulo the width.
+        packed: number of sequences that lie one after the other in one signal, of batch 1; `starts`, int32
+            (packed + 1,), rise from 0 to the number of samples, and sequence i is starts[i] to starts[i + 1] - 1. No
+            sample reaches another sequence. States have a row for each sequence.
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -124,6 +138,11 @@ class Filter1d(Problem):
     result_pitch: int | None = None
     bias: bool = False
     activation: Activation | None = None
+    state: SignalState | None = None
+    state_width: int | None = None
+    state_rows: int | None = None
+    circular: bool = False
+    packed: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -138,6 +157,7 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         self._set_epilogue()
+        set_states(self)
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
@@ -264,12 +284,29 @@ class Filter1d(Problem):
             self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
             Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
             *((Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()),
+            *inputs_of_state(self),
             self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
+            *outputs_of_state(self),
         )
 
-    def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
-        is_btc, size = self.layout is SignalLayout.BTC, dtype.itemsize
-        extents = (self.batch, *((samples, self.channels) if is_btc else (self.channels, samples)))
+    @property
+    def output(self) -> Operand:
+        """The result; a state that is written is no result."""
+        return next(each for each in self.operands if each.name == "result")
+
+    @property
+    def bytes(self) -> int:
+        return super().bytes + moved_bytes(self)
+
+    def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand:
+        """Dense operand of the signal's type with samples of all channels, in `rows` rows."""
+        return self._rows_of(name, role, samples, self.dtype, None, rows)
+
+    def _rows_of(
+        self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None, rows: int | None = None
+    ) -> Operand:
+        is_btc, size, batch = self.layout is SignalLayout.BTC, dtype.itemsize, self.batch if rows is None else rows
+        extents = (batch, *((samples, self.channels) if is_btc else (self.channels, samples)))
         row = pitch or extents[2] * size
         strides = (extents[1] * row, row, size)
         kept = [place for place in range(3) if place == (1 if is_btc else 2) or extents[place] > 1]
@@ -308,16 +345,18 @@ class Filter1d(Problem):
 
     def is_resized(self, other: Problem) -> bool:
         """True if the problems differ only in samples, slice, batch, channels and row gaps."""
-        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"}
+        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch", "state_rows", "packed"}
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)
             and all(getattr(self, name) == getattr(other, name) for name in names)
             and (self.filters == 1) == (other.filters == 1)
+            and (self.packed is None) == (other.packed is None)
+            and (self.state_rows is None) == (other.state_rows is None)
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
+        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "state")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in names if (value := getattr(self, name))},
@@ -347,6 +386,11 @@ class Filter1d(Problem):
             "result_dtype": self.result_dtype,
             "bias": "yes" if self.bias else None,
             "activation": self.activation,
+            "state": self.state,
+            "state_width": self.state_width,
+            "state_rows": self.state_rows,
+            "circular": "yes" if self.circular else None,
+            "packed": self.packed,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
@@ -360,7 +404,7 @@ WEIGHTS_CHANGED = 2.0
 """Octaves between known weights, which become literals, one filter of a call, and several."""
 DOWN_OCTAVE = 2.0
 """Octaves per factor of 2 in `down`."""
-SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "activation")
+SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "activation", "state", "circular")
 """Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
 
 
@@ -381,6 +425,7 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
         + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
+        + RULE_CHANGED * ((one.packed is None) != (other.packed is None))
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
         + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
     )

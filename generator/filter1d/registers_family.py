@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.registers_geometry import (
     vectors_of,
 )
 from warpsmith.generator.filter1d.registers_model import expected_ns
+from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
     Filter1dText,
@@ -56,6 +57,8 @@ class Filter1dRegisters(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_state(problem)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BCT:
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:

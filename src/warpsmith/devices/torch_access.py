@@ -24,6 +24,7 @@ _DLPACK = {
     DType.BFLOAT16: (4, 16),
     DType.INT16: (0, 16),
     DType.UINT8: (1, 8),
+    DType.INT32: (0, 32),
     DType.COMPLEX64: (5, 64),
 }
 """DLPack's code and bits of each element type."""
