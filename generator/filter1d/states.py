@@ -178,6 +178,13 @@ def check_starts(starts: object, samples: int) -> None:
         raise BadArgument(f"starts must end at the number of samples, {samples}; got {values[-1]}")
 
 
+def why_no_rows(problem: Filter1d) -> str | None:
+    """The reason why a family that reads states by their place alone cannot solve a problem; None if it can."""
+    if problem.state_rows is not None:
+        return "reads no rows of a state by indices"
+    return "has no circular state" if problem.circular else None
+
+
 def why_no_state(problem: Filter1d) -> str | None:
     """The reason why a family without states cannot solve a problem, in one line; None if it can."""
     if problem.packed is not None:

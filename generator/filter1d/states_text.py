@@ -33,6 +33,7 @@ class StatesText:
     """Rows of the state, of which `indices` name those in use, if it has indices."""
     has_indices: bool
     is_circular: bool
+    carry_threads: int
 
     @classmethod
     def of(cls, problem: Filter1d) -> StatesText | None:
@@ -54,6 +55,7 @@ class StatesText:
             rows=used if problem.state_rows is None else problem.state_rows,
             has_indices=problem.state_rows is not None,
             is_circular=problem.circular,
+            carry_threads=CARRY_THREADS,
         )
 
     @property
