@@ -345,7 +345,18 @@ class Filter1d(Problem):
 
     def is_resized(self, other: Problem) -> bool:
         """True if the problems differ only in samples, slice, batch, channels and row gaps."""
-        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch", "state_rows", "packed"}
+        sizes = {
+            "signal",
+            "batch",
+            "channels",
+            "filters",
+            "mode",
+            "lags",
+            "pitch",
+            "result_pitch",
+            "state_rows",
+            "packed",
+        }
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from typing import TYPE_CHECKING
 
 from warpsmith.errors import BadArgument
@@ -171,7 +172,7 @@ def check_starts(starts: object, samples: int) -> None:
     values = [int(value) for value in starts]  # type: ignore[attr-defined]
     if not values or values[0] != 0:
         raise BadArgument(f"starts must begin at 0; got {values[:1]}")
-    for place, (one, other) in enumerate(zip(values, values[1:], strict=False)):
+    for place, (one, other) in enumerate(itertools.pairwise(values)):
         if other < one:
             raise BadArgument(f"starts must not fall; {other} follows {one} at place {place + 1}")
     if values[-1] != samples:

@@ -1,4 +1,4 @@
-"""CUDA text of states and packed sequences: template values, kernels' arguments, and the launch that carries a state."""
+"""CUDA text of states and packed sequences: template values, arguments, and the launch that carries a state."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ class StatesText:
 def state_arguments(problem: Filter1d) -> tuple[Argument, ...]:
     """Kernel arguments of the state and the packed sequences, in the order in which the templates declare them."""
     names = [each.name for each in problem.operands]
-    return tuple(Pointer(name) for name in ("before", "state", "after", "indices", "positions", "starts") if name in names)
+    return tuple(
+        Pointer(name) for name in ("before", "state", "after", "indices", "positions", "starts") if name in names
+    )
 
 
 def after_blocks(problem: Filter1d, threads: int) -> int:

@@ -175,8 +175,7 @@ def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
 
 
 def why_no_epilogue(problem: Filter1d) -> str | None:
-    """The reason why a family without bias, activation and states cannot solve a problem, in one line; None if it can.
-    """
+    """The reason why a family without bias, activation and states cannot solve a problem; None if it can."""
     if problem.bias or problem.activation is not None:
         return "adds no bias and has no activation"
     return why_no_state(problem)

@@ -79,7 +79,7 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
     are filtered one by one; results of signals that are skipped are zero, and so is their scale.
     """
     if problem.packed is not None:
-        return _of_sequences(problem, operands)
+        return _of_sequences(operands)
     components = problem.output.components
     room = room_beside(components.size)
     expected, scale = np.zeros(components.shape), np.zeros(components.shape)
@@ -109,7 +109,7 @@ def _of_sequences(problem: Filter1d, operands: Operands) -> Reference:
     axis = 0 if problem.layout is SignalLayout.BTC or problem.channels == 1 else 1
     shape = problem.output.shape  # (time, channels), or (channels, time)
     signal, before, rows = operands["signal"].reshape(shape), history(problem, operands), places(problem, operands)
-    for number, samples in sequences(problem, operands):
+    for number, samples in sequences(operands):
         if rows[number] < 0:
             continue
         one, part = alone(problem, samples.stop - samples.start), (*(slice(None),) * axis, samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -74,10 +75,10 @@ def history(problem: Filter1d, operands: Operands) -> NDArray[np.generic] | None
     return np.take_along_axis(rows, (back % width)[:, None], axis=2)
 
 
-def sequences(problem: Filter1d, operands: Operands) -> Iterator[tuple[int, slice]]:
+def sequences(operands: Operands) -> Iterator[tuple[int, slice]]:
     """Each packed sequence that is not empty, with its samples."""
     starts = operands["starts"].astype(np.int64)
-    for number, (begin, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for number, (begin, end) in enumerate(itertools.pairwise(starts)):
         if end > begin:
             yield number, slice(int(begin), int(end))
 
@@ -98,7 +99,7 @@ def written_states(problem: Filter1d, operands: Operands) -> References:
         shape = next(each.shape for each in problem.outputs if each.name == name)
         whole = np.zeros(shape, operands["signal"].dtype)
     target = rows_of(problem, whole, width)  # a view
-    taken = dict(sequences(problem, operands)) if problem.packed is not None else {}
+    taken = dict(sequences(operands)) if problem.packed is not None else {}
     for number, row in enumerate(places(problem, operands)):
         new = signal[0][:, taken.get(number, slice(0, 0))] if problem.packed is not None else signal[number]
         if row < 0:
