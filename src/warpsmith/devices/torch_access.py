@@ -56,7 +56,7 @@ def torch_access(
     return ArrayAccess(
         address_of=address_of,
         values_of=values_reader(signature.by_value, torch, compiled),
-        empty=_empty_of(torch, signature.outputs[0], device),
+        empty=tuple(_empty_of(torch, each, device) for each in signature.outputs),
         # Some releases raise for tensors of the inference mode, which have no version: `CheckedCalls` take them.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),
