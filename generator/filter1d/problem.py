@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
-from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.states import SignalState, inputs_of_state, moved_bytes, outputs_of_state, set_states
-from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 
 class SignalLayout(enum.StrEnum):
@@ -52,6 +52,7 @@ MAX_TAPS = 2**30 - 1
 """Most taps, channels, signals of a batch and lags from output to output: kernels count these in int."""
 MAX_KNOWN = 4096
 """Most known weights: each is a literal in the kernel's text."""
+ACCURACIES = (Accuracy.SIGNALWISE, Accuracy.ELEMENTWISE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,12 +97,16 @@ class Filter1d(Problem):
         result_pitch: bytes from one row of the result to the next.
         bias: a number for each channel is added to its outputs; real signals only.
         activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
+        accuracy: quantity that the error bound is relative to: `signalwise`, the default, admits transforms and split
+            products; with `elementwise` an output is accurate however large the rest of its channel is.
+        nonfinite: outputs that a NaN or an infinite sample may reach: with `window` those whose window contains it,
+            with `any` others of its channel too, which saves some methods a check. It reaches no other channel.
         state: samples before and after the signal, of a causal slice: `before`, (batch, channels, taps - 1), stands
             before the first sample; `after` gets the last ones; `both`; or `carried`, one array that is read and
             written in place. Dimensions are in the layout's order, the element type is the signal's.
-        state_width: samples of a row of a carried state, taps - 1 by default. More keep older samples too.
-        state_rows: rows of a carried state of which `indices`, int32 (batch,), name one for each signal; a signal with
-            a negative index is skipped, and its results are zero. No two signals may name one row.
+        state_width: samples of a row of a carried state, if it keeps more than taps - 1.
+        state_rows: rows of a carried state, of which `indices`, int32 (batch,), name another one for each signal. A
+            signal with a negative index is skipped, and its results are zero.
         circular: a carried state is a ring: `positions`, int32 (batch,), say how many samples came before, and sample
             n lies at place n modulo the width.
         packed: number of sequences that lie one after the other in one signal, of batch 1; `starts`, int32
@@ -138,6 +143,8 @@ class Filter1d(Problem):
     result_pitch: int | None = None
     bias: bool = False
     activation: Activation | None = None
+    accuracy: Accuracy = Accuracy.SIGNALWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
     state: SignalState | None = None
     state_width: int | None = None
     state_rows: int | None = None
@@ -157,6 +164,10 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         self._set_epilogue()
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        is_finite = self.dtype in (DType.INT16, DType.UINT8)
+        set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
         set_states(self)
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
@@ -344,19 +355,12 @@ class Filter1d(Problem):
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """True if the problems differ only in samples, slice, batch, channels and row gaps."""
-        sizes = {
-            "signal",
-            "batch",
-            "channels",
-            "filters",
-            "mode",
-            "lags",
-            "pitch",
-            "result_pitch",
-            "state_rows",
-            "packed",
-        }
+        """True if the problems differ only in samples, slice, batch, channels, rows, row gaps and `nonfinite`.
+
+        A winner under another `nonfinite` is right wherever its config is legal.
+        """
+        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch", "nonfinite"}
+        sizes |= {"state_rows", "packed"}
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)
@@ -370,7 +374,7 @@ class Filter1d(Problem):
         names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "state")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            **{name: str(value) for name in names if (value := getattr(self, name))},
+            **{name: str(value) for name in (*names, "accuracy", "nonfinite") if (value := getattr(self, name))},
             "lags": None if self.lags is None else list(self.lags),
             "weights": None if self.weights is None else list(self.weights),
         }
@@ -397,6 +401,8 @@ class Filter1d(Problem):
             "result_dtype": self.result_dtype,
             "bias": "yes" if self.bias else None,
             "activation": self.activation,
+            "accuracy": None if self.accuracy is Accuracy.SIGNALWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
             "state": self.state,
             "state_width": self.state_width,
             "state_rows": self.state_rows,
@@ -436,6 +442,8 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
         + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
+        + RULE_CHANGED * (one.accuracy is not other.accuracy)
+        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + RULE_CHANGED * ((one.packed is None) != (other.packed is None))
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
         + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
