@@ -12,6 +12,7 @@ from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
 from warpsmith.generator.filter1d.problem import ACCURACIES, REALS, SIGNALS, Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.states import SignalState
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
@@ -126,6 +127,38 @@ NonFiniteOption = Annotated[
         "its channel too (any), which saves some methods a check.",
     ),
 ]
+StateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        help="Samples before and after the signal, of a causal slice: before, after, both, or carried, one array that "
+        "is read and written in place. Default none.",
+        show_default=False,
+    ),
+]
+StateWidthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--state-width", metavar="W", help="Samples of a row of a carried state, if it keeps more than taps - 1."
+    ),
+]
+StateRowsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--state-rows", metavar="R", help="Rows of a carried state, of which indices name one for each signal."
+    ),
+]
+CircularOption = Annotated[
+    bool, typer.Option("--circular", help="A carried state is a ring, in which positions say where new samples go.")
+]
+PackedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--packed",
+        metavar="S",
+        help="Number of sequences that lie one after the other in one signal; starts, as cu_seqlens, say where.",
+    ),
+]
 
 
 def filter1d(
@@ -149,6 +182,11 @@ def filter1d(
     activation: ActivationOption = None,
     accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
+    state: StateOption = None,
+    state_width: StateWidthOption = None,
+    state_rows: StateRowsOption = None,
+    circular: CircularOption = False,
+    packed: PackedOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
@@ -176,6 +214,11 @@ def filter1d(
         activation=None if activation is None else member(Activation, activation, "activation"),
         accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
         nonfinite=member(NonFinite, nonfinite, "nonfinite"),
+        state=None if state is None else member(SignalState, state, "state"),
+        state_width=state_width,
+        state_rows=state_rows,
+        circular=circular,
+        packed=packed,
     )
 
 

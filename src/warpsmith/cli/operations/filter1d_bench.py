@@ -30,6 +30,7 @@ from warpsmith.cli.operations.filter1d import (
     BatchOption,
     BiasOption,
     ChannelsOption,
+    CircularOption,
     ConvolveOption,
     DownOption,
     DTypeOption,
@@ -38,7 +39,11 @@ from warpsmith.cli.operations.filter1d import (
     LayoutOption,
     ModeOption,
     NonFiniteOption,
+    PackedOption,
     ResultDTypeOption,
+    StateOption,
+    StateRowsOption,
+    StateWidthOption,
     TapsDTypeOption,
     filter1d,
 )
@@ -79,6 +84,11 @@ def bench_filter1d(
     activation: ActivationOption = None,
     accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
+    state: StateOption = None,
+    state_width: StateWidthOption = None,
+    state_rows: StateRowsOption = None,
+    circular: CircularOption = False,
+    packed: PackedOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -90,7 +100,7 @@ def bench_filter1d(
     """Compare filters of signals with the other libraries that are installed."""
     shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
     dense = None, None, None  # weights of each call, and no gaps between rows
-    rules = bias, activation, accuracy, nonfinite
+    rules = bias, activation, accuracy, nonfinite, state, state_width, state_rows, circular, packed
     problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
@@ -109,8 +119,18 @@ def workload(problem: Filter1d) -> str:
     activation = f", {problem.activation}" if problem.activation is not None else ""
     accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
-    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{accuracy}{nonfinite}"
+    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{accuracy}{nonfinite}{_states(problem)}"
     return f"signals of {problem.signal} samples{kind}"
+
+
+def _states(problem: Filter1d) -> str:
+    """Words for packed sequences and a state, such as `, 64 packed sequences, state both`."""
+    words = [] if problem.packed is None else [f"{problem.packed} packed sequences"]
+    if problem.state is not None:
+        width = "" if problem.state_width is None else f" of {problem.state_width} samples"
+        rows = "" if problem.state_rows is None else f" in {problem.state_rows} rows"
+        words.append(f"state {problem.state}{width}{rows}{', circular' if problem.circular else ''}")
+    return "".join(f", {each}" for each in words)
 
 
 def _show(results: Results) -> None:
