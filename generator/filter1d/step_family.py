@@ -24,7 +24,7 @@ from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type,
 from warpsmith.generator.pair_stores import stores_pairs
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 MAX_SAMPLES = 8
 """Most new samples of a channel: more are no decoding, and other families share their windows."""
@@ -187,14 +187,18 @@ def _default(problem: Filter1d, device: Device) -> Config | None:
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
-    """Yields configs for the default, the likeliest first, legal or not: wide accesses if there are enough threads."""
-    result, run = problem.output, 1 if problem.layout is SignalLayout.BTC else problem.signal
-    enough = device.multiprocessors * device.threads_per_multiprocessor // 2
-    pairs = stores_pairs(result.dtype, device, PAIRED)
-    for vector, rows in ((4, 4), (4, 2), (4, 1), (2, 1), (1, 1)):
-        if problem.channels // max(vector, 2) * problem.batch // rows < enough and (vector, rows) > (2, 1):
-            continue
-        store = max(each for each in vectors_of(result) if vector * run % each == 0) if pairs else 1
-        threads = 128 if problem.channels // vector * problem.batch // rows >= enough else 64
-        chosen = {"vector": vector, "store_vector": store, "rows": rows, "threads": threads}
+    """Yields configs for the default, the likeliest first, legal or not.
+
+    On an H200, 15 to 36 configs were timed for each of 16 problems of 10,240 channels and 1 to 256 signals. Four
+    channels of layout `bct` take 27% longer than two with 256 signals: their states of three samples are 24 bytes
+    apart, and each access of a warp then touches three times as many sectors as it moves.
+    """
+    result, is_btc = problem.output, problem.layout is SignalLayout.BTC
+    run = 1 if is_btc else problem.signal
+    enough = device.multiprocessors * device.threads_per_multiprocessor // 8
+    is_wide = is_btc and problem.channels // 4 * problem.batch >= enough
+    for vector in (4, 2, 1) if is_wide else (2, 1):
+        widest = max(each for each in vectors_of(result) if vector * run % each == 0)
+        store = widest if stores_pairs(result.dtype, device, PAIRED) else 1
+        chosen: dict[str, Value] = {"vector": vector, "store_vector": store, "rows": 1, "threads": 128}
         yield Config.of({**chosen, "weights": Weights.GLOBAL.value})
