@@ -16,8 +16,10 @@ from warpsmith.generator.tiles.space import resident
 SIZES = tuple(sorted([*(2**i for i in range(6, 15)), *(3 * 2**i for i in range(5, 14))]))
 """Points of lines."""
 RADICES = (4, 6, 8, 12, 16, 24, 32)
-WAYS = 4
-"""Splits of a size into radices that are kept, the fastest ones."""
+WAYS = 3
+"""Splits of a size into radices that are kept, the fastest ones, besides one whose last radix is small."""
+SMALL_LAST = 8
+"""Largest small radix: a thread does two transforms of the last pass at a time under Packing.HALF."""
 PASS_COST = 14
 """Cost of a pass, in float32 instructions of a point: its trip through shared memory."""
 LEAST_TAPS = 17
@@ -41,7 +43,9 @@ def ways_of(points: int) -> tuple[Radices, ...]:
         for radices in itertools.product(RADICES, repeat=passes)
         if math.prod(radices) == points
     }
-    return tuple(sorted(found, key=way_cost)[:WAYS])
+    ways = sorted(found, key=way_cost)
+    small = [each for each in ways[WAYS:] if each[-1] <= SMALL_LAST]
+    return (*ways[:WAYS], *small[:2])
 
 
 def way_cost(radices: Radices) -> tuple[float, Radices]:
