@@ -21,20 +21,35 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, packings, samples_of, span_of, step_of
-from warpsmith.generator.filter1d.fft_model import LEAST_TAPS, expected_ns, sizes_for, ways_of
+from warpsmith.generator.filter1d.fft_model import Shape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
-from warpsmith.generator.tiles.lines import Lines, Radices, axis_of, points_of, radices_of, text_of
+from warpsmith.generator.tiles.lines import Lines, axis_of, points_of, radices_of, text_of
 from warpsmith.generator.tiles.space import INSTRUCTIONS
 
 THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 LINES = (1, 2, 4, 8, 16, 32)
 MIN_BLOCKS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
+LEAST_TAPS = 17
+"""Least taps of a filter: fewer take less time as sums, whatever the device."""
+BTC_LINES = (8, 16, 4, 32, 2, 1)
+"""Lines side by side of a default, the likeliest first: eight float32 channels are a sector of memory."""
+MOST_THREADS = 512
+START_SIZES = 5
+"""Sizes of lines that a search begins with, the default's included."""
+_CHANGES: tuple[dict[str, Value], ...] = (
+    {"twiddles": Twiddles.POWERS.value},
+    {"store": "streaming"},
+    {"min_blocks": 4},
+    {"min_blocks": 8},
+)
+"""Changes to the default config that are worth a try."""
 OTHER_REGISTERS = 26
 """Registers of a thread besides those that hold its points."""
 MOST_SPECTRA = 1 << 30
@@ -48,11 +63,14 @@ class Filter1dFft(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if problem.accuracy is not Accuracy.SIGNALWISE:
+            return "has errors relative to the whole signal: accuracy signalwise"
         if problem.taps < LEAST_TAPS:
             return f"a filter of fewer than {LEAST_TAPS} taps costs less tap by tap"
         if not any(sizes_for(problem, packing, device) for packing in packings(problem)):
-            return f"no block of samples for {problem.taps} taps fits {device.shared_per_block_bytes} bytes of shared memory"
-        if _default(problem, device) is None:
+            shared = device.shared_per_block_bytes
+            return f"no block of samples for {problem.taps} taps fits {shared} bytes of shared memory"
+        if not _ranked(problem, device):
             return f"a grid and workspaces do not fit {problem.rows} channels and {problem.filters} filters"
         return None
 
@@ -60,17 +78,24 @@ class Filter1dFft(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
-        return None if config is None else expected_ns(problem, Filter1dFftGeometry.of(problem, config), device)
+        ranked = _ranked(problem, device)
+        return ranked[0][0] if ranked else None
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
     def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
+        ranked = _ranked(problem, device)
+        if not ranked:
             raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+        return ranked[0][1]
+
+    def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
+        """Configs of the likeliest sizes, and the default with fewer registers, other twiddles and other stores."""
+        space, default = self.space(problem, device), self.default(problem, device)
+        changed = [Config.of({**default.values(), **change}) for change in _CHANGES]
+        found = [config for _, config in _ranked(problem, device)[1:START_SIZES]] + changed
+        return tuple(each for each in found if space.contains(each))
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         """The text has each pass three times, and loads and stores in two forms."""
@@ -84,27 +109,29 @@ class Filter1dFft(Family[Filter1d]):
             g=Filter1dFftText(geometry),
             at=geometry,
             config=config.key(),
-            strict=True,
+            strict=_is_strict(problem),
             chained=CHAIN if problem.taps > CHAIN else 0,
         )
         threads, shared = geometry.lines.threads, geometry.lines.shared_bytes
         taps: tuple[Argument, ...] = () if problem.weights is not None else (Pointer("weights"),)
         bias: tuple[Argument, ...] = (Pointer("bias"),) if problem.bias else ()
         spectra = Pointer("spectra")
+        samples = (Pointer("signal"), Pointer("result"), spectra, *(taps if _is_strict(problem) else ()), *bias)
+
+        def launch(entry: str, blocks: int, arguments: tuple[Argument, ...]) -> Launch:
+            return Launch(entry, (blocks, 1, 1), (threads, 1, 1), arguments, shared)
+
         launches = (
-            Launch(
-                f"{self.name}_spectrum", (geometry.spectrum_blocks, 1, 1), (threads, 1, 1), (spectra, *taps), shared
-            ),
-            Launch(
-                self.name,
-                (geometry.blocks, 1, 1),
-                (threads, 1, 1),
-                (Pointer("signal"), Pointer("result"), spectra, *taps, *bias),
-                shared,
-            ),
+            launch(f"{self.name}_spectrum", geometry.spectrum_blocks, (spectra, *taps)),
+            launch(self.name, geometry.blocks, samples),
         )
         workspaces = (Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),)
         return Program.of_source(self.name, config, source, launches, workspaces)
+
+
+def _is_strict(problem: Filter1d) -> bool:
+    """True if a NaN or an infinity may come, and may not reach other outputs of its line."""
+    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
 @functools.lru_cache(maxsize=256)
@@ -118,16 +145,12 @@ def _space(problem: Filter1d, device: Device) -> Space:
     return Space(
         parameters=(
             Parameter("weights", words((Weights.GLOBAL,)), "where the spectrum's kernel finds the taps"),
-            Parameter(
-                "packing", words(packings(problem)), "two blocks of a channel a line, or one with half the points"
-            ),
+            Parameter("packing", words(packings(problem)), "blocks of a channel as complex lines"),
             Parameter("radices", tuple(radices), "points of a line, as radices in the order of passes"),
             Parameter("lines", LINES, "lines of a thread block"),
             Parameter("threads", THREADS, "threads of a block"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
-            Parameter(
-                "twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "all from memory, or some as products"
-            ),
+            Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "from memory, or some as products"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
         constraints=(*_sizes(problem, device), *_resources(problem, device)),
@@ -219,45 +242,32 @@ def registers_of(packing: str, radices: str) -> int:
     return 2 * max(*factors, 2 * factors[-1] if packing == Packing.HALF else 0) + OTHER_REGISTERS
 
 
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config by the model; None if no config is legal."""
-    legal = filter(_space(problem, device).contains, _likely(problem, device))
-    return min(
-        legal,
-        key=lambda config: (expected_ns(problem, Filter1dFftGeometry.of(problem, config), device), config.key()),
-        default=None,
-    )
-
-
-def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
-    """Yields a config for each packing and each split of each size."""
+@functools.lru_cache(maxsize=64)
+def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+    """A legal config of each shape with its expected time in ns, the fastest first."""
+    space, found = _space(problem, device), []
     for packing in packings(problem):
-        for points in sizes_for(problem, packing, device):
-            for radices in ways_of(points):
-                for lines in LINES:
-                    if config := _config(problem, device, packing, radices, lines):
-                        yield config
+        for shape in shapes_of(packing):
+            config = next(filter(space.contains, _configs(problem, packing, shape)), None)
+            if config is not None:
+                geometry = Filter1dFftGeometry.of(problem, config)
+                found.append((expected_ns(problem, geometry, shape.cycles, device), config))
+    return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
 
 
-def _config(problem: Filter1d, device: Device, packing: Packing, radices: Radices, lines: int) -> Config | None:
-    """Config with these lines; None where a thread block has more lines than make it 256 threads."""
-    points = points_of(text_of(radices))
-    wanted = max(32, lines * points // max(radices))
-    threads = next((each for each in THREADS if each >= wanted), THREADS[-1])
-    is_btc = problem.layout is SignalLayout.BTC
-    if not is_btc and lines > 1 and threads > 128:
-        return None
-    if is_btc and lines < min(4, problem.channels):
-        return None
-    chosen: dict[str, Value] = {
+def _configs(problem: Filter1d, packing: Packing, shape: Shape) -> Iterator[Config]:
+    """Yields configs of a shape, the likeliest first, legal or not."""
+    values: dict[str, Value] = {
         "weights": Weights.GLOBAL.value,
         "packing": packing.value,
-        "radices": text_of(radices),
-        "lines": lines,
-        "threads": threads,
-        "min_blocks": 1,
+        "radices": text_of(shape.radices),
+        "min_blocks": 0,
         "twiddles": Twiddles.TABLE.value,
         "store": "plain",
     }
-    return Config.of(chosen)
+    if problem.layout is SignalLayout.BTC:
+        for lines in BTC_LINES:
+            threads = min(MOST_THREADS, shape.threads // shape.lines * lines)
+            yield Config.of({**values, "lines": lines, "threads": threads})
+    yield Config.of({**values, "lines": shape.lines, "threads": shape.threads})
+    yield Config.of({**values, "lines": 1, "threads": max(32, shape.threads // shape.lines)})

@@ -1,7 +1,8 @@
-"""Sizes of transforms for a filter, and the time that a config of `filter1d_fft` is expected to take."""
+"""Sizes of transforms for a filter, the lines that do well, and the time that `filter1d_fft` is expected to take."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -17,21 +18,64 @@ SIZES = tuple(sorted([*(2**i for i in range(6, 15)), *(3 * 2**i for i in range(5
 """Points of lines."""
 RADICES = (4, 6, 8, 12, 16, 24, 32)
 WAYS = 3
-"""Splits of a size into radices that are kept, the fastest ones, besides one whose last radix is small."""
+"""Splits of a size into radices that are kept, the fastest ones, besides two whose last radix is small."""
 SMALL_LAST = 8
 """Largest small radix: a thread does two transforms of the last pass at a time under Packing.HALF."""
 PASS_COST = 14
 """Cost of a pass, in float32 instructions of a point: its trip through shared memory."""
-LEAST_TAPS = 17
-"""Least taps of a filter: fewer take less time as sums, whatever the device."""
-MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
+USEFUL = 8
+"""Samples of a block, in taps and outputs of the problem, beyond which a longer block has no use."""
+MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the kernels reach."""
-ISSUE_SHARE = 0.72
-"""Share of the issue slots that are used while blocks compute."""
-LANES = 128
-"""Lanes of an SM."""
-SPECTRUM_NS = 3000.0
-"""Time of the launch that transforms the filters, if they are few."""
+SECOND = 0.64
+"""Share of the faster one of memory and instructions that does not overlap with the other (H200, 257 to 1025 taps)."""
+SPECTRUM_NS = 2500.0
+"""Time of the launch that transforms the filters, if they are few, besides its instructions."""
+SPECTRUM_CYCLES = 1.2
+"""Cycles of one SM for each point of the filters."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """Lines that do well, and what they cost."""
+
+    radices: Radices
+    lines: int
+    threads: int
+    cycles: float
+    """Clock cycles of an SM for each point of a line, all SMs full (H200, 2^24 float32 samples, 129 to 16385 taps)."""
+
+    @property
+    def points(self) -> int:
+        return math.prod(self.radices)
+
+
+PAIRS = (
+    Shape((16, 16), 2, 32, 0.58),
+    Shape((16, 32), 2, 32, 0.60),
+    Shape((8, 8, 16), 1, 64, 0.68),
+    Shape((16, 8, 16), 1, 128, 0.74),
+    Shape((16, 16, 16), 1, 256, 0.93),
+    Shape((16, 24, 16), 1, 256, 1.13),
+    Shape((16, 32, 16), 1, 256, 1.08),
+    Shape((32, 32, 16), 1, 512, 1.76),
+)
+"""Lines of two blocks, and of complex blocks."""
+HALVES = (
+    Shape((16, 16), 1, 32, 0.95),
+    Shape((8, 8, 8), 1, 32, 0.90),
+    Shape((16, 8, 8), 1, 64, 0.88),
+    Shape((16, 16, 8), 1, 128, 1.05),
+    Shape((16, 32, 8), 1, 128, 1.20),
+    Shape((16, 32, 16), 1, 256, 1.47),
+    Shape((32, 32, 16), 1, 512, 2.0),
+    Shape((12, 16, 16, 8), 1, 1024, 2.08),
+)
+"""Lines of one block of real samples."""
+
+
+def shapes_of(packing: Packing) -> tuple[Shape, ...]:
+    return HALVES if packing is Packing.HALF else PAIRS
 
 
 @functools.cache
@@ -43,47 +87,40 @@ def ways_of(points: int) -> tuple[Radices, ...]:
         for radices in itertools.product(RADICES, repeat=passes)
         if math.prod(radices) == points
     }
-    ways = sorted(found, key=way_cost)
+    ways = sorted(found, key=_way_cost)
     small = [each for each in ways[WAYS:] if each[-1] <= SMALL_LAST]
-    return (*ways[:WAYS], *small[:2])
+    proven = {shape.radices: None for shape in (*PAIRS, *HALVES) if shape.points == points}
+    return tuple(dict.fromkeys((*proven, *ways[:WAYS], *small[:2])))
 
 
-def way_cost(radices: Radices) -> tuple[float, Radices]:
+def _way_cost(radices: Radices) -> tuple[float, Radices]:
     """Cost of radices: instructions, trips through shared memory, and registers."""
     largest = max(radices)
     return instructions(radices) + PASS_COST * len(radices) + max(0, largest - 16) / 4 + largest / 100, radices
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def sizes_for(problem: Filter1d, packing: Packing, device: Device) -> tuple[int, ...]:
-    """Points of lines whose blocks have outputs, and which fit shared memory.
-
-    Blocks four times as long as the filter and the outputs need be have no use.
-    """
-    most = 8 * (problem.taps + min(problem.taps, problem.result_length * problem.down))
+    """Points of lines whose blocks have outputs, and which fit shared memory; the smallest alone if none is useful."""
+    most = max(512, USEFUL * (problem.taps + min(problem.taps, problem.result_length * problem.down)))
     legal = [each for each in SIZES if ways_of(each) and step_of(problem, samples_of(each, packing)) > 0]
     fitting = [each for each in legal if resident(span(axis_of(ways_of(each)[0], 1)), device)]
-    useful = [each for each in fitting if samples_of(each, packing) <= max(most, 512)]
+    useful = [each for each in fitting if samples_of(each, packing) <= most]
     return tuple(useful or fitting[:1])
 
 
-def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, device: Device) -> float:
-    """Nanoseconds of a config: the longer one of memory and instructions, and a part of the other."""
-    rates, points, radices = device.rates, geometry.points, geometry.lines.axis.radices
-    passes = len(radices)
-    loads = 1 if geometry.loads_pairs else 2
-    stores = (
-        (1 if geometry.stores_pairs else 2)
-        * geometry.line_step
-        / (points * (1 if geometry.packing is Packing.COMPLEX else 2))
-    )
-    product = 11 if geometry.is_half else 5
-    issue = 2 * instructions(radices) + 4 * (passes - 1) + 2 * (passes - 1) + product + 2 * loads + 3 * stores + 4
-    per_block = points * geometry.lines.count * issue / LANES / ISSUE_SHARE
-    waves = geometry.blocks / device.multiprocessors
-    issued = rates.cycles_ns(max(1.0, waves) * per_block)
+def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float, device: Device) -> float:
+    """Nanoseconds of a config whose lines take `cycles` for each point.
+
+    The longer one of memory and instructions counts in full, and a part of the other. Blocks come in waves if they are
+    few: each takes as long as an SM full of them.
+    """
+    rates, per_block = device.rates, geometry.points * geometry.lines.count * cycles
+    resident_blocks = max(1, min(resident(geometry.points * geometry.lines.count, device), 8))
+    blocks = geometry.blocks / device.multiprocessors
+    waves = max(blocks, min(1.0, resident_blocks / 2)) if blocks < resident_blocks else blocks
+    issued = rates.cycles_ns(waves * per_block)
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
-    spectrum = SPECTRUM_NS + rates.cycles_ns(
-        max(1.0, geometry.spectrum_blocks / device.multiprocessors) * per_block / 2
-    )
-    return rates.launch_ns + spectrum + max(issued, memory) + 0.3 * min(issued, memory)
+    transformed = max(1.0, geometry.filters / device.multiprocessors) * geometry.points * SPECTRUM_CYCLES
+    spectrum = SPECTRUM_NS + rates.cycles_ns(transformed)
+    return rates.launch_ns + spectrum + max(issued, memory) + SECOND * min(issued, memory)
