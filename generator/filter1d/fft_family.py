@@ -45,7 +45,10 @@ START_SIZES = 5
 """Sizes of lines that a search begins with, the default's included."""
 _CHANGES: tuple[dict[str, Value], ...] = (
     {"twiddles": Twiddles.POWERS.value},
+    {"twiddles": Twiddles.TABLE.value},
     {"store": "streaming"},
+    {"min_blocks": 0},
+    {"min_blocks": 2},
     {"min_blocks": 4},
     {"min_blocks": 8},
 )
@@ -163,7 +166,7 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
     def blocks(packing: str, radices: str, lines: int) -> int:
         made = Packing(packing)
-        step = step_of(problem, samples_of(points_of(radices), made)) * (2 if made is Packing.PAIR else 1)
+        step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
         row_lines = -(-span_of(problem) // step)
         if problem.layout is SignalLayout.BTC:
             return problem.batch * -(-problem.channels // lines) * row_lines
@@ -198,7 +201,7 @@ def _most_lines(problem: Filter1d, packing: str, radices: str) -> int:
     if problem.layout is SignalLayout.BTC:
         return problem.channels
     made = Packing(packing)
-    step = step_of(problem, samples_of(points_of(radices), made)) * (2 if made is Packing.PAIR else 1)
+    step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
     return problem.rows * -(-span_of(problem) // max(1, step))
 
 
@@ -261,13 +264,13 @@ def _configs(problem: Filter1d, packing: Packing, shape: Shape) -> Iterator[Conf
         "weights": Weights.GLOBAL.value,
         "packing": packing.value,
         "radices": text_of(shape.radices),
-        "min_blocks": 0,
-        "twiddles": Twiddles.TABLE.value,
+        "min_blocks": shape.min_blocks,
+        "twiddles": shape.twiddles.value,
         "store": "plain",
     }
     if problem.layout is SignalLayout.BTC:
         for lines in BTC_LINES:
             threads = min(MOST_THREADS, shape.threads // shape.lines * lines)
-            yield Config.of({**values, "lines": lines, "threads": threads})
+            yield Config.of({**values, "lines": lines, "threads": threads, "min_blocks": 0})
     yield Config.of({**values, "lines": shape.lines, "threads": shape.threads})
-    yield Config.of({**values, "lines": 1, "threads": max(32, shape.threads // shape.lines)})
+    yield Config.of({**values, "lines": 1, "threads": max(32, shape.threads // shape.lines), "min_blocks": 0})

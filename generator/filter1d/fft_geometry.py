@@ -7,6 +7,7 @@ outputs at its beginning that no wrapped sample touches; the next block begins `
 from __future__ import annotations
 
 import dataclasses
+import enum
 from math import ceil
 
 from warpsmith.generator.fft.text import Packing, Twiddles
@@ -35,9 +36,14 @@ def samples_of(points: int, packing: Packing) -> int:
     return 2 * points if packing is Packing.HALF else points
 
 
-def step_of(problem: Filter1d, samples: int) -> int:
+def ahead_of(problem: Filter1d, packing: Packing) -> int:
+    """Samples of a block before its first output's window: one aligns pairs of adjacent samples of an odd slice."""
+    return problem.first_lag % 2 if packing is Packing.HALF and problem.layout is SignalLayout.BCT else 0
+
+
+def step_of(problem: Filter1d, points: int, packing: Packing) -> int:
     """Outputs from block to block, of which every `down`-th is kept: a multiple of `down`; 0 if a block has too few."""
-    valid = samples - problem.taps + 1
+    valid = samples_of(points, packing) - ahead_of(problem, packing) - problem.taps + 1
     for grain in GRAINS:
         multiple = grain * problem.down
         if (step := valid // multiple * multiple) >= (1 - _MOST_LOST) * valid and step > 0:
@@ -48,6 +54,23 @@ def step_of(problem: Filter1d, samples: int) -> int:
 def span_of(problem: Filter1d) -> int:
     """Outputs of a row before every `down`-th one is kept."""
     return (problem.result_length - 1) * problem.down + 1
+
+
+class Place(enum.StrEnum):
+    """Place of some samples of a block relative to the signal."""
+
+    INSIDE = "inside"
+    ACROSS = "across"
+    OUTSIDE = "outside"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive loads of an item with one place."""
+
+    start: int
+    stop: int
+    place: Place
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +84,11 @@ class Filter1dFftGeometry:
     min_blocks: int
     """Thread blocks that an SM must hold; 0 leaves it open."""
     taps: int
+    ahead: int
+    """Samples of a block before the window of its first output."""
+    signal: int
+    first: int
+    """First sample of the first block; negative before the signal."""
     step: int
     """Outputs from block to block."""
     span: int
@@ -81,12 +109,12 @@ class Filter1dFftGeometry:
         packing = Packing(config.text("packing"))
         radices, is_btc = radices_of(config.text("radices")), problem.layout is SignalLayout.BTC
         count = config.integer("lines")
-        step = step_of(problem, samples_of(points_of(config.text("radices")), packing))
+        ahead, step = ahead_of(problem, packing), step_of(problem, points_of(config.text("radices")), packing)
         signal, result = problem.inputs[0], problem.output
         adjacent = packing is Packing.HALF and not is_btc and step % 2 == 0
         is_even = problem.rows == 1 or row_pitch(problem, signal, problem.signal) % 2 == 0
         is_result_even = problem.rows == 1 or row_pitch(problem, result, problem.result_length) % 2 == 0
-        loads_pairs = adjacent and is_even and problem.first_lag % 2 == 0
+        loads_pairs = adjacent and is_even
         return cls(
             lines=Lines(axis_of(radices, count if is_btc else 1), count, is_btc, config.integer("threads")),
             packing=packing,
@@ -94,6 +122,9 @@ class Filter1dFftGeometry:
             streaming=config.text("store") == "streaming",
             min_blocks=config.integer("min_blocks"),
             taps=problem.taps,
+            ahead=ahead,
+            signal=problem.signal,
+            first=problem.first_lag - ahead,
             step=step,
             span=span_of(problem),
             down=problem.down,
@@ -177,6 +208,28 @@ class Filter1dFftGeometry:
     @property
     def spectrum_bytes(self) -> int:
         return COMPLEX_BYTES * self.filters * self.spectrum_points
+
+    def runs(self, items: int, radix: int) -> tuple[Run, ...]:
+        """Loads of an item of the first pass, if a channel is one block: which of them meet the signal is known."""
+        width = 2 if self.is_half else 1
+        found: list[Run] = []
+        for k in range(radix):
+            start = self.first + k * items * width
+            end = start + items * width
+            if end <= 0 or start >= self.signal:
+                place = Place.OUTSIDE
+            else:
+                place = Place.INSIDE if start >= 0 and end <= self.signal else Place.ACROSS
+            if found and found[-1].place is place:
+                found[-1] = dataclasses.replace(found[-1], stop=k + 1)
+            else:
+                found.append(Run(k, k + 1, place))
+        return tuple(found)
+
+    @property
+    def is_one_block(self) -> bool:
+        """True if a channel is one block, so that each load is known to meet the signal or not."""
+        return self.row_lines == 1 and not self.is_pair
 
     @property
     def summary(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import itertools
 import math
 
 from warpsmith.generator.device import REFERENCE, Device
-from warpsmith.generator.fft.text import Packing
+from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, samples_of, step_of
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.tiles.lines import Radices, axis_of, instructions, span
@@ -42,6 +42,8 @@ class Shape:
     radices: Radices
     lines: int
     threads: int
+    min_blocks: int
+    twiddles: Twiddles
     cycles: float
     """Clock cycles of an SM for each point of a line, all SMs full (H200, 2^24 float32 samples, 129 to 16385 taps)."""
 
@@ -50,26 +52,26 @@ class Shape:
         return math.prod(self.radices)
 
 
+_TABLE, _POWERS = Twiddles.TABLE, Twiddles.POWERS
 PAIRS = (
-    Shape((16, 16), 2, 32, 0.58),
-    Shape((16, 32), 2, 32, 0.60),
-    Shape((8, 8, 16), 1, 64, 0.68),
-    Shape((16, 8, 16), 1, 128, 0.74),
-    Shape((16, 16, 16), 1, 256, 0.93),
-    Shape((16, 24, 16), 1, 256, 1.13),
-    Shape((16, 32, 16), 1, 256, 1.08),
-    Shape((32, 32, 16), 1, 512, 1.76),
+    Shape((16, 16), 2, 32, 0, _POWERS, 0.53),
+    Shape((8, 8, 8), 1, 64, 0, _POWERS, 0.62),
+    Shape((8, 8, 16), 1, 64, 0, _TABLE, 0.64),
+    Shape((16, 8, 16), 1, 128, 6, _POWERS, 0.64),
+    Shape((16, 16, 16), 1, 256, 4, _POWERS, 0.77),
+    Shape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
+    Shape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
 )
 """Lines of two blocks, and of complex blocks."""
 HALVES = (
-    Shape((16, 16), 1, 32, 0.95),
-    Shape((8, 8, 8), 1, 32, 0.90),
-    Shape((16, 8, 8), 1, 64, 0.88),
-    Shape((16, 16, 8), 1, 128, 1.05),
-    Shape((16, 32, 8), 1, 128, 1.20),
-    Shape((16, 32, 16), 1, 256, 1.47),
-    Shape((32, 32, 16), 1, 512, 2.0),
-    Shape((12, 16, 16, 8), 1, 1024, 2.08),
+    Shape((32, 8), 8, 64, 0, _TABLE, 0.85),
+    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
+    Shape((8, 16, 8), 1, 64, 0, _POWERS, 0.82),
+    Shape((16, 16, 8), 1, 128, 0, _POWERS, 0.95),
+    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.05),
+    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.22),
+    Shape((32, 32, 16), 1, 512, 0, _TABLE, 2.0),
+    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.08),
 )
 """Lines of one block of real samples."""
 
@@ -103,7 +105,7 @@ def _way_cost(radices: Radices) -> tuple[float, Radices]:
 def sizes_for(problem: Filter1d, packing: Packing, device: Device) -> tuple[int, ...]:
     """Points of lines whose blocks have outputs, and which fit shared memory; the smallest alone if none is useful."""
     most = max(512, USEFUL * (problem.taps + min(problem.taps, problem.result_length * problem.down)))
-    legal = [each for each in SIZES if ways_of(each) and step_of(problem, samples_of(each, packing)) > 0]
+    legal = [each for each in SIZES if ways_of(each) and step_of(problem, each, packing) > 0]
     fitting = [each for each in legal if resident(span(axis_of(ways_of(each)[0], 1)), device)]
     useful = [each for each in fitting if samples_of(each, packing) <= most]
     return tuple(useful or fitting[:1])

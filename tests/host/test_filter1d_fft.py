@@ -22,6 +22,7 @@ from warpsmith.tuner.operations.registry import random_operands, reference
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 FAMILY = Filter1dFft()
+PLAIN = {"twiddles": "table", "min_blocks": 0}
 LENGTHS = (1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1026, 4099)
 PACKINGS = ({"packing": "pair", "radices": "16x16"}, {"packing": "half", "radices": "16x8"})
 every_packing = pytest.mark.parametrize("packing", PACKINGS, ids=lambda each: each["packing"])
@@ -29,7 +30,7 @@ every_packing = pytest.mark.parametrize("packing", PACKINGS, ids=lambda each: ea
 
 def program_of(problem: Filter1d, **wanted: str | int) -> Program:
     """Program of the config that is closest to the wanted values."""
-    config = Config.of({**FAMILY.default(problem, DEVICE).values(), "threads": 32, "lines": 1, **wanted})
+    config = Config.of({**FAMILY.default(problem, DEVICE).values(), "threads": 32, "lines": 1, **PLAIN, **wanted})
     assert FAMILY.space(problem, DEVICE).why_not(config) is None, config
     return FAMILY.program(problem, config)
 

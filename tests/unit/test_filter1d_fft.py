@@ -10,7 +10,7 @@ import pytest
 from warpsmith.generator.fft.text import Packing
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, packings, span_of, step_of
+from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, Place, Run, packings, span_of, step_of
 from warpsmith.generator.filter1d.fft_model import PAIRS, SIZES, ways_of
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200, HOST
@@ -56,7 +56,7 @@ def test_every_output_is_stored_once(problem: Filter1d) -> None:
 def test_no_output_has_a_wrapped_sample(problem: Filter1d) -> None:
     for config in sample(problem):
         at = Filter1dFftGeometry.of(problem, config)
-        assert 0 < at.step <= at.samples - problem.taps + 1, config
+        assert 0 < at.step <= at.samples - at.ahead - problem.taps + 1, config
 
 
 @every_problem
@@ -73,12 +73,25 @@ def test_the_lines_of_all_blocks_are_those_of_all_channels(problem: Filter1d) ->
 
 
 def test_distances_of_blocks_are_aligned_where_that_costs_little() -> None:
-    assert step_of(Filter1d(1 << 24, 257), 2048) == 1792
-    assert step_of(Filter1d(1 << 24, 1000), 4096) == 3072  # of 3097
-    assert step_of(Filter1d(1 << 24, 60), 64) == 5
-    assert step_of(Filter1d(1 << 24, 60, down=4), 64) == 4
-    assert step_of(Filter1d(1 << 24, 60, down=6), 64) == 0
-    assert step_of(Filter1d(1 << 24, 65), 64) == 0
+    def step(points: int, taps: int, down: int = 1) -> int:
+        return step_of(Filter1d(1 << 24, taps, down=down), points, Packing.PAIR)
+
+    assert step(2048, 257) == 1792
+    assert step(4096, 1000) == 3072  # of 3097
+    assert step(64, 60) == 5
+    assert step(64, 60, down=4) == 4
+    assert step(64, 60, down=6) == 0
+    assert step(64, 65) == 0
+
+
+def test_a_sample_ahead_aligns_pairs_of_samples() -> None:
+    """The window of lag -1023 begins at an odd place; the block begins at -1024 and still has 1024 outputs."""
+    problem = Filter1d(1024, 1024, channels=8, filters=8, mode="causal")
+    config = {**FAMILY.default(problem, H200).values(), "packing": "half", "radices": "8x16x8", "threads": 64}
+    at = Filter1dFftGeometry.of(problem, Config.of({**config, "lines": 1, "min_blocks": 0}))
+    assert (at.ahead, at.first, at.step, at.row_lines) == (1, -1024, 1024, 1)
+    assert at.loads_pairs
+    assert at.runs(128, 8) == (Run(0, 4, Place.OUTSIDE), Run(4, 8, Place.INSIDE))
 
 
 def test_real_samples_are_packed_in_two_ways_and_complex_ones_in_one() -> None:
@@ -89,7 +102,7 @@ def test_real_samples_are_packed_in_two_ways_and_complex_ones_in_one() -> None:
 def test_pairs_of_samples_are_loaded_together_where_they_are_aligned() -> None:
     def geometry(problem: Filter1d) -> Filter1dFftGeometry:
         config = {**FAMILY.default(problem, H200).values(), "packing": "half", "radices": "16x8x8", "threads": 64}
-        return Filter1dFftGeometry.of(problem, Config.of({**config, "lines": 1}))
+        return Filter1dFftGeometry.of(problem, Config.of({**config, "lines": 1, "min_blocks": 0}))
 
     even = geometry(Filter1d(2000, 65, mode="causal"))
     assert even.loads_pairs
@@ -101,7 +114,7 @@ def test_pairs_of_samples_are_loaded_together_where_they_are_aligned() -> None:
     odd_rows = geometry(Filter1d(2001, 65, channels=2, mode="causal"))
     assert not odd_rows.loads_pairs
     assert not odd_rows.stores_pairs
-    assert not geometry(Filter1d(2000, 66, mode="causal")).loads_pairs
+    assert geometry(Filter1d(2000, 66, mode="causal")).loads_pairs
 
 
 def test_it_says_which_problems_it_does_not_take() -> None:
