@@ -38,9 +38,6 @@ LINES = (1, 2, 4, 8, 16, 32)
 MIN_BLOCKS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 LEAST_TAPS = 17
 """Least taps of a filter: fewer take less time as sums, whatever the device."""
-BTC_LINES = (8, 16, 4, 32, 2, 1)
-"""Lines side by side of a default, the likeliest first: eight float32 channels are a sector of memory."""
-MOST_THREADS = 512
 START_SIZES = 5
 """Sizes of lines that a search begins with, the default's included."""
 _CHANGES: tuple[dict[str, Value], ...] = (
@@ -250,15 +247,15 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
     """A legal config of each shape with its expected time in ns, the fastest first."""
     space, found = _space(problem, device), []
     for packing in packings(problem):
-        for shape in shapes_of(packing):
-            config = next(filter(space.contains, _configs(problem, packing, shape)), None)
+        for shape in shapes_of(problem, packing):
+            config = next(filter(space.contains, _configs(packing, shape)), None)
             if config is not None:
                 geometry = Filter1dFftGeometry.of(problem, config)
                 found.append((expected_ns(problem, geometry, shape.cycles, device), config))
     return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
 
 
-def _configs(problem: Filter1d, packing: Packing, shape: Shape) -> Iterator[Config]:
+def _configs(packing: Packing, shape: Shape) -> Iterator[Config]:
     """Yields configs of a shape, the likeliest first, legal or not."""
     values: dict[str, Value] = {
         "weights": Weights.GLOBAL.value,
@@ -268,9 +265,10 @@ def _configs(problem: Filter1d, packing: Packing, shape: Shape) -> Iterator[Conf
         "twiddles": shape.twiddles.value,
         "store": "plain",
     }
-    if problem.layout is SignalLayout.BTC:
-        for lines in BTC_LINES:
-            threads = min(MOST_THREADS, shape.threads // shape.lines * lines)
-            yield Config.of({**values, "lines": lines, "threads": threads, "min_blocks": 0})
     yield Config.of({**values, "lines": shape.lines, "threads": shape.threads})
-    yield Config.of({**values, "lines": 1, "threads": max(32, shape.threads // shape.lines), "min_blocks": 0})
+    lines = shape.lines // 2
+    while lines:
+        yield Config.of(
+            {**values, "lines": lines, "threads": max(32, shape.threads * lines // shape.lines), "min_blocks": 0}
+        )
+        lines //= 2

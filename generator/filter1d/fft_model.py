@@ -10,7 +10,7 @@ import math
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, samples_of, step_of
-from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
 from warpsmith.generator.tiles.lines import Radices, axis_of, instructions, span
 from warpsmith.generator.tiles.space import resident
 
@@ -27,8 +27,9 @@ USEFUL = 8
 """Samples of a block, in taps and outputs of the problem, beyond which a longer block has no use."""
 MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the kernels reach."""
-SECOND = 0.64
-"""Share of the faster one of memory and instructions that does not overlap with the other (H200, 257 to 1025 taps)."""
+SECOND, SECOND_COMPLEX = 0.64, 0.28
+"""Share of the faster one of memory and instructions that does not overlap with the other (H200, 129 to 1025 taps), and
+the share with complex samples, whose loads and stores are twice as wide."""
 SPECTRUM_NS = 2500.0
 """Time of the launch that transforms the filters, if they are few, besides its instructions."""
 SPECTRUM_CYCLES = 1.2
@@ -64,19 +65,33 @@ PAIRS = (
 )
 """Lines of two blocks, and of complex blocks."""
 HALVES = (
-    Shape((32, 8), 8, 64, 0, _TABLE, 0.85),
+    Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
     Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
-    Shape((8, 16, 8), 1, 64, 0, _POWERS, 0.82),
-    Shape((16, 16, 8), 1, 128, 0, _POWERS, 0.95),
-    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.05),
-    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.22),
-    Shape((32, 32, 16), 1, 512, 0, _TABLE, 2.0),
-    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.08),
+    Shape((8, 16, 8), 1, 64, 0, _POWERS, 0.80),
+    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
+    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.02),
+    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.20),
+    Shape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
+    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.15),
 )
 """Lines of one block of real samples."""
 
 
-def shapes_of(packing: Packing) -> tuple[Shape, ...]:
+SIDE_BY_SIDE = (
+    Shape((16, 16), 8, 128, 0, _TABLE, 1.35),
+    Shape((32, 16), 8, 128, 0, _TABLE, 1.30),
+    Shape((8, 8, 16), 4, 256, 0, _TABLE, 1.45),
+    Shape((16, 8, 16), 4, 512, 0, _TABLE, 1.7),
+    Shape((16, 16, 16), 2, 512, 0, _TABLE, 2.5),
+    Shape((32, 16, 16), 2, 512, 0, _TABLE, 4.0),
+    Shape((32, 32, 16), 1, 512, 0, _TABLE, 8.0),
+)
+"""Lines of two blocks, and of complex blocks, of channels side by side; the first two sizes were measured."""
+
+
+def shapes_of(problem: Filter1d, packing: Packing) -> tuple[Shape, ...]:
+    if problem.layout is SignalLayout.BTC:
+        return () if packing is Packing.HALF else SIDE_BY_SIDE
     return HALVES if packing is Packing.HALF else PAIRS
 
 
@@ -91,7 +106,7 @@ def ways_of(points: int) -> tuple[Radices, ...]:
     }
     ways = sorted(found, key=_way_cost)
     small = [each for each in ways[WAYS:] if each[-1] <= SMALL_LAST]
-    proven = {shape.radices: None for shape in (*PAIRS, *HALVES) if shape.points == points}
+    proven = {shape.radices: None for shape in (*PAIRS, *HALVES, *SIDE_BY_SIDE) if shape.points == points}
     return tuple(dict.fromkeys((*proven, *ways[:WAYS], *small[:2])))
 
 
@@ -125,4 +140,5 @@ def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float,
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     transformed = max(1.0, geometry.filters / device.multiprocessors) * geometry.points * SPECTRUM_CYCLES
     spectrum = SPECTRUM_NS + rates.cycles_ns(transformed)
-    return rates.launch_ns + spectrum + max(issued, memory) + SECOND * min(issued, memory)
+    second = SECOND_COMPLEX if geometry.packing is Packing.COMPLEX else SECOND
+    return rates.launch_ns + spectrum + max(issued, memory) + second * min(issued, memory)
