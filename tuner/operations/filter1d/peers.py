@@ -31,7 +31,9 @@ _TRANSFORMS = ("oaconvolve", "fftconvolve")
 
 
 def host_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """Peer libraries on the host."""
+    """Peer libraries on the host; none filters with a state, or packed sequences."""
+    if problem.state is not None or problem.packed is not None:
+        return ()
     return (
         _direct(
             problem,
@@ -45,7 +47,9 @@ def host_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerM
 
 
 def gpu_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """Peer libraries on a GPU."""
+    """Peer libraries on a GPU; none filters with a state, or packed sequences."""
+    if problem.state is not None or problem.packed is not None:
+        return ()
     cuda = DeviceKind.CUDA
     return (
         _direct(
