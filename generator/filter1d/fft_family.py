@@ -23,9 +23,11 @@ from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, packings, samples_of, span_of, step_of
 from warpsmith.generator.filter1d.fft_model import Shape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states import why_no_state
+from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
@@ -63,6 +65,8 @@ class Filter1dFft(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+            return reason
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"
         if problem.taps < LEAST_TAPS:

@@ -11,7 +11,8 @@ import enum
 from math import ceil
 
 from warpsmith.generator.fft.text import Packing, Twiddles
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import row_pitch
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config

@@ -10,7 +10,8 @@ import math
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, samples_of, step_of
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.tiles.lines import Radices, axis_of, instructions, span
 from warpsmith.generator.tiles.space import resident
 
