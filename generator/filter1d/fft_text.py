@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
-from warpsmith.generator.fft.axes import modulo, quotient
+from warpsmith.generator.fft.axes import modulo, quotient, root
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.text import Table
 from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry
@@ -31,6 +31,13 @@ class Filter1dFftText:
     def tables(self) -> tuple[Table, ...]:
         """Tables of twiddles, each once."""
         return tuple({step.table: step.twiddles for step in self.lines.steps if step.powers}.values())
+
+    @cached_property
+    def roots(self) -> Table:
+        """Roots that tell the frequencies of one item of the last pass apart."""
+        radix = self.passes.lines.axis.radices[-1]
+        values = [root(-k, radix) for k in range(radix)]
+        return Table.of("kRoots", values, f"exp(-2 pi i k / {radix}) for k = 0 to {radix - 1}.")
 
     @property
     def scale(self) -> str:

@@ -667,12 +667,19 @@ __device__ __forceinline__ float2 exp_pi_i(float angle) {
     return root;
 }
 
-// Factors of frequencies `number` and -`number` from the transforms of the filter's taps there: A, B, and A of the
-// other.
+// exp(-2 pi i k / 8) for k = 0 to 7.
+__device__ const float2 kRoots[8] = {
+{ 1.0f, 0.0f }, { 0.707106781f, -0.707106781f }, { 0.0f, -1.0f },
+{ -0.707106781f, -0.707106781f }, { -1.0f, 0.0f }, { -0.707106781f, 0.707106781f },
+{ 0.0f, 1.0f }, { 0.707106781f, 0.707106781f },
+};
+
+// Factors of frequencies k and -k from the transforms of the filter's taps there, and from `root`, exp(-2 pi i k /
+// kPoints): A and B of k, and A of -k.
 __device__ __forceinline__ void factors_of(
-    float2 value, float2 partner, int number, float2& a, float2& b, float2& partner_a) {
+    float2 value, float2 partner, float2 root, float2& a, float2& b, float2& partner_a) {
     const float2 sum = 0.5f * (value + conjugate(partner)), difference = 0.25f * (value - conjugate(partner));
-    const float2 turned = times(difference, exp_pi_i(-2.0f / kPoints * static_cast<float>(number)));
+    const float2 turned = times(difference, root);
     a = 0.000122070312f * (sum + difference - turned);
     b = 0.000122070312f * (difference + turned);
     partner_a = 0.000122070312f * conjugate(sum - difference + turned);
@@ -887,10 +894,11 @@ filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
         dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
         float2* const factors = spectra;
         float2 a, b, partner_a;
+        const float2 first_root = exp_pi_i(-2.0f / kPoints * static_cast<float>(h > 0 ? h : partner));
         if (h > 0) {
 #pragma unroll
             for (int k = 0; k < 8; ++k) {
-                factors_of(u[k], v[7 - k], k * 1024 + h, a, b, partner_a);
+                factors_of(u[k], v[7 - k], times(first_root, kRoots[k]), a, b, partner_a);
                 factors[k * 1024 + h] = a;
                 factors[kPoints + k * 1024 + h] = b;
                 factors[(7 - k) * 1024 + partner] = partner_a;
@@ -898,14 +906,14 @@ filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
         } else {
 #pragma unroll
             for (int k = 0; k <= 4; ++k) {
-                factors_of(u[k], u[(8 - k) % 8], k * 1024, a, b, partner_a);
+                factors_of(u[k], u[(8 - k) % 8], kRoots[k], a, b, partner_a);
                 factors[(8 - k) % 8 * 1024] = partner_a;
                 factors[k * 1024] = a;
                 factors[kPoints + k * 1024] = b;
             }
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                factors_of(v[k], v[7 - k], k * 1024 + partner, a, b, partner_a);
+                factors_of(v[k], v[7 - k], times(first_root, kRoots[k]), a, b, partner_a);
                 factors[k * 1024 + partner] = a;
                 factors[kPoints + k * 1024 + partner] = b;
                 factors[(7 - k) * 1024 + partner] = partner_a;
