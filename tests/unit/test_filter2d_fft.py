@@ -17,11 +17,12 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.fft.axes import Axis
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.fft.fft_family import Filter2dFft
-from warpsmith.generator.filter2d.fft.fft_geometry import Filter2dFftGeometry, axis_of, radices_of, span, turns, ways
+from warpsmith.generator.filter2d.fft.fft_geometry import Filter2dFftGeometry
 from warpsmith.generator.filter2d.fft.fft_model import MOST_SPECTRA, MOST_WORK, Filter2dFftChoice, likely, nanoseconds
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.program import ByValue, Lifetime, Pointer
 from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.lines import axis_of, radices_of, span, turns, ways
 
 FAMILY = Filter2dFft()
 T4 = dataclasses.replace(

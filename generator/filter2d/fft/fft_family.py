@@ -27,10 +27,6 @@ from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter2d.fft.fft_geometry import (
     FLOWING,
     Filter2dFftGeometry,
-    points_of,
-    radices_of,
-    text_of,
-    ways,
 )
 from warpsmith.generator.filter2d.fft.fft_model import (
     MOST_POINTS,
@@ -68,6 +64,7 @@ from warpsmith.generator.program import Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
 from warpsmith.generator.steps import PROGRESS, begin_launch
+from warpsmith.generator.tiles.lines import points_of, radices_of, text_of, ways
 from warpsmith.generator.tiles.space import INSTRUCTIONS, resident
 
 

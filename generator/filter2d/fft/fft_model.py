@@ -13,9 +13,10 @@ import itertools
 from math import ceil
 
 from warpsmith.generator.device import REFERENCE, Device
-from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Radices, instructions, sizes, ways
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
 from warpsmith.generator.filter2d.overlap_family import CLOCK_SHARE
 from warpsmith.generator.filter2d.problem import Filter2d
+from warpsmith.generator.tiles.lines import Radices, instructions, sizes, ways
 from warpsmith.generator.tiles.space import TWIDDLE, resident
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 

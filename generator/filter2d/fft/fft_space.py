@@ -6,7 +6,7 @@ from math import ceil, log2, prod
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft.text import Twiddles
-from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING, Radices, axis_of, radices_of, span, text_of, ways
+from warpsmith.generator.filter2d.fft.fft_geometry import FLOWING
 from warpsmith.generator.filter2d.fft.fft_model import (
     MOST_CHUNKS,
     MOST_SPECTRA,
@@ -21,6 +21,7 @@ from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.text import MemoryPath, Weights, too_many_weights
 from warpsmith.generator.filter2d.window_geometry import StoreHint
 from warpsmith.generator.space import Constraint, Parameter, words
+from warpsmith.generator.tiles.lines import Radices, axis_of, radices_of, span, text_of, ways
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES, WARP
 
 THREADS = (32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768)

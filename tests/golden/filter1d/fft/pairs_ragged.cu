@@ -1,0 +1,671 @@
+// warpsmith filter1d_fft
+// problem: filter1d signal=3001 taps=100 batch=3 mode=full dtype=float32 channels=6 filters=2
+//          weights=sha256:2a57bc103c2d23dd
+// config:  lines=2 min_blocks=4 packing=pair radices=8x8x16 store=streaming threads=64 twiddles=powers weights=global
+//
+// Overlap-discard: blocks of 1024 samples, 912 outputs each.
+// Two consecutive blocks of a channel are the real and the imaginary part of a complex line.
+// A thread block transforms 2 lines in shared memory, multiplies them by the filter's
+// spectrum, transforms them back and stores the outputs. Decimation in frequency leaves an order that
+// decimation in time undoes; the filter's spectrum is made by the same passes.
+
+constexpr int kSignal = 3001;  // samples of a channel
+constexpr int kSpan = 3100;  // outputs of a channel
+constexpr int kFirst = -99;  // first sample of the first block
+constexpr int kFirstLag = -99;  // sample under tap 0 of the first output's window
+constexpr int kThreads = 64;
+constexpr int kLines = 2;  // lines of a thread block
+constexpr int kPoints = 1024;  // complex numbers of a line
+constexpr int kStep = 912;  // outputs from block to block
+constexpr int kReach = 1936;  // samples from the first one of a line to its last one
+constexpr int kLineStep = 1824;  // outputs of a line
+constexpr unsigned kRowLines = 2;  // lines of a channel
+constexpr int kChannels = 6;
+
+using Sample = float;
+using Result = float;
+using Tap = float;
+using Number = float;  // a sample, or a sum, in registers
+using Weight = float;  // a tap in registers
+
+__device__ __forceinline__ Number to_number(Sample element) { return element; }
+__device__ __forceinline__ Weight to_weight(Tap element) { return element; }
+__device__ __forceinline__ Result to_result(Number sum) { return sum; }
+
+__device__ __forceinline__ Number zero() { return 0.0f; }
+__device__ __forceinline__ void multiply_add(Weight weight, Number sample, Number& sum) {
+    sum = fmaf(weight, sample, sum);
+}
+
+constexpr int kTaps = 100;
+constexpr int kFilters = 2;
+
+struct Weights {};  // known when the kernel was generated: see kKnown
+
+__device__ const float kKnown[kFilters][kTaps] = {
+    { 0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f, 9.0f, 10.0f, 11.0f, 12.0f, 13.0f, 14.0f, 15.0f, 16.0f,
+      17.0f, 18.0f, 19.0f, 20.0f, 21.0f, 22.0f, 23.0f, 24.0f, 25.0f, 26.0f, 27.0f, 28.0f, 29.0f, 30.0f, 31.0f,
+      32.0f, 33.0f, 34.0f, 35.0f, 36.0f, 37.0f, 38.0f, 39.0f, 40.0f, 41.0f, 42.0f, 43.0f, 44.0f, 45.0f, 46.0f,
+      47.0f, 48.0f, 49.0f, 50.0f, 51.0f, 52.0f, 53.0f, 54.0f, 55.0f, 56.0f, 57.0f, 58.0f, 59.0f, 60.0f, 61.0f,
+      62.0f, 63.0f, 64.0f, 65.0f, 66.0f, 67.0f, 68.0f, 69.0f, 70.0f, 71.0f, 72.0f, 73.0f, 74.0f, 75.0f, 76.0f,
+      77.0f, 78.0f, 79.0f, 80.0f, 81.0f, 82.0f, 83.0f, 84.0f, 85.0f, 86.0f, 87.0f, 88.0f, 89.0f, 90.0f, 91.0f,
+      92.0f, 93.0f, 94.0f, 95.0f, 96.0f, 97.0f, 98.0f, 99.0f },
+    { 100.0f, 101.0f, 102.0f, 103.0f, 104.0f, 105.0f, 106.0f, 107.0f, 108.0f, 109.0f, 110.0f, 111.0f, 112.0f,
+      113.0f, 114.0f, 115.0f, 116.0f, 117.0f, 118.0f, 119.0f, 120.0f, 121.0f, 122.0f, 123.0f, 124.0f, 125.0f,
+      126.0f, 127.0f, 128.0f, 129.0f, 130.0f, 131.0f, 132.0f, 133.0f, 134.0f, 135.0f, 136.0f, 137.0f, 138.0f,
+      139.0f, 140.0f, 141.0f, 142.0f, 143.0f, 144.0f, 145.0f, 146.0f, 147.0f, 148.0f, 149.0f, 150.0f, 151.0f,
+      152.0f, 153.0f, 154.0f, 155.0f, 156.0f, 157.0f, 158.0f, 159.0f, 160.0f, 161.0f, 162.0f, 163.0f, 164.0f,
+      165.0f, 166.0f, 167.0f, 168.0f, 169.0f, 170.0f, 171.0f, 172.0f, 173.0f, 174.0f, 175.0f, 176.0f, 177.0f,
+      178.0f, 179.0f, 180.0f, 181.0f, 182.0f, 183.0f, 184.0f, 185.0f, 186.0f, 187.0f, 188.0f, 189.0f, 190.0f,
+      191.0f, 192.0f, 193.0f, 194.0f, 195.0f, 196.0f, 197.0f, 198.0f, 199.0f },
+};
+
+__device__ __forceinline__ Weight tap(const Weights&, int f, int k) { return __ldg(&kKnown[f][k]); }
+
+__device__ __forceinline__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+__device__ __forceinline__ float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
+__device__ __forceinline__ float2 operator*(float s, float2 a) { return make_float2(s * a.x, s * a.y); }
+__device__ __forceinline__ float2 times_i(float2 a) { return make_float2(-a.y, a.x); }  // i a
+__device__ __forceinline__ float2 times_minus_i(float2 a) { return make_float2(a.y, -a.x); }  // -i a
+__device__ __forceinline__ float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
+__device__ __forceinline__ float2 times(float2 a, float re, float im) {
+    return make_float2(a.x * re - a.y * im, a.x * im + a.y * re);
+}
+__device__ __forceinline__ float2 times(float2 a, float2 b) { return times(a, b.x, b.y); }
+
+__device__ __forceinline__ float2 swapped(float2 a) { return make_float2(a.y, a.x); }
+
+// In-register DFTs of one thread, in place and in natural order: argument k returns frequency k.
+__device__ __forceinline__ void dft2(float2& x0, float2& x1) {
+    const float2 sum = x0 + x1;
+    x1 = x0 - x1;
+    x0 = sum;
+}
+__device__ __forceinline__ void dft4(float2& x0, float2& x1, float2& x2, float2& x3) {
+    const float2 even = x0 + x2, odd = x1 + x3, across = x0 - x2;
+    const float2 rotated = times_minus_i(x1 - x3);
+    x0 = even + odd;
+    x2 = even - odd;
+    x1 = across + rotated;
+    x3 = across - rotated;
+}
+__device__ __forceinline__ void dft8(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7) {
+    dft2(x0, x4);
+    dft2(x1, x5);
+    dft2(x2, x6);
+    dft2(x3, x7);
+    x5 = times(x5, 0.707106781f, -0.707106781f);
+    x6 = times_minus_i(x6);
+    x7 = times(x7, -0.707106781f, -0.707106781f);
+    dft4(x0, x1, x2, x3);
+    dft4(x4, x5, x6, x7);
+    const float2 y4 = x4, y1 = x1, y5 = x5, y2 = x2, y6 = x6, y3 = x3;
+    x1 = y4;
+    x2 = y1;
+    x3 = y5;
+    x4 = y2;
+    x5 = y6;
+    x6 = y3;
+}
+__device__ __forceinline__ void dft16(
+    float2& x0, float2& x1, float2& x2, float2& x3, float2& x4, float2& x5, float2& x6, float2& x7,
+    float2& x8, float2& x9, float2& x10, float2& x11, float2& x12, float2& x13, float2& x14, float2& x15) {
+    dft4(x0, x4, x8, x12);
+    dft4(x1, x5, x9, x13);
+    dft4(x2, x6, x10, x14);
+    dft4(x3, x7, x11, x15);
+    x5 = times(x5, 0.923879533f, -0.382683432f);
+    x6 = times(x6, 0.707106781f, -0.707106781f);
+    x7 = times(x7, 0.382683432f, -0.923879533f);
+    x9 = times(x9, 0.707106781f, -0.707106781f);
+    x10 = times_minus_i(x10);
+    x11 = times(x11, -0.707106781f, -0.707106781f);
+    x13 = times(x13, 0.382683432f, -0.923879533f);
+    x14 = times(x14, -0.707106781f, -0.707106781f);
+    x15 = times(x15, -0.923879533f, 0.382683432f);
+    dft4(x0, x1, x2, x3);
+    dft4(x4, x5, x6, x7);
+    dft4(x8, x9, x10, x11);
+    dft4(x12, x13, x14, x15);
+    const float2 y4 = x4, y8 = x8, y12 = x12, y1 = x1, y9 = x9, y13 = x13, y2 = x2, y6 = x6, y14 = x14, y3 =
+        x3, y7 = x7, y11 = x11;
+    x1 = y4;
+    x2 = y8;
+    x3 = y12;
+    x4 = y1;
+    x6 = y9;
+    x7 = y13;
+    x8 = y2;
+    x9 = y6;
+    x11 = y14;
+    x12 = y3;
+    x13 = y7;
+    x14 = y11;
+}
+
+// Quotient and remainder of an unsigned division by a constant. Exact if number * kDivisor < 2^32; in a tile the
+// product is below 2^30.
+template <unsigned kDivisor> __device__ __forceinline__ int quotient(unsigned number) {
+    return static_cast<int>(__umulhi(number, 0xffffffffu / kDivisor + 1));
+}
+
+template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned number) {
+    return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
+}
+
+// exp(-2 pi i k q / 1024) for k = 1, 2, 4, q = 0 to 127.
+__device__ const float2 kTwiddles8x128[384] = {
+{ 1.0f, 0.0f }, { 0.999981175f, -0.00613588465f }, { 0.999924702f, -0.0122715383f },
+{ 0.999830582f, -0.0184067299f }, { 0.999698819f, -0.0245412285f }, { 0.999529418f, -0.0306748032f },
+{ 0.999322385f, -0.0368072229f }, { 0.999077728f, -0.0429382569f }, { 0.998795456f, -0.0490676743f },
+{ 0.998475581f, -0.0551952443f }, { 0.998118113f, -0.0613207363f }, { 0.997723067f, -0.0674439196f },
+{ 0.997290457f, -0.0735645636f }, { 0.996820299f, -0.079682438f }, { 0.996312612f, -0.0857973123f },
+{ 0.995767414f, -0.0919089565f }, { 0.995184727f, -0.0980171403f }, { 0.994564571f, -0.104121634f },
+{ 0.99390697f, -0.110222207f }, { 0.993211949f, -0.116318631f }, { 0.992479535f, -0.122410675f },
+{ 0.991709754f, -0.128498111f }, { 0.990902635f, -0.134580709f }, { 0.99005821f, -0.140658239f },
+{ 0.98917651f, -0.146730474f }, { 0.988257568f, -0.152797185f }, { 0.987301418f, -0.158858143f },
+{ 0.986308097f, -0.16491312f }, { 0.985277642f, -0.170961889f }, { 0.984210092f, -0.17700422f },
+{ 0.983105487f, -0.183039888f }, { 0.981963869f, -0.189068664f }, { 0.98078528f, -0.195090322f },
+{ 0.979569766f, -0.201104635f }, { 0.978317371f, -0.207111376f }, { 0.977028143f, -0.21311032f },
+{ 0.97570213f, -0.21910124f }, { 0.974339383f, -0.225083911f }, { 0.972939952f, -0.231058108f },
+{ 0.971503891f, -0.237023606f }, { 0.970031253f, -0.24298018f }, { 0.968522094f, -0.248927606f },
+{ 0.966976471f, -0.25486566f }, { 0.965394442f, -0.260794118f }, { 0.963776066f, -0.266712757f },
+{ 0.962121404f, -0.272621355f }, { 0.960430519f, -0.278519689f }, { 0.958703475f, -0.284407537f },
+{ 0.956940336f, -0.290284677f }, { 0.955141168f, -0.296150888f }, { 0.95330604f, -0.302005949f },
+{ 0.951435021f, -0.30784964f }, { 0.949528181f, -0.31368174f }, { 0.947585591f, -0.319502031f },
+{ 0.945607325f, -0.325310292f }, { 0.943593458f, -0.331106306f }, { 0.941544065f, -0.336889853f },
+{ 0.939459224f, -0.342660717f }, { 0.937339012f, -0.34841868f }, { 0.93518351f, -0.354163525f },
+{ 0.932992799f, -0.359895037f }, { 0.930766961f, -0.365612998f }, { 0.92850608f, -0.371317194f },
+{ 0.926210242f, -0.37700741f }, { 0.923879533f, -0.382683432f }, { 0.921514039f, -0.388345047f },
+{ 0.919113852f, -0.39399204f }, { 0.91667906f, -0.3996242f }, { 0.914209756f, -0.405241314f },
+{ 0.911706032f, -0.410843171f }, { 0.909167983f, -0.41642956f }, { 0.906595705f, -0.422000271f },
+{ 0.903989293f, -0.427555093f }, { 0.901348847f, -0.433093819f }, { 0.898674466f, -0.438616239f },
+{ 0.89596625f, -0.444122145f }, { 0.893224301f, -0.44961133f }, { 0.890448723f, -0.455083587f },
+{ 0.88763962f, -0.460538711f }, { 0.884797098f, -0.465976496f }, { 0.881921264f, -0.471396737f },
+{ 0.879012226f, -0.47679923f }, { 0.876070094f, -0.482183772f }, { 0.873094978f, -0.48755016f },
+{ 0.870086991f, -0.492898192f }, { 0.867046246f, -0.498227667f }, { 0.863972856f, -0.503538384f },
+{ 0.860866939f, -0.508830143f }, { 0.85772861f, -0.514102744f }, { 0.854557988f, -0.51935599f },
+{ 0.851355193f, -0.524589683f }, { 0.848120345f, -0.529803625f }, { 0.844853565f, -0.53499762f },
+{ 0.841554977f, -0.540171473f }, { 0.838224706f, -0.545324988f }, { 0.834862875f, -0.550457973f },
+{ 0.831469612f, -0.555570233f }, { 0.828045045f, -0.560661576f }, { 0.824589303f, -0.565731811f },
+{ 0.821102515f, -0.570780746f }, { 0.817584813f, -0.575808191f }, { 0.81403633f, -0.580813958f },
+{ 0.810457198f, -0.585797857f }, { 0.806847554f, -0.590759702f }, { 0.803207531f, -0.595699304f },
+{ 0.799537269f, -0.600616479f }, { 0.795836905f, -0.605511041f }, { 0.792106577f, -0.610382806f },
+{ 0.788346428f, -0.615231591f }, { 0.784556597f, -0.620057212f }, { 0.780737229f, -0.624859488f },
+{ 0.776888466f, -0.629638239f }, { 0.773010453f, -0.634393284f }, { 0.769103338f, -0.639124445f },
+{ 0.765167266f, -0.643831543f }, { 0.761202385f, -0.648514401f }, { 0.757208847f, -0.653172843f },
+{ 0.753186799f, -0.657806693f }, { 0.749136395f, -0.662415778f }, { 0.745057785f, -0.666999922f },
+{ 0.740951125f, -0.671558955f }, { 0.736816569f, -0.676092704f }, { 0.732654272f, -0.680600998f },
+{ 0.72846439f, -0.685083668f }, { 0.724247083f, -0.689540545f }, { 0.720002508f, -0.693971461f },
+{ 0.715730825f, -0.698376249f }, { 0.711432196f, -0.702754744f }, { 1.0f, 0.0f },
+{ 0.999924702f, -0.0122715383f }, { 0.999698819f, -0.0245412285f }, { 0.999322385f, -0.0368072229f },
+{ 0.998795456f, -0.0490676743f }, { 0.998118113f, -0.0613207363f }, { 0.997290457f, -0.0735645636f },
+{ 0.996312612f, -0.0857973123f }, { 0.995184727f, -0.0980171403f }, { 0.99390697f, -0.110222207f },
+{ 0.992479535f, -0.122410675f }, { 0.990902635f, -0.134580709f }, { 0.98917651f, -0.146730474f },
+{ 0.987301418f, -0.158858143f }, { 0.985277642f, -0.170961889f }, { 0.983105487f, -0.183039888f },
+{ 0.98078528f, -0.195090322f }, { 0.978317371f, -0.207111376f }, { 0.97570213f, -0.21910124f },
+{ 0.972939952f, -0.231058108f }, { 0.970031253f, -0.24298018f }, { 0.966976471f, -0.25486566f },
+{ 0.963776066f, -0.266712757f }, { 0.960430519f, -0.278519689f }, { 0.956940336f, -0.290284677f },
+{ 0.95330604f, -0.302005949f }, { 0.949528181f, -0.31368174f }, { 0.945607325f, -0.325310292f },
+{ 0.941544065f, -0.336889853f }, { 0.937339012f, -0.34841868f }, { 0.932992799f, -0.359895037f },
+{ 0.92850608f, -0.371317194f }, { 0.923879533f, -0.382683432f }, { 0.919113852f, -0.39399204f },
+{ 0.914209756f, -0.405241314f }, { 0.909167983f, -0.41642956f }, { 0.903989293f, -0.427555093f },
+{ 0.898674466f, -0.438616239f }, { 0.893224301f, -0.44961133f }, { 0.88763962f, -0.460538711f },
+{ 0.881921264f, -0.471396737f }, { 0.876070094f, -0.482183772f }, { 0.870086991f, -0.492898192f },
+{ 0.863972856f, -0.503538384f }, { 0.85772861f, -0.514102744f }, { 0.851355193f, -0.524589683f },
+{ 0.844853565f, -0.53499762f }, { 0.838224706f, -0.545324988f }, { 0.831469612f, -0.555570233f },
+{ 0.824589303f, -0.565731811f }, { 0.817584813f, -0.575808191f }, { 0.810457198f, -0.585797857f },
+{ 0.803207531f, -0.595699304f }, { 0.795836905f, -0.605511041f }, { 0.788346428f, -0.615231591f },
+{ 0.780737229f, -0.624859488f }, { 0.773010453f, -0.634393284f }, { 0.765167266f, -0.643831543f },
+{ 0.757208847f, -0.653172843f }, { 0.749136395f, -0.662415778f }, { 0.740951125f, -0.671558955f },
+{ 0.732654272f, -0.680600998f }, { 0.724247083f, -0.689540545f }, { 0.715730825f, -0.698376249f },
+{ 0.707106781f, -0.707106781f }, { 0.698376249f, -0.715730825f }, { 0.689540545f, -0.724247083f },
+{ 0.680600998f, -0.732654272f }, { 0.671558955f, -0.740951125f }, { 0.662415778f, -0.749136395f },
+{ 0.653172843f, -0.757208847f }, { 0.643831543f, -0.765167266f }, { 0.634393284f, -0.773010453f },
+{ 0.624859488f, -0.780737229f }, { 0.615231591f, -0.788346428f }, { 0.605511041f, -0.795836905f },
+{ 0.595699304f, -0.803207531f }, { 0.585797857f, -0.810457198f }, { 0.575808191f, -0.817584813f },
+{ 0.565731811f, -0.824589303f }, { 0.555570233f, -0.831469612f }, { 0.545324988f, -0.838224706f },
+{ 0.53499762f, -0.844853565f }, { 0.524589683f, -0.851355193f }, { 0.514102744f, -0.85772861f },
+{ 0.503538384f, -0.863972856f }, { 0.492898192f, -0.870086991f }, { 0.482183772f, -0.876070094f },
+{ 0.471396737f, -0.881921264f }, { 0.460538711f, -0.88763962f }, { 0.44961133f, -0.893224301f },
+{ 0.438616239f, -0.898674466f }, { 0.427555093f, -0.903989293f }, { 0.41642956f, -0.909167983f },
+{ 0.405241314f, -0.914209756f }, { 0.39399204f, -0.919113852f }, { 0.382683432f, -0.923879533f },
+{ 0.371317194f, -0.92850608f }, { 0.359895037f, -0.932992799f }, { 0.34841868f, -0.937339012f },
+{ 0.336889853f, -0.941544065f }, { 0.325310292f, -0.945607325f }, { 0.31368174f, -0.949528181f },
+{ 0.302005949f, -0.95330604f }, { 0.290284677f, -0.956940336f }, { 0.278519689f, -0.960430519f },
+{ 0.266712757f, -0.963776066f }, { 0.25486566f, -0.966976471f }, { 0.24298018f, -0.970031253f },
+{ 0.231058108f, -0.972939952f }, { 0.21910124f, -0.97570213f }, { 0.207111376f, -0.978317371f },
+{ 0.195090322f, -0.98078528f }, { 0.183039888f, -0.983105487f }, { 0.170961889f, -0.985277642f },
+{ 0.158858143f, -0.987301418f }, { 0.146730474f, -0.98917651f }, { 0.134580709f, -0.990902635f },
+{ 0.122410675f, -0.992479535f }, { 0.110222207f, -0.99390697f }, { 0.0980171403f, -0.995184727f },
+{ 0.0857973123f, -0.996312612f }, { 0.0735645636f, -0.997290457f }, { 0.0613207363f, -0.998118113f },
+{ 0.0490676743f, -0.998795456f }, { 0.0368072229f, -0.999322385f }, { 0.0245412285f, -0.999698819f },
+{ 0.0122715383f, -0.999924702f }, { 1.0f, 0.0f }, { 0.999698819f, -0.0245412285f },
+{ 0.998795456f, -0.0490676743f }, { 0.997290457f, -0.0735645636f }, { 0.995184727f, -0.0980171403f },
+{ 0.992479535f, -0.122410675f }, { 0.98917651f, -0.146730474f }, { 0.985277642f, -0.170961889f },
+{ 0.98078528f, -0.195090322f }, { 0.97570213f, -0.21910124f }, { 0.970031253f, -0.24298018f },
+{ 0.963776066f, -0.266712757f }, { 0.956940336f, -0.290284677f }, { 0.949528181f, -0.31368174f },
+{ 0.941544065f, -0.336889853f }, { 0.932992799f, -0.359895037f }, { 0.923879533f, -0.382683432f },
+{ 0.914209756f, -0.405241314f }, { 0.903989293f, -0.427555093f }, { 0.893224301f, -0.44961133f },
+{ 0.881921264f, -0.471396737f }, { 0.870086991f, -0.492898192f }, { 0.85772861f, -0.514102744f },
+{ 0.844853565f, -0.53499762f }, { 0.831469612f, -0.555570233f }, { 0.817584813f, -0.575808191f },
+{ 0.803207531f, -0.595699304f }, { 0.788346428f, -0.615231591f }, { 0.773010453f, -0.634393284f },
+{ 0.757208847f, -0.653172843f }, { 0.740951125f, -0.671558955f }, { 0.724247083f, -0.689540545f },
+{ 0.707106781f, -0.707106781f }, { 0.689540545f, -0.724247083f }, { 0.671558955f, -0.740951125f },
+{ 0.653172843f, -0.757208847f }, { 0.634393284f, -0.773010453f }, { 0.615231591f, -0.788346428f },
+{ 0.595699304f, -0.803207531f }, { 0.575808191f, -0.817584813f }, { 0.555570233f, -0.831469612f },
+{ 0.53499762f, -0.844853565f }, { 0.514102744f, -0.85772861f }, { 0.492898192f, -0.870086991f },
+{ 0.471396737f, -0.881921264f }, { 0.44961133f, -0.893224301f }, { 0.427555093f, -0.903989293f },
+{ 0.405241314f, -0.914209756f }, { 0.382683432f, -0.923879533f }, { 0.359895037f, -0.932992799f },
+{ 0.336889853f, -0.941544065f }, { 0.31368174f, -0.949528181f }, { 0.290284677f, -0.956940336f },
+{ 0.266712757f, -0.963776066f }, { 0.24298018f, -0.970031253f }, { 0.21910124f, -0.97570213f },
+{ 0.195090322f, -0.98078528f }, { 0.170961889f, -0.985277642f }, { 0.146730474f, -0.98917651f },
+{ 0.122410675f, -0.992479535f }, { 0.0980171403f, -0.995184727f }, { 0.0735645636f, -0.997290457f },
+{ 0.0490676743f, -0.998795456f }, { 0.0245412285f, -0.999698819f }, { 0.0f, -1.0f },
+{ -0.0245412285f, -0.999698819f }, { -0.0490676743f, -0.998795456f }, { -0.0735645636f, -0.997290457f },
+{ -0.0980171403f, -0.995184727f }, { -0.122410675f, -0.992479535f }, { -0.146730474f, -0.98917651f },
+{ -0.170961889f, -0.985277642f }, { -0.195090322f, -0.98078528f }, { -0.21910124f, -0.97570213f },
+{ -0.24298018f, -0.970031253f }, { -0.266712757f, -0.963776066f }, { -0.290284677f, -0.956940336f },
+{ -0.31368174f, -0.949528181f }, { -0.336889853f, -0.941544065f }, { -0.359895037f, -0.932992799f },
+{ -0.382683432f, -0.923879533f }, { -0.405241314f, -0.914209756f }, { -0.427555093f, -0.903989293f },
+{ -0.44961133f, -0.893224301f }, { -0.471396737f, -0.881921264f }, { -0.492898192f, -0.870086991f },
+{ -0.514102744f, -0.85772861f }, { -0.53499762f, -0.844853565f }, { -0.555570233f, -0.831469612f },
+{ -0.575808191f, -0.817584813f }, { -0.595699304f, -0.803207531f }, { -0.615231591f, -0.788346428f },
+{ -0.634393284f, -0.773010453f }, { -0.653172843f, -0.757208847f }, { -0.671558955f, -0.740951125f },
+{ -0.689540545f, -0.724247083f }, { -0.707106781f, -0.707106781f }, { -0.724247083f, -0.689540545f },
+{ -0.740951125f, -0.671558955f }, { -0.757208847f, -0.653172843f }, { -0.773010453f, -0.634393284f },
+{ -0.788346428f, -0.615231591f }, { -0.803207531f, -0.595699304f }, { -0.817584813f, -0.575808191f },
+{ -0.831469612f, -0.555570233f }, { -0.844853565f, -0.53499762f }, { -0.85772861f, -0.514102744f },
+{ -0.870086991f, -0.492898192f }, { -0.881921264f, -0.471396737f }, { -0.893224301f, -0.44961133f },
+{ -0.903989293f, -0.427555093f }, { -0.914209756f, -0.405241314f }, { -0.923879533f, -0.382683432f },
+{ -0.932992799f, -0.359895037f }, { -0.941544065f, -0.336889853f }, { -0.949528181f, -0.31368174f },
+{ -0.956940336f, -0.290284677f }, { -0.963776066f, -0.266712757f }, { -0.970031253f, -0.24298018f },
+{ -0.97570213f, -0.21910124f }, { -0.98078528f, -0.195090322f }, { -0.985277642f, -0.170961889f },
+{ -0.98917651f, -0.146730474f }, { -0.992479535f, -0.122410675f }, { -0.995184727f, -0.0980171403f },
+{ -0.997290457f, -0.0735645636f }, { -0.998795456f, -0.0490676743f }, { -0.999698819f, -0.0245412285f },
+};
+
+// exp(-2 pi i k q / 128) for k = 1, 2, 4, q = 0 to 15.
+__device__ const float2 kTwiddles8x16[48] = {
+{ 1.0f, 0.0f }, { 0.998795456f, -0.0490676743f }, { 0.995184727f, -0.0980171403f },
+{ 0.98917651f, -0.146730474f }, { 0.98078528f, -0.195090322f }, { 0.970031253f, -0.24298018f },
+{ 0.956940336f, -0.290284677f }, { 0.941544065f, -0.336889853f }, { 0.923879533f, -0.382683432f },
+{ 0.903989293f, -0.427555093f }, { 0.881921264f, -0.471396737f }, { 0.85772861f, -0.514102744f },
+{ 0.831469612f, -0.555570233f }, { 0.803207531f, -0.595699304f }, { 0.773010453f, -0.634393284f },
+{ 0.740951125f, -0.671558955f }, { 1.0f, 0.0f }, { 0.995184727f, -0.0980171403f },
+{ 0.98078528f, -0.195090322f }, { 0.956940336f, -0.290284677f }, { 0.923879533f, -0.382683432f },
+{ 0.881921264f, -0.471396737f }, { 0.831469612f, -0.555570233f }, { 0.773010453f, -0.634393284f },
+{ 0.707106781f, -0.707106781f }, { 0.634393284f, -0.773010453f }, { 0.555570233f, -0.831469612f },
+{ 0.471396737f, -0.881921264f }, { 0.382683432f, -0.923879533f }, { 0.290284677f, -0.956940336f },
+{ 0.195090322f, -0.98078528f }, { 0.0980171403f, -0.995184727f }, { 1.0f, 0.0f },
+{ 0.98078528f, -0.195090322f }, { 0.923879533f, -0.382683432f }, { 0.831469612f, -0.555570233f },
+{ 0.707106781f, -0.707106781f }, { 0.555570233f, -0.831469612f }, { 0.382683432f, -0.923879533f },
+{ 0.195090322f, -0.98078528f }, { 0.0f, -1.0f }, { -0.195090322f, -0.98078528f },
+{ -0.382683432f, -0.923879533f }, { -0.555570233f, -0.831469612f }, { -0.707106781f, -0.707106781f },
+{ -0.831469612f, -0.555570233f }, { -0.923879533f, -0.382683432f }, { -0.98078528f, -0.195090322f },
+};
+
+// A line of this thread block: a block of a channel's outputs, and the next block.
+struct Line {
+    const Sample* samples;  // of the channel
+    Result* results;  // of the channel
+    int output;  // first output
+    int channel;
+};
+
+__device__ __forceinline__ Line line_of(const Sample* signal, Result* result, int line) {
+    const unsigned number = blockIdx.x * kLines + line;
+    const size_t row = number / kRowLines;
+    return {signal + row * 3001, result + row * 3100,
+            static_cast<int>(number % kRowLines) * kLineStep, static_cast<int>(row % kChannels)};
+}
+
+// Sample `at` of a channel; 0 outside of it.
+__device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
+    return static_cast<unsigned>(at) < kSignal ? to_number(__ldg(samples + at)) : zero();
+}
+
+// Stores output `at` of a channel. `check` is NaN once an output is not finite.
+__device__ __forceinline__ void store(
+    const Line& own, int at, Number sum, float& check) {
+    check = fmaf(0.0f, sum, check);
+    __stcs(own.results + at, to_result(sum));
+}
+
+// True if a stored output is finite, and thus unaffected by samples outside its window.
+__device__ __forceinline__ bool is_settled(Result stored) {
+    return isfinite(stored);
+}
+
+// Sum of the window at sample `lag` by its taps alone.
+__device__ __forceinline__ Number sum_of_window(const Sample* samples, const Weights& weights, int f, int lag) {
+    const int first = lag < 0 ? static_cast<int>(-lag) : 0;
+    const int end = kSignal - lag < kTaps ? static_cast<int>(kSignal - lag) : kTaps;
+    Number sum = zero();
+    for (int k = first; k < end; ++k) {
+        multiply_add(tap(weights, f, k), sample_at(samples, lag + k), sum);
+    }
+    return sum;
+}
+
+// Recomputes the outputs of this thread block that are not finite: a NaN or an infinity spreads over its whole line.
+__device__ __forceinline__ void repair(
+    const Sample* signal, Result* result, const Weights weights) {
+    for (int line = 0; line < kLines; ++line) {
+        const Line own = line_of(signal, result, line);
+        for (int n = threadIdx.x; n < kLineStep && own.output + n < kSpan; n += kThreads) {
+            const int at = own.output + n;
+            Result* const target = own.results + at;
+            if (!is_settled(*target)) {
+                const Number sum = sum_of_window(own.samples, weights, own.channel / 3, kFirstLag + at);
+                *target = to_result(sum);
+            }
+        }
+    }
+}
+
+// Spectra of the filters, a line each, scaled, in the order in which the filtering kernel reads them.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+filter1d_fft_spectrum(float2* __restrict__ spectra) {
+    extern __shared__ __align__(16) float2 tile[];
+    const Weights weights{};
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int q = item;
+        float2* const element = tile + line * 1101 + q % 16u + q / 16u * 17;
+        float2 v[8];
+        const int f = min(static_cast<int>(blockIdx.x) * kLines + line, 1);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const int place = k * 128 + item;
+            v[k] = make_float2(0.0f, 0.0f);
+            const int number = place == 0 ? 0 : kPoints - place;
+            if (number < kTaps) {
+                v[k].x = tap(weights, f, number);
+            }
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x128[q];
+        const float2 w2 = kTwiddles8x128[128 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x128[256 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            element[k * 138] = v[k];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int p = item / 16u, q = item % 16u;
+        float2* const element = tile + line * 1101 + p * 138 + q;
+        float2 v[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            v[k] = element[k * 17];
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x16[q];
+        const float2 w2 = kTwiddles8x16[16 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x16[32 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            element[k * 17] = v[k];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 128u; i += 64) {
+        const int line = i / 64u, item = i % 64u;
+        const int p = item;
+        float2* const element = tile + line * 1101 + p % 8u * 138 + p / 8u * 17;
+        float2 v[16];
+        const int f = static_cast<int>(blockIdx.x) * kLines + line;
+        float2* const factors = spectra + static_cast<size_t>(f) * 1024;
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            v[k] = element[k * 1];
+        }
+        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
+            v[15]);
+
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            factors[k * 64 + item] = 0.0009765625f * v[k];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 4)
+filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
+             const float2* __restrict__ spectra) {
+    extern __shared__ __align__(16) float2 tile[];
+    const Weights weights{};
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int q = item;
+        float2* const element = tile + line * 1101 + q % 16u + q / 16u * 17;
+        float2 v[8];
+        const Line own = line_of(signal, result, line);
+        const int first = kFirst + own.output;
+        if (first >= 0 && first + kReach <= kSignal) {
+            const Sample* const samples = own.samples + first;
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const int place = k * 128 + item;
+                v[k].x = to_number(__ldg(samples + place));
+                v[k].y = to_number(__ldg(samples + (kStep + place)));
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; ++k) {
+                const int place = first + k * 128 + item;
+                v[k] = make_float2(sample_at(own.samples, place), sample_at(own.samples, place + kStep));
+            }
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x128[q];
+        const float2 w2 = kTwiddles8x128[128 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x128[256 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            element[k * 138] = v[k];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int p = item / 16u, q = item % 16u;
+        float2* const element = tile + line * 1101 + p * 138 + q;
+        float2 v[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            v[k] = element[k * 17];
+        }
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const float2 w1 = kTwiddles8x16[q];
+        const float2 w2 = kTwiddles8x16[16 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x16[32 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            element[k * 17] = v[k];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 128u; i += 64) {
+        const int line = i / 64u, item = i % 64u;
+        const int p = item;
+        float2* const element = tile + line * 1101 + p % 8u * 138 + p / 8u * 17;
+        float2 v[16];
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            v[k] = element[k * 1];
+        }
+        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
+            v[15]);
+        const int channel = line_of(signal, result, line).channel;
+        const float2* const factors = spectra + static_cast<size_t>(channel / 3) * 1024;
+        // Real and imaginary parts are swapped from here on, so that the forward DFTs compute the inverse.
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            v[k] = swapped(times(v[k], __ldg(factors + (k * 64 + item))));
+        }
+        dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
+            v[15]);
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+            element[k * 1] = v[k];
+        }
+    }
+    __syncthreads();
+    float check = 0.0f;  // NaN once an output is not finite
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int p = item / 16u, q = item % 16u;
+        float2* const element = tile + line * 1101 + p * 138 + q;
+        float2 v[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            v[k] = element[k * 17];
+        }
+        const float2 w1 = kTwiddles8x16[q];
+        const float2 w2 = kTwiddles8x16[16 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x16[32 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            element[k * 17] = v[k];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < 256u; i += 64) {
+        const int line = i / 128u, item = i % 128u;
+        const int q = item;
+        float2* const element = tile + line * 1101 + q % 16u + q / 16u * 17;
+        float2 v[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            v[k] = element[k * 138];
+        }
+        const float2 w1 = kTwiddles8x128[q];
+        const float2 w2 = kTwiddles8x128[128 + q];
+        const float2 w3 = times(w2, w1);
+        const float2 w4 = kTwiddles8x128[256 + q];
+        const float2 w5 = times(w4, w1);
+        const float2 w6 = times(w4, w2);
+        const float2 w7 = times(w4, w3);
+        v[1] = times(v[1], w1);
+        v[2] = times(v[2], w2);
+        v[3] = times(v[3], w3);
+        v[4] = times(v[4], w4);
+        v[5] = times(v[5], w5);
+        v[6] = times(v[6], w6);
+        v[7] = times(v[7], w7);
+        dft8(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+        const Line own = line_of(signal, result, line);
+        if (own.output + kLineStep <= kSpan) {
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const int place = k * 128 + item;
+                store(own, own.output + place, v[k].y, check);
+                store(own, own.output + (place + kStep), v[k].x, check);
+            }
+            {
+                constexpr int k = 7;
+                const int place = k * 128 + item;
+                if (place < kStep) {
+                    store(own, own.output + place, v[k].y, check);
+                }
+                if (place < kStep) {
+                    store(own, own.output + (place + kStep), v[k].x, check);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < 7; ++k) {
+                const int place = k * 128 + item;
+                if (own.output + place < kSpan) {
+                    store(own, own.output + place, v[k].y, check);
+                }
+                if (own.output + (place + kStep) < kSpan) {
+                    store(own, own.output + (place + kStep), v[k].x, check);
+                }
+            }
+            {
+                constexpr int k = 7;
+                const int place = k * 128 + item;
+                if (place < kStep && own.output + place < kSpan) {
+                    store(own, own.output + place, v[k].y, check);
+                }
+                if (place < kStep && own.output + (place + kStep) < kSpan) {
+                    store(own, own.output + (place + kStep), v[k].x, check);
+                }
+            }
+        }
+    }
+    if (__syncthreads_or(check != 0.0f)) {
+        repair(signal, result, weights);
+    }
+}
