@@ -1,0 +1,262 @@
+"""Filters on tensor cores: windows that begin 8 samples apart times a banded Toeplitz matrix of the taps.
+
+Source: convolution as products with banded Toeplitz matrices. float32 numbers are split into two float16 parts that keep
+22 bits together, after scaling each tile and the filter by powers of two, or into three bfloat16 parts that keep 24
+(Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3; Henry, Tang and Heinecke
+2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations"). float16 and bfloat16
+samples are exact. A product also sums over samples outside of a window, with taps of zero, so that a sample that is not
+finite spoils sums beside its windows: a warp computes those again, tap by tap.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.registers_geometry import PAIRED, vectors_of
+from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
+    Filter1dText,
+    Weights,
+    filter1d_arguments,
+    row_pitch,
+)
+from warpsmith.generator.filter1d.toeplitz_geometry import (
+    STRIP,
+    WARP,
+    Filter1dToeplitzGeometry,
+    Split,
+    products_of,
+    sample_parts,
+    steps_of,
+    tap_parts,
+    tile_of,
+)
+from warpsmith.generator.filter1d.toeplitz_model import expected_ns
+from warpsmith.generator.pair_stores import pair_stores
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
+
+MAX_TAPS = 512
+"""Most taps: tensor cores truncate each of the taps / 16 additions to a sum, and transforms are faster."""
+MAX_PRODUCTS = 640
+"""Most mma instructions of a warp's tile, which are all unrolled: ptxas takes seconds for more."""
+OTHER_REGISTERS = 40
+"""Registers besides the band, sums, samples and loads, for addresses and the compiler."""
+
+
+class Filter1dToeplitz(Family[Filter1d]):
+    """`filter1d` as products with a banded Toeplitz matrix, by mma.sync."""
+
+    name = "filter1d_toeplitz"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if problem.layout is not SignalLayout.BCT:
+            return "is for signals whose samples lie side by side (layout bct)"
+        if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
+            return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
+        if problem.down > 1:
+            return f"computes every output; this problem keeps every {problem.down}-th"
+        if problem.taps > MAX_TAPS:
+            return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
+        for split in splits_of(problem):
+            if (why_not := device.why_no_tensor_instruction(split.tensor_type)) is not None:
+                return why_not
+        if _default(problem, device) is None:
+            return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
+        return None
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
+        config = _default(problem, device)
+        return None if config is None else expected_ns(problem, config, device)
+
+    def space(self, problem: Filter1d, device: Device) -> Space:
+        return _space(problem, device)
+
+    def default(self, problem: Filter1d, device: Device) -> Config:
+        config = _default(problem, device)
+        if config is None:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return config
+
+    def unrolled(self, problem: Filter1d, config: Config) -> int:
+        geometry = Filter1dToeplitzGeometry.of(problem, config)
+        return 4 * geometry.strips * geometry.steps * len(geometry.products)
+
+    def program(self, problem: Filter1d, config: Config) -> Program:
+        geometry = Filter1dToeplitzGeometry.of(problem, config)
+        source = render(
+            "filter1d/toeplitz.cu.jinja",
+            p=Filter1dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            store=config.text("store"),
+        )
+        arguments = filter1d_arguments(problem, Weights.GLOBAL)
+        launch = Launch.of_blocks(self.name, geometry.blocks, WARP * geometry.warps, arguments)
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+def splits_of(problem: Filter1d) -> tuple[Split, ...]:
+    """Splits that keep the problem's accuracy. 16-bit samples have the type of the parts."""
+    if problem.dtype is DType.FLOAT32:
+        return (Split.HALVES, Split.BFLOATS)
+    return (Split.HALVES,) if problem.dtype is DType.FLOAT16 else (Split.BFLOATS,)
+
+
+@functools.lru_cache(maxsize=256)
+def _space(problem: Filter1d, device: Device) -> Space:
+    signal, result = problem.inputs[0], problem.output
+    return Space(
+        parameters=(
+            Parameter("weights", (Weights.GLOBAL.value,), "each block reads its filter from global memory"),
+            Parameter("split", words(splits_of(problem)), "type of the parts of float32 numbers"),
+            Parameter("load_vector", vectors_of(signal), "samples in one load from global memory"),
+            Parameter("store_vector", (1, 2), "outputs in one store"),
+            Parameter("strips", (1, 2, 4, 8, 16), f"strips of {STRIP} outputs of a warp"),
+            Parameter("warps", (1, 2, 4, 8), "warps of a block"),
+            Parameter("turns", (1, 2, 4, 8, 16), "tiles that a block filters one after the other"),
+            Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=(*_accesses(problem, device), *_resources(problem, device), *_blocks(problem)),
+    )
+
+
+def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    signal, result = problem.inputs[0], problem.output
+    pitch = row_pitch(problem, signal, problem.signal)
+    out_pitch = row_pitch(problem, result, problem.result_length)
+    several = problem.rows > 1
+    return (
+        Constraint(
+            f"loads of channels {pitch} samples apart are aligned only where their width divides that",
+            lambda load_vector: not several or pitch % load_vector == 0,
+        ),
+        Constraint(
+            f"stores to channels {out_pitch} outputs apart are aligned only where their width divides that",
+            lambda store_vector: not several or out_pitch % store_vector == 0,
+        ),
+        *pair_stores(problem.output_dtype, device, "store_vector", PAIRED),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    def registers(split: str, load_vector: int, strips: int, warps: int) -> int:
+        """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
+        steps, kind = steps_of(problem, load_vector), Split(split)
+        products = products_of(problem, kind)
+        sums = 4 * (1 + products[-1].accumulator) * min(strips, steps // 4 + 1)
+        words = max(1, load_vector * problem.dtype.itemsize // 4)
+        loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        band = 2 * steps * tap_parts(problem, kind)
+        return band + sums + 8 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
+
+    def shared(split: str, load_vector: int, strips: int, warps: int, turns: int) -> int:
+        steps = steps_of(problem, load_vector)
+        parts = sample_parts(problem, Split(split))
+        return 2 * min(2, turns) * parts * tile_of(warps, strips, steps) + 4 * (16 * steps + 7) + 8 * warps
+
+    return (
+        Constraint(
+            f"band, sums and loads of a thread must fit {THREAD_REGISTERS} registers, for {problem.taps} taps",
+            lambda split, load_vector, strips, warps: registers(split, load_vector, strips, warps) <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"tiles and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+            lambda split, load_vector, strips, warps, turns: (
+                shared(split, load_vector, strips, warps, turns) <= STATIC_SHARED_BYTES
+            ),
+        ),
+        Constraint(
+            f"at most {MAX_PRODUCTS} products are unrolled",
+            lambda split, load_vector, strips: (
+                strips == 1
+                or strips * steps_of(problem, load_vector) * len(products_of(problem, Split(split))) <= MAX_PRODUCTS
+            ),
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda split, load_vector, strips, warps, min_blocks: (
+                min_blocks * warps * WARP * registers(split, load_vector, strips, warps)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+        Constraint(
+            f"a multiprocessor has {device.shared_per_multiprocessor_bytes >> 10} KiB of shared memory for its blocks",
+            lambda split, load_vector, strips, warps, turns, min_blocks: (
+                min_blocks * shared(split, load_vector, strips, warps, turns) <= device.shared_per_multiprocessor_bytes
+            ),
+        ),
+    )
+
+
+def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a tile larger than twice the {problem.result_length} outputs of a channel is a smaller one",
+            lambda strips, warps: strips * warps == 1 or STRIP * strips * warps < 2 * problem.result_length,
+        ),
+        Constraint(
+            "a block has no more turns than its channel has tiles",
+            lambda strips, warps, turns: turns == 1 or STRIP * strips * warps * (turns - 1) < problem.result_length,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda strips, warps, turns: (
+                problem.rows * -(-problem.result_length // (STRIP * strips * warps * turns)) <= MAX_GRID
+            ),
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _default(problem: Filter1d, device: Device) -> Config | None:
+    """The likeliest legal config; None if no config is legal."""
+    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
+
+
+def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
+    """Yields configs for the default, the likeliest first, legal or not."""
+    signal = problem.inputs[0]
+    pitch = row_pitch(problem, signal, problem.signal) if problem.rows > 1 else 0
+    result_pitch = row_pitch(problem, problem.output, problem.result_length) if problem.rows > 1 else 0
+    widest = max(each for each in vectors_of(signal) if pitch % each == 0)
+    store_vector = 2 if result_pitch % 2 == 0 else 1
+    for split in splits_of(problem):
+        for strips, warps in ((4, 4), (4, 2), (2, 2), (2, 1), (1, 1)):
+            for turns in _turns(problem, device, STRIP * strips * warps):
+                for load_vector in dict.fromkeys((widest, 1)):
+                    for store in (store_vector, 1):
+                        chosen: dict[str, Value] = {
+                            "weights": Weights.GLOBAL.value,
+                            "split": split.value,
+                            "load_vector": load_vector,
+                            "store_vector": store,
+                            "strips": strips,
+                            "warps": warps,
+                            "turns": turns,
+                            "min_blocks": 0,
+                            "store": "streaming",
+                        }
+                        yield Config.of(chosen)
+
+
+def _turns(problem: Filter1d, device: Device, tile: int) -> Iterator[int]:
+    """Yields numbers of tiles of a block: the most that leave enough blocks, then fewer."""
+    tiles, count = -(-problem.result_length // tile), 8
+    while count > 1 and (count > tiles or problem.rows * -(-tiles // count) < 4 * device.multiprocessors):
+        count //= 2
+    while count >= 1:
+        yield count
+        count //= 2

@@ -1,0 +1,155 @@
+"""Geometry of `filter1d_toeplitz`: tiles of a signal, products of their rows with the band matrix, and split numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import NamedTuple
+
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.problem import DType
+from warpsmith.generator.space import Config
+from warpsmith.generator.tensor_cores import TensorType
+
+ROW = 8
+"""Outputs of a row of a product: N of mma.m16n8k16."""
+STEP = 16
+"""Samples that a product sums over: K of mma.m16n8k16."""
+STRIP_ROWS = 16
+"""Rows of a strip: M of mma.m16n8k16."""
+STRIP = STRIP_ROWS * ROW
+"""Outputs of a strip."""
+WARP = 32
+
+
+class Split(enum.StrEnum):
+    """Type of the parts that float32 samples and taps are split into."""
+
+    HALVES = "halves"
+    """Two float16 parts, after scaling by a power of two: 22 bits of the largest number of a tile."""
+    BFLOATS = "bfloats"
+    """Three bfloat16 parts: 24 bits of every number."""
+
+    @property
+    def parts(self) -> int:
+        return 2 if self is Split.HALVES else 3
+
+    @property
+    def tensor_type(self) -> TensorType:
+        return TensorType.F16 if self is Split.HALVES else TensorType.BF16
+
+    @property
+    def dtype(self) -> DType:
+        return DType.FLOAT16 if self is Split.HALVES else DType.BFLOAT16
+
+
+class Product(NamedTuple):
+    """Parts of the samples and of the taps that are multiplied, and the accumulator of their products."""
+
+    samples: int
+    taps: int
+    accumulator: int
+
+
+def products_of(problem: Filter1d, split: Split) -> tuple[Product, ...]:
+    """Products of the parts that matter. Products of low parts have an accumulator of their own: tensor cores truncate
+    a sum to the bits of its largest term.
+    """
+    samples, taps = sample_parts(problem, split), tap_parts(problem, split)
+    most = max(samples, taps)
+    pairs = [(i, k) for i in range(samples) for k in range(taps) if i + k < most]
+    return tuple(Product(i, k, 0 if i + k == 0 else 1) for i, k in pairs)
+
+
+def sample_parts(problem: Filter1d, split: Split) -> int:
+    return split.parts if problem.dtype is DType.FLOAT32 else 1
+
+
+def tap_parts(problem: Filter1d, split: Split) -> int:
+    return split.parts if problem.weights_dtype is DType.FLOAT32 else 1
+
+
+def steps_of(problem: Filter1d, load_vector: int) -> int:
+    """Products along the windows of a row, if loads have so many samples."""
+    return -(-(problem.first_lag % load_vector + problem.taps + ROW - 1) // STEP)
+
+
+def tile_of(warps: int, strips: int, steps: int) -> int:
+    """Samples of a block's tile."""
+    return ROW * (STRIP_ROWS * strips * warps + 2 * steps - 1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter1dToeplitzGeometry:
+    """Geometry of one config on one problem. Lengths are in samples or outputs of one channel."""
+
+    split: Split
+    products: tuple[Product, ...]
+    sample_parts: int
+    tap_parts: int
+    sums: int
+    """Accumulators of a strip."""
+    steps: int
+    """Products along the windows of a row."""
+    lead: int
+    """Samples that a tile begins before its first window, so that its loads are aligned."""
+    strips: int
+    """Strips of a warp."""
+    warps: int
+    turns: int
+    """Tiles that a block filters one after the other."""
+    tile: int
+    """Samples of a tile."""
+    tile_outputs: int
+    row_blocks: int
+    """Blocks of a channel."""
+    blocks: int
+    load_vector: int
+    store_vector: int
+    loads: int
+    """Loads of a thread for a tile."""
+    min_blocks: int
+
+    @classmethod
+    def of(cls, problem: Filter1d, config: Config) -> Filter1dToeplitzGeometry:
+        split = Split(config.text("split"))
+        names = ("load_vector", "store_vector", "strips", "warps", "turns")
+        load_vector, store_vector, strips, warps, turns = (config.integer(name) for name in names)
+        products, steps = products_of(problem, split), steps_of(problem, load_vector)
+        outputs, tile = STRIP * strips * warps, tile_of(warps, strips, steps)
+        row_blocks = -(-problem.result_length // (outputs * turns))
+        return cls(
+            split=split,
+            products=products,
+            sample_parts=sample_parts(problem, split),
+            tap_parts=tap_parts(problem, split),
+            sums=1 + max(each.accumulator for each in products),
+            steps=steps,
+            lead=problem.first_lag % load_vector,
+            strips=strips,
+            warps=warps,
+            turns=turns,
+            tile=tile,
+            tile_outputs=outputs,
+            row_blocks=row_blocks,
+            blocks=row_blocks * problem.rows,
+            load_vector=load_vector,
+            store_vector=store_vector,
+            loads=-(-tile // (load_vector * warps * WARP)),
+            min_blocks=config.integer("min_blocks"),
+        )
+
+    @property
+    def is_scaled(self) -> bool:
+        """True if each tile is scaled to the range of float16."""
+        return self.split is Split.HALVES and self.sample_parts > 1
+
+    @property
+    def are_taps_scaled(self) -> bool:
+        """True if the taps are scaled to the range of float16."""
+        return self.split is Split.HALVES and self.tap_parts > 1
+
+    @property
+    def buffers(self) -> int:
+        """Tiles in shared memory: a block fills one while slow warps still read the other."""
+        return min(2, self.turns)
