@@ -117,6 +117,10 @@ class Accuracy(enum.StrEnum):
     """Largest gain of the filter, the largest magnitude of its Fourier transform, times the largest |pixel| of the
     plane and of its surroundings; or each output's own sum of |weight| * |pixel| if that is larger. Admits transforms
     too, whose errors spread over a whole tile."""
+    SIGNALWISE = "signalwise"
+    """Largest gain of the filter times the largest |sample| of the channel; or each output's own sum of |weight| *
+    |sample| if that is larger. Admits transforms and products of split numbers, whose errors spread over a block of a
+    channel."""
 
 
 class NonFinite(enum.StrEnum):

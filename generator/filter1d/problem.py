@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
-from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
-from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 
 class SignalLayout(enum.StrEnum):
@@ -51,6 +51,7 @@ MAX_TAPS = 2**30 - 1
 """Most taps, channels, signals of a batch and lags from output to output: kernels count these in int."""
 MAX_KNOWN = 4096
 """Most known weights: each is a literal in the kernel's text."""
+ACCURACIES = (Accuracy.SIGNALWISE, Accuracy.ELEMENTWISE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +94,10 @@ class Filter1d(Problem):
         result_pitch: bytes from one row of the result to the next.
         bias: a number for each channel is added to its outputs; real signals only.
         activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
+        accuracy: quantity that the error bound is relative to: `signalwise`, the default, admits transforms and split
+            products; with `elementwise` an output is accurate however large the rest of its channel is.
+        nonfinite: outputs that a NaN or an infinite sample may reach: with `window` those whose window contains it,
+            with `any` others of its channel too, which saves some methods a check. It reaches no other channel.
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -124,6 +129,8 @@ class Filter1d(Problem):
     result_pitch: int | None = None
     bias: bool = False
     activation: Activation | None = None
+    accuracy: Accuracy = Accuracy.SIGNALWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -138,6 +145,10 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         self._set_epilogue()
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        is_finite = self.dtype in (DType.INT16, DType.UINT8)
+        set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
@@ -307,8 +318,11 @@ class Filter1d(Problem):
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """True if the problems differ only in samples, slice, batch, channels and row gaps."""
-        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"}
+        """True if the problems differ only in samples, slice, batch, channels, row gaps and `nonfinite`.
+
+        A winner under another `nonfinite` is right wherever its config is legal.
+        """
+        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch", "nonfinite"}
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)
@@ -317,7 +331,7 @@ class Filter1d(Problem):
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
+        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "accuracy", "nonfinite")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in names if (value := getattr(self, name))},
@@ -347,6 +361,8 @@ class Filter1d(Problem):
             "result_dtype": self.result_dtype,
             "bias": "yes" if self.bias else None,
             "activation": self.activation,
+            "accuracy": None if self.accuracy is Accuracy.SIGNALWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
@@ -381,6 +397,8 @@ def between_filters(one: Filter1d, other: Filter1d) -> float | None:
         + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
+        + RULE_CHANGED * (one.accuracy is not other.accuracy)
+        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
         + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
     )

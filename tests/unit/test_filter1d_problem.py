@@ -15,7 +15,7 @@ import warpsmith as ws
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Mode, lags_of
 from warpsmith.generator.filter1d.problem import MAX_KNOWN, Activation, Filter1d, SignalLayout
-from warpsmith.generator.problem import DType, Operand, Problem, Role
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role
 
 EVERY_FIELD = Filter1d(
     signal=40,
@@ -34,6 +34,8 @@ EVERY_FIELD = Filter1d(
     result_pitch=64,
     bias=True,
     activation=Activation.SILU,
+    accuracy=Accuracy.ELEMENTWISE,
+    nonfinite=NonFinite.ANY,
 )
 """A problem in which no field has its default, except the mode, which lags replace, and the type of the taps, which is
 float32 if they are known."""
@@ -57,6 +59,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "result_pitch": {"result_pitch": 128},
     "bias": {"bias": False},
     "activation": {"activation": None},
+    "accuracy": {"accuracy": Accuracy.SIGNALWISE},
+    "nonfinite": {"nonfinite": NonFinite.WINDOW},
 }
 """Values per field that make EVERY_FIELD another problem."""
 
@@ -238,8 +242,8 @@ class TestKeyAndSpec:
         assert filter1d().key() == "filter1d signal=40 taps=4 batch=1 mode=full dtype=float32"
         assert EVERY_FIELD.key() == (
             "filter1d signal=40 taps=4 batch=3 dtype=float16 lags=-2,34 channels=6 filters=2 layout=btc down=3 "
-            "convolve=yes result_dtype=float32 bias=yes activation=silu pitch=32 result_pitch=64 "
-            "weights=sha256:af7de0621354bafc"
+            "convolve=yes result_dtype=float32 bias=yes activation=silu accuracy=elementwise nonfinite=any pitch=32 "
+            "result_pitch=64 weights=sha256:af7de0621354bafc"
         )
         assert filter1d(activation="swish").key() == f"{filter1d().key()} activation=silu"
         assert filter1d(dtype="complex64", taps_dtype="complex64", mode="same").key() == (

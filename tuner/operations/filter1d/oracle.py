@@ -1,7 +1,9 @@
 """Float64 references by NumPy, and single results by direct sums. Nothing is shared with the generator.
 
 A reference is a product of windows with a band matrix, which has one column for each output of a window. Sums are
-direct: stress data have magnitudes 2^40 apart, so the errors of a transform would be larger than many results.
+direct: stress data have magnitudes 2^40 apart, so the errors of a transform would be larger than many results. Only
+long filters, of which direct sums would take minutes, are products of transforms, if scales have a floor: the errors of
+these are some 1e-15 of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType
+from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
 
@@ -30,6 +34,9 @@ _TILE = 32
 """Outputs of a window, the columns of a band matrix: one with few taps then has little more than its own taps."""
 _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
+
+_LARGE = 1 << 33
+"""Multiply-adds above which transforms are faster: direct sums of so many take about two seconds on 16 cores."""
 
 _LEAST_EXPONENT = -700.0
 """Least sum whose exp(-sum) float64 holds; SiLU of smaller ones is less than 1e-304 of them."""
@@ -70,8 +77,8 @@ def terms(problem: Filter1d) -> int:
 
 
 def reference(problem: Filter1d, operands: Operands) -> Reference:
-    """The results and the scales of their errors: the sums of |weight| |sample|, plus |bias|, times the largest slope
-    of the activation.
+    """The results and the scales of their errors: the sums of |weight| |sample|, plus |bias|, or the floor of the
+    channel (`all_floors`) if that is larger, times the largest slope of the activation.
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
     result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked.
@@ -114,17 +121,21 @@ class _Work:
     taps: NDArray[Any]
     """(filters, taps), float64 or complex128, in the order of a correlation."""
     bias: NDArray[np.float64] | None
+    floors: NDArray[np.float64] | None
+    """`all_floors` of the problem."""
     expected: NDArray[Any]
     scale: NDArray[np.float64]
 
     @classmethod
     def of(cls, problem: Filter1d, operands: Operands, expected: NDArray[Any], scale: NDArray[np.float64]) -> _Work:
         taps = correlation_taps(problem, operands["weights"])
+        signal = by_time(problem, operands["signal"], problem.signal)
         return cls(
             problem=problem,
-            signal=by_time(problem, operands["signal"], problem.signal),
+            signal=signal,
             taps=taps.astype(np.complex128 if np.iscomplexobj(taps) else np.float64),
             bias=operands["bias"].astype(np.float64) if problem.bias else None,
+            floors=all_floors(problem, signal, taps),
             expected=by_time(problem, expected, problem.result_length),
             scale=by_time(problem, scale, problem.result_length),
         )
@@ -142,12 +153,21 @@ class _Work:
     @property
     def at_once(self) -> int:
         """Outputs that a part has at most, of all its channels."""
-        return max(1, min(_RESULTS, _SAMPLES // self.problem.down))
+        most = max(_RESULTS, 4 * self.problem.taps) if self.is_by_transforms else _RESULTS
+        return max(1, min(most, max(_SAMPLES, most) // self.problem.down))
+
+    @property
+    def is_by_transforms(self) -> bool:
+        is_signalwise = self.problem.accuracy is Accuracy.SIGNALWISE
+        return is_signalwise and self.problem.taps > _TAPS and self.problem.multiply_adds > _LARGE
 
     @property
     def scratch_bytes(self) -> int:
         """Bytes that a part takes: its samples and which of them are finite, its windows, their magnitudes and sums."""
         wide = self.taps.itemsize * (2 if np.iscomplexobj(self.signal) else 1)
+        if self.is_by_transforms:
+            # Samples and magnitudes, their spectra, those of the taps, products and inverses, each twice.
+            return 2 * 6 * 16 * (self.at_once * self.problem.down + 2 * self.problem.taps)
         taps = min(_TAPS, self.problem.taps)
         rows = self.at_once // min(self.at_once, self.problem.result_length)
         tiles = rows + math.ceil(self.at_once / self.tile)
@@ -172,7 +192,11 @@ class _Work:
         where = (numbers // self.channels, part.filter * self.channels + numbers % self.channels, part.outputs)
         shape = (len(numbers), part.outputs.stop - part.outputs.start)
         expected, scale = np.zeros(shape, self.expected.dtype), np.zeros(shape)
-        for start in range(0, self.problem.taps, _TAPS):
+        if self.is_by_transforms:
+            first = self.problem.first_lag + part.outputs.start * self.problem.down
+            samples = self._samples(*where[:2], first, shape[1], self.problem.taps)
+            add_by_transforms(self.taps[part.filter], samples, self.problem.down, expected, scale)
+        for start in () if self.is_by_transforms else range(0, self.problem.taps, _TAPS):
             taps = self.taps[part.filter, start : start + _TAPS]
             first = self.problem.first_lag + part.outputs.start * self.problem.down + start
             if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > 0:
@@ -181,6 +205,8 @@ class _Work:
             bias = self.bias[where[1], None]
             expected += bias
             scale += np.abs(bias)
+        if self.floors is not None:
+            np.maximum(scale, self.floors[where[:2]][:, None], out=scale)  # NaN stays: such results are not checked
         self.expected[where], self.scale[where] = activated(self.problem, expected), slope(self.problem) * scale
 
     def _samples(self, batch: NDArray[Any], channel: NDArray[Any], first: int, outputs: int, taps: int) -> NDArray[Any]:
@@ -242,6 +268,12 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     is_btc = problem.layout is SignalLayout.BTC
     row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
     biases = operands["bias"].astype(np.float64) if problem.bias else np.zeros(problem.channels)
+    gains = gains_of(problem, taps)
+
+    @functools.cache
+    def floor(batch: int, channel: int) -> float:
+        return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, signal[batch, channel]))
+
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
@@ -250,6 +282,8 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
         total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
         scale[number] = magnitudes.sum() + abs(biases[channel])
+        if has_floors(problem):
+            scale[number] = np.maximum(scale[number], floor(batch, channel))
     return Samples(indices, activated(problem, expected), slope(problem) * scale)
 
 

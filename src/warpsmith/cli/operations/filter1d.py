@@ -11,8 +11,8 @@ import typer
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
-from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Activation, Filter1d, SignalLayout
-from warpsmith.generator.problem import DType, member
+from warpsmith.generator.filter1d.problem import ACCURACIES, REALS, SIGNALS, Activation, Filter1d, SignalLayout
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
 TapsOption = Annotated[int, typer.Option("--taps", metavar="M", help="Taps of each filter.")]
@@ -109,6 +109,23 @@ ActivationOption = Annotated[
         show_default=False,
     ),
 ]
+AccuracyOption = Annotated[
+    str,
+    typer.Option(
+        "--accuracy",
+        help="What the error bound is relative to: the largest sample of the channel times the filter's largest gain, "
+        "or the sum of an output's own absolute terms if that is larger (signalwise), which admits transforms and "
+        "tensor cores; or that sum alone (elementwise).",
+    ),
+]
+NonFiniteOption = Annotated[
+    str,
+    typer.Option(
+        "--nonfinite",
+        help="Where a NaN or infinite sample may show: in outputs whose window contains it (window), or in others of "
+        "its channel too (any), which saves some methods a check.",
+    ),
+]
 
 
 def filter1d(
@@ -130,6 +147,8 @@ def filter1d(
     result_pitch: ResultPitchOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
@@ -155,6 +174,8 @@ def filter1d(
         result_pitch=result_pitch,
         bias=bias,
         activation=None if activation is None else member(Activation, activation, "activation"),
+        accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
+        nonfinite=member(NonFinite, nonfinite, "nonfinite"),
     )
 
 

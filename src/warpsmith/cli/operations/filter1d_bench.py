@@ -25,6 +25,7 @@ from warpsmith.cli.benching import (
     peer_column,
 )
 from warpsmith.cli.operations.filter1d import (
+    AccuracyOption,
     ActivationOption,
     BatchOption,
     BiasOption,
@@ -36,6 +37,7 @@ from warpsmith.cli.operations.filter1d import (
     LagsOption,
     LayoutOption,
     ModeOption,
+    NonFiniteOption,
     ResultDTypeOption,
     TapsDTypeOption,
     filter1d,
@@ -43,7 +45,7 @@ from warpsmith.cli.operations.filter1d import (
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 USUAL_SIGNAL = 2**24
 USUAL_TAPS = (5, 17, 33, 65, 129)
@@ -75,6 +77,8 @@ def bench_filter1d(
     result_dtype: ResultDTypeOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -84,26 +88,10 @@ def bench_filter1d(
     json: JsonOption = False,
 ) -> int:
     """Compare filters of signals with the other libraries that are installed."""
-    problems = [
-        filter1d(
-            signal,
-            count,
-            batch=batch,
-            mode=mode,
-            channels=channels,
-            filters=filters,
-            layout=layout,
-            dtype=dtype,
-            lags=lags,
-            down=down,
-            convolve=convolve,
-            taps_dtype=taps_dtype,
-            result_dtype=result_dtype,
-            bias=bias,
-            activation=activation,
-        )
-        for count in taps or USUAL_TAPS
-    ]
+    shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
+    dense = None, None, None  # weights of each call, and no gaps between rows
+    rules = bias, activation, accuracy, nonfinite
+    problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
@@ -119,7 +107,10 @@ def workload(problem: Filter1d) -> str:
     down = f", one output of {problem.down}" if problem.down > 1 else ""
     bias = ", bias" if problem.bias else ""
     activation = f", {problem.activation}" if problem.activation is not None else ""
-    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}"
+    accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
+    nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
+    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{accuracy}{nonfinite}"
+    return f"signals of {problem.signal} samples{kind}"
 
 
 def _show(results: Results) -> None:
