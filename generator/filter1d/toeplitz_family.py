@@ -38,7 +38,7 @@ from warpsmith.generator.filter1d.toeplitz_geometry import (
 )
 from warpsmith.generator.filter1d.toeplitz_model import expected_ns
 from warpsmith.generator.pair_stores import pair_stores
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
@@ -62,6 +62,8 @@ class Filter1dToeplitz(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
+        if problem.dtype is DType.FLOAT16 and problem.accuracy is not Accuracy.SIGNALWISE:
+            return "loses bits of float16 samples below 2^-14, which accuracy elementwise does not allow"
         if problem.down > 1:
             return f"computes every output; this problem keeps every {problem.down}-th"
         if problem.taps > MAX_TAPS:
@@ -110,7 +112,8 @@ class Filter1dToeplitz(Family[Filter1d]):
 def splits_of(problem: Filter1d) -> tuple[Split, ...]:
     """Splits that keep the problem's accuracy. 16-bit samples have the type of the parts."""
     if problem.dtype is DType.FLOAT32:
-        return (Split.HALVES, Split.BFLOATS)
+        is_signalwise = problem.accuracy is Accuracy.SIGNALWISE
+        return (Split.HALVES, Split.BFLOATS) if is_signalwise else (Split.BFLOATS,)
     return (Split.HALVES,) if problem.dtype is DType.FLOAT16 else (Split.BFLOATS,)
 
 
@@ -125,8 +128,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("store_vector", (1, 2), "outputs in one store"),
             Parameter("strips", (1, 2, 4, 8, 16), f"strips of {STRIP} outputs of a warp"),
             Parameter("warps", (1, 2, 4, 8), "warps of a block"),
-            Parameter("turns", (1, 2, 4, 8, 16), "tiles that a block filters one after the other"),
-            Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("turns", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "tiles that a block filters one after the other"),
+            Parameter("min_blocks", (0, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
         constraints=(*_accesses(problem, device), *_resources(problem, device), *_blocks(problem)),
