@@ -1,4 +1,4 @@
-"""Filters on tensor cores: windows that begin 8 samples apart times a banded Toeplitz matrix of the taps.
+"""Filters on tensor cores: a banded Toeplitz matrix of the taps times eight segments of a signal.
 
 Source: convolution as products with banded Toeplitz matrices. float32 numbers are split into two float16 parts that keep
 22 bits together, after scaling each tile and the filter by powers of two, or into three bfloat16 parts that keep 24
@@ -26,10 +26,12 @@ from warpsmith.generator.filter1d.text import (
     row_pitch,
 )
 from warpsmith.generator.filter1d.toeplitz_geometry import (
+    SEGMENTS,
     STRIP,
     WARP,
     Filter1dToeplitzGeometry,
     Split,
+    places_of,
     products_of,
     sample_parts,
     steps_of,
@@ -126,7 +128,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("split", words(splits_of(problem)), "type of the parts of float32 numbers"),
             Parameter("load_vector", vectors_of(signal), "samples in one load from global memory"),
             Parameter("store_vector", (1, 2), "outputs in one store"),
-            Parameter("strips", (1, 2, 4, 8, 16), f"strips of {STRIP} outputs of a warp"),
+            Parameter("strips", (1, 2, 4, 8, 16), f"strips of a warp, of {STRIP} outputs in each of {SEGMENTS} segments"),
             Parameter("warps", (1, 2, 4, 8), "warps of a block"),
             Parameter("turns", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "tiles that a block filters one after the other"),
             Parameter("min_blocks", (0, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
@@ -159,16 +161,16 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
         steps, kind = steps_of(problem, load_vector), Split(split)
         products = products_of(problem, kind)
-        sums = 4 * (1 + products[-1].accumulator) * min(strips, steps // 4 + 1)
+        sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
         words = max(1, load_vector * problem.dtype.itemsize // 4)
         loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
         band = 2 * steps * tap_parts(problem, kind)
-        return band + sums + 8 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
+        return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 
     def shared(split: str, load_vector: int, strips: int, warps: int, turns: int) -> int:
         steps = steps_of(problem, load_vector)
         parts = sample_parts(problem, Split(split))
-        return 2 * min(2, turns) * parts * tile_of(warps, strips, steps) + 4 * (16 * steps + 7) + 8 * warps
+        return 2 * min(2, turns) * parts * places_of(warps, strips, steps) + 4 * (16 * steps + 7) + 8 * warps
 
     return (
         Constraint(
@@ -208,16 +210,16 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
     return (
         Constraint(
             f"a tile larger than twice the {problem.result_length} outputs of a channel is a smaller one",
-            lambda strips, warps: strips * warps == 1 or STRIP * strips * warps < 2 * problem.result_length,
+            lambda strips, warps: strips * warps == 1 or SEGMENTS * STRIP * strips * warps < 2 * problem.result_length,
         ),
         Constraint(
             "a block has no more turns than its channel has tiles",
-            lambda strips, warps, turns: turns == 1 or STRIP * strips * warps * (turns - 1) < problem.result_length,
+            lambda strips, warps, turns: turns == 1 or SEGMENTS * STRIP * strips * warps * (turns - 1) < problem.result_length,
         ),
         Constraint(
             "a grid has less than 2^31 blocks",
             lambda strips, warps, turns: (
-                problem.rows * -(-problem.result_length // (STRIP * strips * warps * turns)) <= MAX_GRID
+                problem.rows * -(-problem.result_length // (SEGMENTS * STRIP * strips * warps * turns)) <= MAX_GRID
             ),
         ),
     )
@@ -238,7 +240,7 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     store_vector = 2 if result_pitch % 2 == 0 else 1
     for split in splits_of(problem):
         for strips, warps in ((4, 4), (4, 2), (2, 2), (2, 1), (1, 1)):
-            for turns in _turns(problem, device, STRIP * strips * warps):
+            for turns in _turns(problem, device, SEGMENTS * STRIP * strips * warps):
                 for load_vector in dict.fromkeys((widest, 1)):
                     for store in (store_vector, 1):
                         chosen: dict[str, Value] = {

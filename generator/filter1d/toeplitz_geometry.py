@@ -11,14 +11,15 @@ from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.tensor_cores import TensorType
 
-ROW = 8
-"""Outputs of a row of a product: N of mma.m16n8k16."""
+SEGMENTS = 8
+"""Segments of a warp, whose outputs follow each other: N of mma.m16n8k16."""
 STEP = 16
 """Samples that a product sums over: K of mma.m16n8k16."""
-STRIP_ROWS = 16
-"""Rows of a strip: M of mma.m16n8k16."""
-STRIP = STRIP_ROWS * ROW
-"""Outputs of a strip."""
+STRIP = 16
+"""Outputs of each segment of a strip: M of mma.m16n8k16."""
+PADDING = 8
+"""Samples between the segments in shared memory: these then lie an odd number of 16-byte vectors apart, so that ldmatrix
+has no bank conflicts."""
 WARP = 32
 
 
@@ -70,13 +71,21 @@ def tap_parts(problem: Filter1d, split: Split) -> int:
 
 
 def steps_of(problem: Filter1d, load_vector: int) -> int:
-    """Products along the windows of a row, if loads have so many samples."""
-    return -(-(problem.first_lag % load_vector + problem.taps + ROW - 1) // STEP)
+    """Products along the windows of a strip, if loads have so many samples."""
+    return -(-(problem.first_lag % load_vector + problem.taps + STRIP - 1) // STEP)
 
 
 def tile_of(warps: int, strips: int, steps: int) -> int:
     """Samples of a block's tile."""
-    return ROW * (STRIP_ROWS * strips * warps + 2 * steps - 1)
+    return STRIP * strips * SEGMENTS * warps + STEP * (steps - 1)
+
+
+def places_of(warps: int, strips: int, steps: int) -> int:
+    """Samples of shared memory for a part of a tile, padding included. Products are read two at a time, so that the last
+    two may reach beyond the tile."""
+    segment = STRIP * strips
+    read = segment * (SEGMENTS * warps - 1) + STEP * (-(-(strips + steps - 1) // 2) * 2)
+    return read + PADDING * (-(-read // segment))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,16 +99,18 @@ class Filter1dToeplitzGeometry:
     sums: int
     """Accumulators of a strip."""
     steps: int
-    """Products along the windows of a row."""
+    """Products along the windows of a strip."""
     lead: int
     """Samples that a tile begins before its first window, so that its loads are aligned."""
     strips: int
-    """Strips of a warp."""
+    """Strips of a warp; a segment has so many times 16 outputs."""
     warps: int
     turns: int
     """Tiles that a block filters one after the other."""
     tile: int
     """Samples of a tile."""
+    places: int
+    """Samples of shared memory for a part of a tile."""
     tile_outputs: int
     row_blocks: int
     """Blocks of a channel."""
@@ -116,7 +127,7 @@ class Filter1dToeplitzGeometry:
         names = ("load_vector", "store_vector", "strips", "warps", "turns")
         load_vector, store_vector, strips, warps, turns = (config.integer(name) for name in names)
         products, steps = products_of(problem, split), steps_of(problem, load_vector)
-        outputs, tile = STRIP * strips * warps, tile_of(warps, strips, steps)
+        outputs, tile = SEGMENTS * STRIP * strips * warps, tile_of(warps, strips, steps)
         row_blocks = -(-problem.result_length // (outputs * turns))
         return cls(
             split=split,
@@ -130,6 +141,7 @@ class Filter1dToeplitzGeometry:
             warps=warps,
             turns=turns,
             tile=tile,
+            places=places_of(warps, strips, steps),
             tile_outputs=outputs,
             row_blocks=row_blocks,
             blocks=row_blocks * problem.rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.toeplitz_geometry import STEP, STRIP, Filter1dToeplitzGeometry
+from warpsmith.generator.filter1d.toeplitz_geometry import SEGMENTS, STEP, STRIP, Filter1dToeplitzGeometry
 from warpsmith.generator.space import Config
 
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
@@ -22,10 +22,10 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float | No
     if instruction is None:
         return None
     strips = geometry.blocks * geometry.turns * geometry.warps * geometry.strips
-    multiply_adds = strips * STRIP * STEP * geometry.steps * len(geometry.products)
+    multiply_adds = strips * SEGMENTS * STRIP * STEP * geometry.steps * len(geometry.products)
     per_ns = instruction.per_cycle(device.compute_capability) * device.multiprocessors * rates.cycles_per_ns
-    pairs = (4 * (geometry.strips - 1) + geometry.steps) / geometry.strips
-    read = strips * geometry.sample_parts * (512 * pairs + 4 * STRIP)
+    steps = (geometry.strips - 1 + geometry.steps) / geometry.strips
+    read = strips * geometry.sample_parts * 2 * SEGMENTS * STRIP * (steps + 2)
     shared = rates.cycles_ns(read / SHARED_BYTES_PER_CYCLE / device.multiprocessors)
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     slowest, second, _ = sorted((multiply_adds / max(per_ns, 1.0), shared, memory), reverse=True)
