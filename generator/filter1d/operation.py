@@ -11,6 +11,7 @@ _FAMILIES = families_in(
         "filter1d_registers": "registers_family:Filter1dRegisters",
         "filter1d_channels": "channels_family:Filter1dChannels",
         "filter1d_toeplitz": "toeplitz_family:Filter1dToeplitz",
+        "filter1d_toeplitz_channels": "toeplitz_channels_family:Filter1dToeplitzChannels",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",

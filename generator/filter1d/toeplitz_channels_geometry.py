@@ -32,11 +32,11 @@ class Filter1dToeplitzChannelsGeometry:
     sums: int
     """Accumulators of a strip and 8 channels."""
     steps: int
-    """Products along the windows of a strip, and strips in progress."""
+    """Products along the windows of a strip."""
     chunk: int
     """Steps of 16 samples that a block loads at once."""
     ring: int
-    """Places of accumulators, and steps of an unrolled iteration: whole chunks."""
+    """Steps of samples that a warp keeps in registers, and steps of an unrolled iteration: whole chunks."""
     warps: int
     channel_blocks: int
     """Blocks across the channels."""

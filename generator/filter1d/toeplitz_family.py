@@ -39,14 +39,13 @@ from warpsmith.generator.filter1d.toeplitz_geometry import (
     tile_of,
 )
 from warpsmith.generator.filter1d.toeplitz_model import expected_ns
+from warpsmith.generator.filter1d.toeplitz_rules import splits_of, why_no_products
 from warpsmith.generator.pair_stores import pair_stores
-from warpsmith.generator.problem import Accuracy, DType
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
 
-MAX_TAPS = 512
-"""Most taps: tensor cores truncate each of the taps / 16 additions to a sum, and transforms are faster."""
 MAX_PRODUCTS = 640
 """Most mma instructions of a warp's tile, which are all unrolled: ptxas takes seconds for more."""
 OTHER_REGISTERS = 40
@@ -64,15 +63,8 @@ class Filter1dToeplitz(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
-        if problem.dtype is DType.FLOAT16 and problem.accuracy is not Accuracy.SIGNALWISE:
-            return "loses bits of float16 samples below 2^-14, which accuracy elementwise does not allow"
-        if problem.down > 1:
-            return f"computes every output; this problem keeps every {problem.down}-th"
-        if problem.taps > MAX_TAPS:
-            return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
-        for split in splits_of(problem):
-            if (why_not := device.why_no_tensor_instruction(split.tensor_type)) is not None:
-                return why_not
+        if (why_not := why_no_products(problem, device)) is not None:
+            return why_not
         if _default(problem, device) is None:
             return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
         return None
@@ -109,14 +101,6 @@ class Filter1dToeplitz(Family[Filter1d]):
         arguments = filter1d_arguments(problem, Weights.GLOBAL)
         launch = Launch.of_blocks(self.name, geometry.blocks, WARP * geometry.warps, arguments)
         return Program.of_source(self.name, config, source, (launch,))
-
-
-def splits_of(problem: Filter1d) -> tuple[Split, ...]:
-    """Splits that keep the problem's accuracy. 16-bit samples have the type of the parts."""
-    if problem.dtype is DType.FLOAT32:
-        is_signalwise = problem.accuracy is Accuracy.SIGNALWISE
-        return (Split.HALVES, Split.BFLOATS) if is_signalwise else (Split.BFLOATS,)
-    return (Split.HALVES,) if problem.dtype is DType.FLOAT16 else (Split.BFLOATS,)
 
 
 @functools.lru_cache(maxsize=256)
@@ -165,7 +149,7 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
         words = max(1, load_vector * problem.dtype.itemsize // 4)
         loads = 0 if stages else words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
-        band = 2 * steps * tap_parts(problem, kind)
+        band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 
     def shared(split: str, load_vector: int, strips: int, warps: int, stages: int, turns: int) -> int:
