@@ -114,7 +114,6 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("store_vector", (1, 2), "outputs in one store"),
             Parameter("strips", (1, 2, 4, 8, 16), f"strips of a warp, of {STRIP} outputs in each of {SEGMENTS} segments"),
             Parameter("warps", (1, 2, 4, 8), "warps of a block"),
-            Parameter("stages", (0, 1, 2, 3), "tiles on their way through shared memory; 0: through registers"),
             Parameter("turns", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "tiles that a block filters one after the other"),
             Parameter("min_blocks", (0, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
@@ -142,33 +141,33 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    def registers(split: str, load_vector: int, strips: int, warps: int, stages: int) -> int:
+    def registers(split: str, load_vector: int, strips: int, warps: int) -> int:
         """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
         steps, kind = steps_of(problem, load_vector), Split(split)
         products = products_of(problem, kind)
         sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
         words = max(1, load_vector * problem.dtype.itemsize // 4)
-        loads = 0 if stages else words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
         band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 
-    def shared(split: str, load_vector: int, strips: int, warps: int, stages: int, turns: int) -> int:
+    def shared(split: str, load_vector: int, strips: int, warps: int, turns: int) -> int:
         steps = steps_of(problem, load_vector)
         parts = sample_parts(problem, Split(split))
         tiles = 2 * min(2, turns) * parts * places_of(warps, strips, steps)
-        return tiles + 4 * stages * tile_of(warps, strips, steps) + 4 * (16 * steps + 7) + 8 * warps
+        return tiles + 4 * (16 * steps + 7) + 8 * warps
 
     return (
         Constraint(
             f"band, sums and loads of a thread must fit {THREAD_REGISTERS} registers, for {problem.taps} taps",
-            lambda split, load_vector, strips, warps, stages: (
-                registers(split, load_vector, strips, warps, stages) <= THREAD_REGISTERS
+            lambda split, load_vector, strips, warps: (
+                registers(split, load_vector, strips, warps) <= THREAD_REGISTERS
             ),
         ),
         Constraint(
             f"tiles and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-            lambda split, load_vector, strips, warps, stages, turns: (
-                shared(split, load_vector, strips, warps, stages, turns) <= STATIC_SHARED_BYTES
+            lambda split, load_vector, strips, warps, turns: (
+                shared(split, load_vector, strips, warps, turns) <= STATIC_SHARED_BYTES
             ),
         ),
         Constraint(
@@ -180,15 +179,15 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
-            lambda split, load_vector, strips, warps, stages, min_blocks: (
-                min_blocks * warps * WARP * registers(split, load_vector, strips, warps, stages)
+            lambda split, load_vector, strips, warps, min_blocks: (
+                min_blocks * warps * WARP * registers(split, load_vector, strips, warps)
                 <= device.registers_per_multiprocessor
             ),
         ),
         Constraint(
             f"a multiprocessor has {device.shared_per_multiprocessor_bytes >> 10} KiB of shared memory for its blocks",
-            lambda split, load_vector, strips, warps, stages, turns, min_blocks: (
-                min_blocks * shared(split, load_vector, strips, warps, stages, turns) <= device.shared_per_multiprocessor_bytes
+            lambda split, load_vector, strips, warps, turns, min_blocks: (
+                min_blocks * shared(split, load_vector, strips, warps, turns) <= device.shared_per_multiprocessor_bytes
             ),
         ),
     )
@@ -199,10 +198,6 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
         Constraint(
             f"a tile larger than twice the {problem.result_length} outputs of a channel is a smaller one",
             lambda strips, warps: strips * warps == 1 or SEGMENTS * STRIP * strips * warps < 2 * problem.result_length,
-        ),
-        Constraint(
-            "samples that are split come through shared memory, if a block has several tiles",
-            lambda stages, turns: stages == 0 or (problem.dtype is DType.FLOAT32 and turns > 1),
         ),
         Constraint(
             "a block has no more turns than its channel has tiles",
@@ -242,7 +237,6 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
                             "store_vector": store,
                             "strips": strips,
                             "warps": warps,
-                            "stages": 0,
                             "turns": turns,
                             "min_blocks": 0,
                             "store": "streaming",

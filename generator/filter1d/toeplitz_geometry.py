@@ -105,8 +105,6 @@ class Filter1dToeplitzGeometry:
     strips: int
     """Strips of a warp; a segment has so many times 16 outputs."""
     warps: int
-    stages: int
-    """Tiles on their way through shared memory; 0 if samples come through registers."""
     turns: int
     """Tiles that a block filters one after the other."""
     tile: int
@@ -126,8 +124,8 @@ class Filter1dToeplitzGeometry:
     @classmethod
     def of(cls, problem: Filter1d, config: Config) -> Filter1dToeplitzGeometry:
         split = Split(config.text("split"))
-        names = ("load_vector", "store_vector", "strips", "warps", "stages", "turns")
-        load_vector, store_vector, strips, warps, stages, turns = (config.integer(name) for name in names)
+        names = ("load_vector", "store_vector", "strips", "warps", "turns")
+        load_vector, store_vector, strips, warps, turns = (config.integer(name) for name in names)
         products, steps = products_of(problem, split), steps_of(problem, load_vector)
         outputs, tile = SEGMENTS * STRIP * strips * warps, tile_of(warps, strips, steps)
         row_blocks = -(-problem.result_length // (outputs * turns))
@@ -141,7 +139,6 @@ class Filter1dToeplitzGeometry:
             lead=problem.first_lag % load_vector,
             strips=strips,
             warps=warps,
-            stages=stages,
             turns=turns,
             tile=tile,
             places=places_of(warps, strips, steps),
@@ -163,6 +160,11 @@ class Filter1dToeplitzGeometry:
     def are_taps_scaled(self) -> bool:
         """True if the taps are scaled to the range of float16."""
         return self.split is Split.HALVES and self.tap_parts > 1
+
+    @property
+    def fills(self) -> int:
+        """Loads of the next tile that a thread writes to shared memory after every two steps of the present one."""
+        return -(-self.loads // ((self.strips + self.steps) // 2))
 
     @property
     def buffers(self) -> int:
