@@ -114,7 +114,11 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("store_vector", (1, 2), "outputs in one store"),
             Parameter("strips", (1, 2, 4, 8, 16), f"strips of a warp, of {STRIP} outputs in each of {SEGMENTS} segments"),
             Parameter("warps", (1, 2, 4, 8), "warps of a block"),
-            Parameter("turns", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "tiles that a block filters one after the other"),
+            Parameter(
+                "row_blocks",
+                tuple(sorted({0, 1, 2, 4, 8, 16, *(each * device.multiprocessors for each in range(1, 9))})),
+                "blocks of a channel, which share its tiles evenly; 0: a tile each",
+            ),
             Parameter("min_blocks", (0, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
@@ -151,10 +155,10 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 
-    def shared(split: str, load_vector: int, strips: int, warps: int, turns: int) -> int:
+    def shared(split: str, load_vector: int, strips: int, warps: int, row_blocks: int) -> int:
         steps = steps_of(problem, load_vector)
         parts = sample_parts(problem, Split(split))
-        tiles = 2 * min(2, turns) * parts * places_of(warps, strips, steps)
+        tiles = 2 * (2 if row_blocks else 1) * parts * places_of(warps, strips, steps)
         return tiles + 4 * (16 * steps + 7) + 8 * warps
 
     return (
@@ -166,8 +170,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"tiles and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-            lambda split, load_vector, strips, warps, turns: (
-                shared(split, load_vector, strips, warps, turns) <= STATIC_SHARED_BYTES
+            lambda split, load_vector, strips, warps, row_blocks: (
+                shared(split, load_vector, strips, warps, row_blocks) <= STATIC_SHARED_BYTES
             ),
         ),
         Constraint(
@@ -186,8 +190,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a multiprocessor has {device.shared_per_multiprocessor_bytes >> 10} KiB of shared memory for its blocks",
-            lambda split, load_vector, strips, warps, turns, min_blocks: (
-                min_blocks * shared(split, load_vector, strips, warps, turns) <= device.shared_per_multiprocessor_bytes
+            lambda split, load_vector, strips, warps, row_blocks, min_blocks: (
+                min_blocks * shared(split, load_vector, strips, warps, row_blocks) <= device.shared_per_multiprocessor_bytes
             ),
         ),
     )
@@ -200,13 +204,15 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
             lambda strips, warps: strips * warps == 1 or SEGMENTS * STRIP * strips * warps < 2 * problem.result_length,
         ),
         Constraint(
-            "a block has no more turns than its channel has tiles",
-            lambda strips, warps, turns: turns == 1 or SEGMENTS * STRIP * strips * warps * (turns - 1) < problem.result_length,
+            "blocks that share the tiles of a channel have more than one each",
+            lambda strips, warps, row_blocks: (
+                row_blocks < max(1, -(-problem.result_length // (SEGMENTS * STRIP * strips * warps)))
+            ),
         ),
         Constraint(
             "a grid has less than 2^31 blocks",
-            lambda strips, warps, turns: (
-                problem.rows * -(-problem.result_length // (SEGMENTS * STRIP * strips * warps * turns)) <= MAX_GRID
+            lambda strips, warps, row_blocks: (
+                problem.rows * (row_blocks or -(-problem.result_length // (SEGMENTS * STRIP * strips * warps))) <= MAX_GRID
             ),
         ),
     )
@@ -226,8 +232,8 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     widest = max(each for each in vectors_of(signal) if pitch % each == 0)
     store_vector = 2 if result_pitch % 2 == 0 else 1
     for split in splits_of(problem):
-        for strips, warps in ((4, 4), (4, 2), (2, 2), (2, 1), (1, 1)):
-            for turns in _turns(problem, device, SEGMENTS * STRIP * strips * warps):
+        for strips, warps in ((8, 2), (4, 2), (2, 2), (2, 1), (1, 1)):
+            for row_blocks in _row_blocks(problem, device, SEGMENTS * STRIP * strips * warps):
                 for load_vector in dict.fromkeys((widest, 1)):
                     for store in (store_vector, 1):
                         chosen: dict[str, Value] = {
@@ -237,18 +243,18 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
                             "store_vector": store,
                             "strips": strips,
                             "warps": warps,
-                            "turns": turns,
+                            "row_blocks": row_blocks,
                             "min_blocks": 0,
                             "store": "streaming",
                         }
                         yield Config.of(chosen)
 
 
-def _turns(problem: Filter1d, device: Device, tile: int) -> Iterator[int]:
-    """Yields numbers of tiles of a block: the most that leave enough blocks, then fewer."""
-    tiles, count = -(-problem.result_length // tile), 8
-    while count > 1 and (count > tiles or problem.rows * -(-tiles // count) < 4 * device.multiprocessors):
-        count //= 2
-    while count >= 1:
-        yield count
-        count //= 2
+def _row_blocks(problem: Filter1d, device: Device, tile: int) -> Iterator[int]:
+    """Yields numbers of blocks of a channel, the likeliest first."""
+    tiles = -(-problem.result_length // tile)
+    if problem.rows == 1 and tiles >= 8 * device.multiprocessors:
+        yield 6 * device.multiprocessors
+    elif problem.rows >= 4 * device.multiprocessors:
+        yield from (1, 2, 4)
+    yield 0

@@ -105,15 +105,15 @@ class Filter1dToeplitzGeometry:
     strips: int
     """Strips of a warp; a segment has so many times 16 outputs."""
     warps: int
-    turns: int
-    """Tiles that a block filters one after the other."""
     tile: int
     """Samples of a tile."""
     places: int
     """Samples of shared memory for a part of a tile."""
     tile_outputs: int
+    row_tiles: int
+    """Tiles of a channel."""
     row_blocks: int
-    """Blocks of a channel."""
+    """Blocks of a channel, which share its tiles evenly."""
     blocks: int
     load_vector: int
     store_vector: int
@@ -124,11 +124,12 @@ class Filter1dToeplitzGeometry:
     @classmethod
     def of(cls, problem: Filter1d, config: Config) -> Filter1dToeplitzGeometry:
         split = Split(config.text("split"))
-        names = ("load_vector", "store_vector", "strips", "warps", "turns")
-        load_vector, store_vector, strips, warps, turns = (config.integer(name) for name in names)
+        names = ("load_vector", "store_vector", "strips", "warps", "row_blocks")
+        load_vector, store_vector, strips, warps, row_blocks = (config.integer(name) for name in names)
         products, steps = products_of(problem, split), steps_of(problem, load_vector)
         outputs, tile = SEGMENTS * STRIP * strips * warps, tile_of(warps, strips, steps)
-        row_blocks = -(-problem.result_length // (outputs * turns))
+        row_tiles = -(-problem.result_length // outputs)
+        row_blocks = min(row_blocks, row_tiles) or row_tiles
         return cls(
             split=split,
             products=products,
@@ -139,10 +140,10 @@ class Filter1dToeplitzGeometry:
             lead=problem.first_lag % load_vector,
             strips=strips,
             warps=warps,
-            turns=turns,
             tile=tile,
             places=places_of(warps, strips, steps),
             tile_outputs=outputs,
+            row_tiles=row_tiles,
             row_blocks=row_blocks,
             blocks=row_blocks * problem.rows,
             load_vector=load_vector,
@@ -162,11 +163,11 @@ class Filter1dToeplitzGeometry:
         return self.split is Split.HALVES and self.tap_parts > 1
 
     @property
-    def fills(self) -> int:
-        """Loads of the next tile that a thread writes to shared memory after every two steps of the present one."""
-        return -(-self.loads // ((self.strips + self.steps) // 2))
+    def is_looped(self) -> bool:
+        """True if a block filters several tiles, one after the other."""
+        return self.row_blocks < self.row_tiles
 
     @property
     def buffers(self) -> int:
         """Tiles in shared memory: a block fills one while slow warps still read the other."""
-        return min(2, self.turns)
+        return 2 if self.is_looped else 1

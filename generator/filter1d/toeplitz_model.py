@@ -38,7 +38,7 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float | No
     instruction = device.tensor_instruction(geometry.split.tensor_type)
     if instruction is None:
         return None
-    strips = geometry.blocks * geometry.turns * geometry.warps * geometry.strips
+    strips = problem.rows * geometry.row_tiles * geometry.warps * geometry.strips
     multiply_adds = strips * SEGMENTS * STRIP * STEP * geometry.steps * len(geometry.products)
     per_ns = instruction.per_cycle(device.compute_capability) * device.multiprocessors * rates.cycles_per_ns
     steps = (geometry.strips - 1 + geometry.steps) / geometry.strips
