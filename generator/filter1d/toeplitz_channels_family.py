@@ -3,7 +3,7 @@ samples of channels that have one filter.
 
 Source: convolution as products with banded Toeplitz matrices; groups of channels with one filter each, as in the
 two-stage blocked convolutions of StripedHyena 2 (Ku et al. 2025, "Systems and Algorithms for Convolutional Multi-Hybrid
-Language Models at Scale"). What is said of splits and of numbers that are not finite in `toeplitz_family` holds here too.
+Language Models at Scale"). Splits, and samples that are not finite: see `toeplitz_family`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def _space(problem: Filter1d, device: Device) -> Space:
             ),
             Constraint(
                 "a grid has less than 2^31 blocks",
-                lambda warps, segments: problem.batch * -(-problem.channels // (COLUMNS * warps)) * segments <= MAX_GRID,
+                lambda warps, segments: (
+                    problem.batch * -(-problem.channels // (COLUMNS * warps)) * segments <= MAX_GRID
+                ),
             ),
         ),
     )

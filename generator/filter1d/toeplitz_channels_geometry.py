@@ -5,7 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.toeplitz_geometry import STEP, Product, Split, products_of, sample_parts, tap_parts
+from warpsmith.generator.filter1d.toeplitz_geometry import (
+    STEP,
+    Product,
+    Split,
+    products_of,
+    sample_parts,
+    tap_parts,
+    top_of,
+)
 from warpsmith.generator.space import Config
 
 COLUMNS = 16
@@ -78,5 +86,10 @@ class Filter1dToeplitzChannelsGeometry:
 
     @property
     def are_taps_scaled(self) -> bool:
-        """True if the taps are scaled to the range of float16."""
-        return self.split is Split.HALVES and self.tap_parts > 1
+        """True if the taps are scaled before they are split."""
+        return self.tap_parts > 1
+
+    @property
+    def tap_top(self) -> int:
+        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32."""
+        return 0 if self.split is Split.BFLOATS else top_of(self.split)

@@ -1,4 +1,4 @@
-"""Geometry of `filter1d_toeplitz`: tiles of a signal, products of their rows with the band matrix, and split numbers."""
+"""Geometry of `filter1d_toeplitz`: tiles of a signal, their segments and strips, and the parts of split numbers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STEP = 16
 STRIP = 16
 """Outputs of each segment of a strip: M of mma.m16n8k16."""
 PADDING = 8
-"""Samples between the segments in shared memory: these then lie an odd number of 16-byte vectors apart, so that ldmatrix
-has no bank conflicts."""
+"""Samples between the segments in shared memory, which then lie an odd number of 16-byte vectors apart: ldmatrix has no
+bank conflicts."""
 WARP = 32
 
 
@@ -27,7 +27,7 @@ class Split(enum.StrEnum):
     """Type of the parts that float32 samples and taps are split into."""
 
     HALVES = "halves"
-    """Two float16 parts, after scaling by a power of two: 22 bits of the largest number of a tile."""
+    """Two float16 parts: 22 bits of the largest number of a tile, and of those down to 2^-28 of it."""
     BFLOATS = "bfloats"
     """Three bfloat16 parts: 24 bits of every number."""
 
@@ -50,6 +50,13 @@ class Product(NamedTuple):
     samples: int
     taps: int
     accumulator: int
+
+
+def top_of(split: Split) -> int:
+    """Exponent of the largest number after scaling: products of two such numbers are far from the largest float32, and
+    parts of numbers 2^170 times smaller are still normal bfloat16 numbers.
+    """
+    return 14 if split is Split.HALVES else 59
 
 
 def products_of(problem: Filter1d, split: Split) -> tuple[Product, ...]:
@@ -81,8 +88,9 @@ def tile_of(warps: int, strips: int, steps: int) -> int:
 
 
 def places_of(warps: int, strips: int, steps: int) -> int:
-    """Samples of shared memory for a part of a tile, padding included. Products are read two at a time, so that the last
-    two may reach beyond the tile."""
+    """Samples of shared memory for a part of a tile, padding included. ldmatrix reads two steps at a time, so that the
+    last one may reach beyond the tile.
+    """
     segment = STRIP * strips
     read = segment * (SEGMENTS * warps - 1) + STEP * (-(-(strips + steps - 1) // 2) * 2)
     return read + PADDING * (-(-read // segment))
@@ -154,13 +162,23 @@ class Filter1dToeplitzGeometry:
 
     @property
     def is_scaled(self) -> bool:
-        """True if each tile is scaled to the range of float16."""
-        return self.split is Split.HALVES and self.sample_parts > 1
+        """True if the samples of a tile are scaled before they are split."""
+        return self.sample_parts > 1
 
     @property
     def are_taps_scaled(self) -> bool:
-        """True if the taps are scaled to the range of float16."""
-        return self.split is Split.HALVES and self.tap_parts > 1
+        """True if the taps are scaled before they are split."""
+        return self.tap_parts > 1
+
+    @property
+    def sample_top(self) -> int:
+        """Exponent of the largest sample of a tile after scaling."""
+        return top_of(self.split)
+
+    @property
+    def tap_top(self) -> int:
+        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32."""
+        return 0 if self.split is Split.BFLOATS and not self.is_scaled else top_of(self.split)
 
     @property
     def is_looped(self) -> bool:
