@@ -66,6 +66,8 @@ class DType(enum.StrEnum):
     INT16 = "int16"
     """Samples of audio and radio; an input only."""
     UINT8 = "uint8"
+    INT32 = "int32"
+    """Places in other arrays; an input only."""
     COMPLEX64 = "complex64"
     """Real and imaginary part, interleaved, float32 each."""
 
@@ -81,6 +83,7 @@ _ITEM_SIZES = {
     DType.BFLOAT16: 2,
     DType.INT16: 2,
     DType.UINT8: 1,
+    DType.INT32: 4,
     DType.COMPLEX64: 8,
 }
 
@@ -264,7 +267,8 @@ class Problem(abc.ABC):
     @property
     @abc.abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """Arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output comes last.
+        """Arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output comes last, unless
+        `output` names another one.
 
         Callers read it often: implement it as a `functools.cached_property`, which works on a dataclass without slots.
         """

@@ -12,10 +12,14 @@ _FAMILIES = families_in(
         "filter1d_channels": "channels_family:Filter1dChannels",
         "filter1d_toeplitz": "toeplitz_family:Filter1dToeplitz",
         "filter1d_toeplitz_channels": "toeplitz_channels_family:Filter1dToeplitzChannels",
+        "filter1d_step": "step_family:Filter1dStep",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",
         "filter1d_scatter": "scatter_family:Filter1dScatter",
+        "filter1d_gradients_warp": "gradients_warp_family:Filter1dGradientsWarp",
+        "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
+        "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
     },
 )
 

@@ -50,12 +50,12 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_products(problem, device)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
         if problem.dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return f"is for float16 and bfloat16 samples; these are {problem.dtype}"
-        if (why_not := why_no_products(problem, device)) is not None:
-            return why_not
         group = problem.channels // problem.filters
         if problem.filters > 1 and group % COLUMNS:
             return f"multiplies {COLUMNS} channels by one filter; groups of {group} channels have one each"

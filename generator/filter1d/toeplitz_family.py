@@ -67,12 +67,12 @@ class Filter1dToeplitz(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_products(problem, device)) is not None:
+            return reason
         if problem.layout is not SignalLayout.BCT:
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
-        if (why_not := why_no_products(problem, device)) is not None:
-            return why_not
         if _default(problem, device) is None:
             return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states import why_no_state
+from warpsmith.generator.filter1d.text import why_no_gradient
 from warpsmith.generator.filter1d.toeplitz_geometry import Split
 from warpsmith.generator.problem import Accuracy, DType
 
@@ -21,6 +23,8 @@ def splits_of(problem: Filter1d) -> tuple[Split, ...]:
 
 def why_no_products(problem: Filter1d, device: Device) -> str | None:
     """The reason why a device's tensor cores cannot solve a problem, in one line; None if they can."""
+    if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+        return reason
     if problem.dtype is DType.FLOAT16 and problem.accuracy is not Accuracy.SIGNALWISE:
         return "loses bits of float16 samples below 2^-14, which accuracy elementwise does not allow"
     if problem.down > 1:

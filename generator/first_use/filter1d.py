@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.first_use.reference import (
     ChannelPlanes,
     Reference,

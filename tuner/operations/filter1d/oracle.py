@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
 from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
@@ -73,7 +74,8 @@ def slope(problem: Filter1d) -> float:
 def terms(problem: Filter1d) -> int:
     """Real products that one result adds up at most."""
     parts = 4 if problem.weights_dtype is DType.COMPLEX64 else 2 if problem.dtype is DType.COMPLEX64 else 1
-    return parts * min(problem.taps, problem.signal)
+    is_read = problem.state is not None and problem.state.is_read
+    return parts * (problem.taps if is_read else min(problem.taps, problem.signal))
 
 
 def reference(problem: Filter1d, operands: Operands) -> Reference:
@@ -81,8 +83,11 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
     channel (`all_floors`) if that is larger, times the largest slope of the activation.
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
-    result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked.
+    result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked. Packed sequences
+    are filtered one by one; results of signals that are skipped are zero, and so is their scale.
     """
+    if problem.packed is not None:
+        return _of_sequences(problem, operands)
     components = problem.output.components
     room = room_beside(components.size)
     expected, scale = np.zeros(components.shape), np.zeros(components.shape)
@@ -99,6 +104,29 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
     for_each_strip(len(parts), STRIP_BYTES, strip, scratch_bytes=work.scratch_bytes, room=room)
     if problem.output.dtype is DType.COMPLEX64:
         scale[..., 1] = scale[..., 0]
+    if problem.state_rows is not None:
+        for each in (expected, scale):
+            each.reshape(problem.batch, -1)[places(problem, operands) < 0] = 0.0
+    return Reference(expected, scale)
+
+
+def _of_sequences(problem: Filter1d, operands: Operands) -> Reference:
+    """Reference of packed sequences."""
+    components = problem.output.components
+    expected, scale = np.zeros(components.shape), np.zeros(components.shape)
+    axis = 0 if problem.layout is SignalLayout.BTC or problem.channels == 1 else 1
+    shape = problem.output.shape  # (time, channels), or (channels, time)
+    signal, before, rows = operands["signal"].reshape(shape), history(problem, operands), places(problem, operands)
+    for number, samples in sequences(operands):
+        if rows[number] < 0:
+            continue
+        one, part = alone(problem, samples.stop - samples.start), (*(slice(None),) * axis, samples)
+        given = {**operands, "signal": np.ascontiguousarray(signal[part])}
+        if before is not None:
+            own = before[number]
+            given["before"] = np.ascontiguousarray(own.T if problem.layout is SignalLayout.BTC else own)
+        found = reference(one, given)
+        expected[part], scale[part] = found.expected, found.scale
     return Reference(expected, scale)
 
 
@@ -118,6 +146,8 @@ class _Work:
 
     problem: Filter1d
     signal: NDArray[Any]
+    """Samples, behind `lead` older ones that stand before the signal."""
+    lead: int
     taps: NDArray[Any]
     """(filters, taps), float64 or complex128, in the order of a correlation."""
     bias: NDArray[np.float64] | None
@@ -129,10 +159,11 @@ class _Work:
     @classmethod
     def of(cls, problem: Filter1d, operands: Operands, expected: NDArray[Any], scale: NDArray[np.float64]) -> _Work:
         taps = correlation_taps(problem, operands["weights"])
-        signal = by_time(problem, operands["signal"], problem.signal)
+        signal, lead = _with_history(problem, operands)
         return cls(
             problem=problem,
             signal=signal,
+            lead=lead,
             taps=taps.astype(np.complex128 if np.iscomplexobj(taps) else np.float64),
             bias=operands["bias"].astype(np.float64) if problem.bias else None,
             floors=all_floors(problem, signal, taps),
@@ -199,7 +230,7 @@ class _Work:
         for start in () if self.is_by_transforms else range(0, self.problem.taps, _TAPS):
             taps = self.taps[part.filter, start : start + _TAPS]
             first = self.problem.first_lag + part.outputs.start * self.problem.down + start
-            if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > 0:
+            if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > -self.lead:
                 self._add(taps, self._samples(where[0], where[1], first, shape[1], len(taps)), expected, scale)
         if self.bias is not None:
             bias = self.bias[where[1], None]
@@ -214,9 +245,9 @@ class _Work:
         whole = math.ceil(outputs / self.tile) * self.tile  # the last tile may have outputs that nobody reads
         length = (whole - 1) * self.problem.down + taps
         stop = first + (outputs - 1) * self.problem.down + taps
-        left, right = max(0, first), min(self.problem.signal, stop)
+        left, right = max(-self.lead, first), min(self.problem.signal, stop)
         samples = np.zeros((len(batch), length), np.complex128 if np.iscomplexobj(self.signal) else np.float64)
-        samples[:, left - first : right - first] = self.signal[batch, channel, left:right]
+        samples[:, left - first : right - first] = self.signal[batch, channel, left + self.lead : right + self.lead]
         return samples
 
     def _add(
@@ -238,6 +269,12 @@ class _Work:
             starts = np.arange(outputs) * down
             spoilt = counts[:, starts + len(taps)] > counts[:, starts]
             expected[spoilt], scale[spoilt] = np.nan, np.nan
+
+
+def _with_history(problem: Filter1d, operands: Operands) -> tuple[NDArray[Any], int]:
+    """Signals as (batch, channels, time), behind the samples of their state, and the number of these."""
+    signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
+    return (signal, 0) if before is None else (np.concatenate([before, signal], axis=2), problem.taps - 1)
 
 
 def _band(taps: NDArray[Any], tile: int, down: int) -> NDArray[Any]:
@@ -262,7 +299,10 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    signal = by_time(problem, operands["signal"], problem.signal)
+    if problem.packed is not None or problem.state_rows is not None:
+        found = reference(problem, operands)  # there are no kernels that these samples would check
+        return Samples(indices, found.expected.reshape(-1)[indices], found.scale.reshape(-1)[indices])
+    signal, lead = _with_history(problem, operands)
     taps = correlation_taps(problem, operands["weights"])
     parts = 2 if problem.output.dtype is DType.COMPLEX64 else 1
     is_btc = problem.layout is SignalLayout.BTC
@@ -278,7 +318,7 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
-        products, magnitudes = _terms(problem, signal[batch, channel], taps, channel, output)
+        products, magnitudes = _terms(problem, signal[batch, channel], lead, taps, channel, output)
         total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
         scale[number] = magnitudes.sum() + abs(biases[channel])
@@ -288,12 +328,12 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
 
 
 def _terms(
-    problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any], channel: int, output: int
+    problem: Filter1d, signal: NDArray[Any], lead: int, taps: NDArray[Any], channel: int, output: int
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of one result, and their magnitudes."""
+    """Products of one result, and their magnitudes. `lead` samples stand before the first one of the signal."""
     lag = problem.first_lag + output * problem.down
-    left, right = max(0, lag), min(problem.signal, lag + problem.taps)
+    left, right = max(-lead, lag), min(problem.signal, lag + problem.taps)
     filters = taps[channel * problem.filters // problem.channels, left - lag : right - lag]
     wide = functools.partial(np.asarray, dtype=np.complex128 if np.iscomplexobj(signal) else np.float64)
-    there, weights = wide(signal[left:right]), wide(filters)
+    there, weights = wide(signal[left + lead : right + lead]), wide(filters)
     return weights * there, np.abs(weights) * np.abs(there)

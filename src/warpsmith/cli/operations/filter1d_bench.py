@@ -30,6 +30,7 @@ from warpsmith.cli.operations.filter1d import (
     BatchOption,
     BiasOption,
     ChannelsOption,
+    CircularOption,
     ConvolveOption,
     DownOption,
     DTypeOption,
@@ -38,13 +39,18 @@ from warpsmith.cli.operations.filter1d import (
     LayoutOption,
     ModeOption,
     NonFiniteOption,
+    PackedOption,
+    PassOption,
     ResultDTypeOption,
+    StateOption,
+    StateRowsOption,
+    StateWidthOption,
     TapsDTypeOption,
     filter1d,
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 USUAL_SIGNAL = 2**24
@@ -79,6 +85,12 @@ def bench_filter1d(
     activation: ActivationOption = None,
     accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
+    pass_: PassOption = Filter1dPass.FPROP.value,
+    state: StateOption = None,
+    state_width: StateWidthOption = None,
+    state_rows: StateRowsOption = None,
+    circular: CircularOption = False,
+    packed: PackedOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -90,7 +102,7 @@ def bench_filter1d(
     """Compare filters of signals with the other libraries that are installed."""
     shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
     dense = None, None, None  # weights of each call, and no gaps between rows
-    rules = bias, activation, accuracy, nonfinite
+    rules = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
     problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
@@ -109,8 +121,20 @@ def workload(problem: Filter1d) -> str:
     activation = f", {problem.activation}" if problem.activation is not None else ""
     accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
-    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{accuracy}{nonfinite}"
+    pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
+    rules = f"{accuracy}{nonfinite}{pass_}{_states(problem)}"
+    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
     return f"signals of {problem.signal} samples{kind}"
+
+
+def _states(problem: Filter1d) -> str:
+    """Words for packed sequences and a state, such as `, 64 packed sequences, state both`."""
+    words = [] if problem.packed is None else [f"{problem.packed} packed sequences"]
+    if problem.state is not None:
+        width = "" if problem.state_width is None else f" of {problem.state_width} samples"
+        rows = "" if problem.state_rows is None else f" in {problem.state_rows} rows"
+        words.append(f"state {problem.state}{width}{rows}{', circular' if problem.circular else ''}")
+    return "".join(f", {each}" for each in words)
 
 
 def _show(results: Results) -> None:
