@@ -111,3 +111,17 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
 
 SPREAD = tuple(problem_of(case) for case in covering(FACTORS, is_problem))
 """Problems that combine every two values of two FACTORS."""
+
+_GROUPS: dict[str, Any] = {"layout": "btc", "channels": 32, "filters": 2, "dtype": "bfloat16", "taps_dtype": "bfloat16"}
+GROUPED = (
+    Filter1d(300, 128, 2, mode="causal", **_GROUPS),
+    Filter1d(257, 7, mode="same", bias=True, activation="silu", **_GROUPS),
+    Filter1d(100, 33, mode="valid", convolve=True, **{**_GROUPS, "taps_dtype": None, "result_dtype": "float32"}),
+    Filter1d(129, 300, channels=8, layout="btc", dtype="bfloat16", taps_dtype="bfloat16", lags=(-40, 60)),
+    Filter1d(65, 17, 3, channels=24, layout="btc", dtype="float16", pitch=2 * 32, result_pitch=2 * 28, bias=True),
+    Filter1d(4, 1, channels=48, filters=3, layout="btc", dtype="float16", taps_dtype="float16"),
+    Filter1d(500, 5, channels=16, layout="btc", dtype="bfloat16", weights=range(5), accuracy="elementwise"),
+)
+"""Problems of groups of channels side by side that have one filter, as tensor cores multiply them: 16-bit samples and
+rows of whole vectors.
+"""

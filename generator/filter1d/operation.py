@@ -10,6 +10,8 @@ _FAMILIES = families_in(
     {
         "filter1d_registers": "registers_family:Filter1dRegisters",
         "filter1d_channels": "channels_family:Filter1dChannels",
+        "filter1d_toeplitz": "toeplitz_family:Filter1dToeplitz",
+        "filter1d_toeplitz_channels": "toeplitz_channels_family:Filter1dToeplitzChannels",
         "filter1d_step": "step_family:Filter1dStep",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_fft": "fft_family:Filter1dFft",

@@ -16,10 +16,12 @@ import exhaustive
 from golden_files import GoldenFiles
 from machine_code import NOTHING, frames_of
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.channels_family import Filter1dChannels
 from warpsmith.generator.filter1d.plain_family import Filter1dPlain
 from warpsmith.generator.filter1d.registers_family import Filter1dRegisters
+from warpsmith.generator.filter1d.toeplitz_channels_family import Filter1dToeplitzChannels
+from warpsmith.generator.filter1d.toeplitz_family import Filter1dToeplitz
 from warpsmith.generator.presets import H200
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Value
@@ -54,6 +56,18 @@ def channels(problem: Filter1d, **wanted: Value) -> Case:
     return Case(Filter1dChannels(), problem, tuple(wanted.items()))
 
 
+def toeplitz(problem: Filter1d, **wanted: Value) -> Case:
+    family = Filter1dToeplitzChannels() if problem.layout is SignalLayout.BTC else Filter1dToeplitz()
+    return Case(family, problem, tuple(wanted.items()))
+
+
+GROUPS: dict[str, Any] = {
+    "mode": "causal",
+    "channels": 8192,
+    "filters": 512,
+    "dtype": "bfloat16",
+    "taps_dtype": "bfloat16",
+}
 EPILOGUE: dict[str, Any] = {"bias": True, "activation": "silu"}
 
 CASES = {
@@ -84,6 +98,15 @@ CASES = {
     "registers_silu_halves": registers(Filter1d(8192, 4, **HALVES, **EPILOGUE, taps_dtype="bfloat16")),
     "registers_literal_bias": registers(Filter1d(1 << 24, 3, mode="same", weights=(1, 0, -1), bias=True)),
     "channels_silu": channels(Filter1d(8192, 4, layout="btc", **HALVES, **EPILOGUE, taps_dtype="bfloat16")),
+    "toeplitz": toeplitz(Filter1d(1 << 24, 129)),
+    "toeplitz_short": toeplitz(Filter1d(1 << 24, 65, mode="same")),
+    "toeplitz_elementwise": toeplitz(Filter1d(100_003, 33, accuracy="elementwise", weights=range(33))),
+    "toeplitz_groups": toeplitz(Filter1d(8192, 128, **GROUPS)),
+    "toeplitz_halves": toeplitz(Filter1d(1001, 40, batch=3, dtype="float16", convolve=True, **EPILOGUE), store="plain"),
+    "toeplitz_channels": toeplitz(Filter1d(8192, 128, layout="btc", **GROUPS)),
+    "toeplitz_channels_ragged": toeplitz(
+        Filter1d(4099, 33, 2, channels=24, layout="btc", dtype="float16", **EPILOGUE), warps=2, chunk=2
+    ),
     "registers_far": registers(Filter1d(1 << 33, 17, convolve=True), weights="constant", store="plain"),
 }
 

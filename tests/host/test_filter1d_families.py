@@ -16,7 +16,7 @@ import exhaustive
 import sanitized
 import verified
 from filter1d_cases import DEVICE, FILTERS, cases_of, covering_configs, program_of, solved_by
-from filter1d_problems import SPREAD
+from filter1d_problems import GROUPED, SPREAD
 from joined import plans_of
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
@@ -29,6 +29,7 @@ from warpsmith.tuner.operations.registry import random_operands, reference
 
 every_family = pytest.mark.parametrize("family", FILTERS, ids=lambda family: family.name)
 
+PROBLEMS = (*SPREAD, *GROUPED)
 LONG = (
     Filter1d(9000, 700, mode="same"),
     Filter1d(3000, 2500, 2, channels=2, filters=2, convolve=True),
@@ -48,7 +49,7 @@ class TestResults:
 
     @every_family
     def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family), 2)
+        problems = exhaustive.share(solved_by(family, PROBLEMS), FILTERS.index(family), 2)
         assert problems
         verified.check(host, quickest, [(each, program_of(family, each)) for each in problems])
 
@@ -56,7 +57,7 @@ class TestResults:
     def test_random_configs_are_right(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family) + 1, 2)
+        problems = exhaustive.share(solved_by(family, PROBLEMS), FILTERS.index(family) + 1, 2)
         verified.check(host, quickest, [(each, program_of(family, each, 1)) for each in problems])
 
     @every_family
@@ -68,6 +69,7 @@ class TestResults:
             Filter1d(1000, 33, mode="causal", dtype="int16"),
             Filter1d(500, 17, 2, layout="btc", channels=8, dtype="bfloat16", mode="causal"),
             Filter1d(700, 9, dtype="complex64", down=2, weights=range(9)),
+            Filter1d(300, 40, layout="btc", channels=32, filters=2, dtype="bfloat16", taps_dtype="bfloat16"),
         )
         cases = [
             (each, family.program(each, config))
@@ -84,7 +86,7 @@ class TestResults:
     @pytest.mark.usefixtures("compile_without_optimisation")
     def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
         some = exhaustive.share(SPREAD, FILTERS.index(family), 6)
-        cases = cases_of(family, some)
+        cases = cases_of(family, some) or cases_of(family, GROUPED[::3])
         assert cases
         sanitized.check(cases, tmp_path)
 
@@ -116,6 +118,7 @@ def shapes(family: Family[Filter1d]) -> list[Filter1d]:
             Filter1d(200, 4, 2, channels=3, dtype="complex64", mode="causal"),
             Filter1d(200, 9, 2, channels=3, dtype="float16", lags=(-3, 150)),
             Filter1d(200, 7, 2, channels=4, dtype="bfloat16", layout="btc", mode="valid"),
+            Filter1d(200, 40, 2, channels=16, dtype="bfloat16", layout="btc", mode="same"),
         ),
     )
 

@@ -1,0 +1,278 @@
+"""Filters on tensor cores: a banded Toeplitz matrix of the taps times eight segments of a signal.
+
+Source: convolution as products with banded Toeplitz matrices. Each tile of float32 samples and the filter are scaled by
+powers of two and split: into two float16 parts that keep 22 bits of the largest numbers, or into three bfloat16 parts
+that keep 24 bits of all (Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3;
+Henry, Tang and Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
+Computations"). float16 and bfloat16 samples are exact. A product also sums over samples outside of a window, with taps
+of zero, so that a sample that is not finite spoils sums beside its windows: a warp computes those again, tap by tap.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+
+from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.registers_geometry import PAIRED, vectors_of
+from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
+    Filter1dText,
+    Weights,
+    filter1d_arguments,
+    row_pitch,
+)
+from warpsmith.generator.filter1d.toeplitz_geometry import (
+    SEGMENTS,
+    STRIP,
+    WARP,
+    Filter1dToeplitzGeometry,
+    Split,
+    places_of,
+    products_of,
+    sample_parts,
+    steps_of,
+    tap_parts,
+    tile_of,
+)
+from warpsmith.generator.filter1d.toeplitz_model import expected_ns
+from warpsmith.generator.filter1d.toeplitz_rules import splits_of, why_no_products
+from warpsmith.generator.pair_stores import pair_stores
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
+
+MAX_PRODUCTS = 640
+"""Most mma instructions of a warp's tile, which are all unrolled: ptxas takes seconds for more."""
+LIKELY_TAPS, LIKELY_HALF_TAPS = 33, 5
+"""Least taps, of float32 and of 16-bit samples, with which the default is as fast as `filter1d_registers` (H200)."""
+LIKELY_BAND = 20
+"""Most steps of all parts of the taps with which eight strips of float32 samples are better than four."""
+SHORT_BAND = 14
+"""Most steps of all parts of the taps with which a block has one tile: 97 float32 taps. Half as many if there are many
+channels."""
+OTHER_REGISTERS = 40
+"""Registers besides the band, sums, samples and loads, for addresses and the compiler."""
+
+
+class Filter1dToeplitz(Family[Filter1d]):
+    """`filter1d` as products with a banded Toeplitz matrix, by mma.sync."""
+
+    name = "filter1d_toeplitz"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if (reason := why_no_products(problem, device)) is not None:
+            return reason
+        if problem.layout is not SignalLayout.BCT:
+            return "is for signals whose samples lie side by side (layout bct)"
+        if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
+            return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
+        if _default(problem, device) is None:
+            return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
+        return None
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        least = LIKELY_TAPS if problem.dtype is DType.FLOAT32 else LIKELY_HALF_TAPS
+        return device.kind is DeviceKind.CUDA and problem.taps >= least and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
+        config = _default(problem, device)
+        return None if config is None else expected_ns(problem, config, device)
+
+    def space(self, problem: Filter1d, device: Device) -> Space:
+        return _space(problem, device)
+
+    def default(self, problem: Filter1d, device: Device) -> Config:
+        config = _default(problem, device)
+        if config is None:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return config
+
+    def unrolled(self, problem: Filter1d, config: Config) -> int:
+        geometry = Filter1dToeplitzGeometry.of(problem, config)
+        return 4 * geometry.strips * geometry.steps * len(geometry.products)
+
+    def program(self, problem: Filter1d, config: Config) -> Program:
+        geometry = Filter1dToeplitzGeometry.of(problem, config)
+        source = render(
+            "filter1d/toeplitz.cu.jinja",
+            p=Filter1dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            store=config.text("store"),
+        )
+        arguments = filter1d_arguments(problem, Weights.GLOBAL)
+        launch = Launch.of_blocks(self.name, geometry.blocks, WARP * geometry.warps, arguments)
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+@functools.lru_cache(maxsize=256)
+def _space(problem: Filter1d, device: Device) -> Space:
+    signal = problem.inputs[0]
+    return Space(
+        parameters=(
+            Parameter("weights", (Weights.GLOBAL.value,), "each block reads its filter from global memory"),
+            Parameter("split", words(splits_of(problem)), "type of the parts of float32 numbers"),
+            Parameter("load_vector", vectors_of(signal), "samples in one load from global memory"),
+            Parameter("store_vector", (1, 2), "outputs in one store"),
+            Parameter(
+                "strips", (1, 2, 4, 8, 16), f"strips of a warp, of {STRIP} outputs in each of {SEGMENTS} segments"
+            ),
+            Parameter("warps", (1, 2, 4, 8), "warps of a block"),
+            Parameter(
+                "row_blocks",
+                tuple(sorted({0, 1, 2, 4, 8, 16, *(each * device.multiprocessors for each in range(1, 9))})),
+                "blocks of a channel, which share its tiles evenly; 0: a tile each",
+            ),
+            Parameter("min_blocks", (0, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=(*_accesses(problem, device), *_resources(problem, device), *_blocks(problem)),
+    )
+
+
+def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    signal, result = problem.inputs[0], problem.output
+    pitch = row_pitch(problem, signal, problem.signal)
+    out_pitch = row_pitch(problem, result, problem.result_length)
+    several = problem.rows > 1
+    return (
+        Constraint(
+            f"loads of channels {pitch} samples apart are aligned only where their width divides that",
+            lambda load_vector: not several or pitch % load_vector == 0,
+        ),
+        Constraint(
+            f"stores to channels {out_pitch} outputs apart are aligned only where their width divides that",
+            lambda store_vector: not several or out_pitch % store_vector == 0,
+        ),
+        *pair_stores(problem.output_dtype, device, "store_vector", PAIRED),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    def registers(split: str, load_vector: int, strips: int, warps: int) -> int:
+        """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
+        steps, kind = steps_of(problem, load_vector), Split(split)
+        products = products_of(problem, kind)
+        sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
+        words = max(1, load_vector * problem.dtype.itemsize // 4)
+        loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        band = 4 * steps * tap_parts(problem, kind)
+        return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
+
+    def shared(split: str, load_vector: int, strips: int, warps: int, row_blocks: int) -> int:
+        steps = steps_of(problem, load_vector)
+        parts = sample_parts(problem, Split(split))
+        tiles = 2 * (2 if row_blocks else 1) * parts * places_of(warps, strips, steps)
+        return tiles + 4 * (16 * steps + 7) + 8 * warps
+
+    return (
+        Constraint(
+            f"band, sums and loads of a thread must fit {THREAD_REGISTERS} registers, for {problem.taps} taps",
+            lambda split, load_vector, strips, warps: registers(split, load_vector, strips, warps) <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"tiles and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+            lambda split, load_vector, strips, warps, row_blocks: (
+                shared(split, load_vector, strips, warps, row_blocks) <= STATIC_SHARED_BYTES
+            ),
+        ),
+        Constraint(
+            f"at most {MAX_PRODUCTS} products are unrolled",
+            lambda split, load_vector, strips: (
+                strips == 1
+                or strips * steps_of(problem, load_vector) * len(products_of(problem, Split(split))) <= MAX_PRODUCTS
+            ),
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda split, load_vector, strips, warps, min_blocks: (
+                min_blocks * warps * WARP * registers(split, load_vector, strips, warps)
+                <= device.registers_per_multiprocessor
+            ),
+        ),
+        Constraint(
+            f"a multiprocessor has {device.shared_per_multiprocessor_bytes >> 10} KiB of shared memory for its blocks",
+            lambda split, load_vector, strips, warps, row_blocks, min_blocks: (
+                min_blocks * shared(split, load_vector, strips, warps, row_blocks)
+                <= device.shared_per_multiprocessor_bytes
+            ),
+        ),
+    )
+
+
+def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
+    return (
+        Constraint(
+            f"a tile larger than twice the {problem.result_length} outputs of a channel is a smaller one",
+            lambda strips, warps: strips * warps == 1 or SEGMENTS * STRIP * strips * warps < 2 * problem.result_length,
+        ),
+        Constraint(
+            "blocks that share the tiles of a channel have more than one each",
+            lambda strips, warps, row_blocks: (
+                row_blocks < max(1, -(-problem.result_length // (SEGMENTS * STRIP * strips * warps)))
+            ),
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda strips, warps, row_blocks: (
+                problem.rows * (row_blocks or -(-problem.result_length // (SEGMENTS * STRIP * strips * warps)))
+                <= MAX_GRID
+            ),
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _default(problem: Filter1d, device: Device) -> Config | None:
+    """The likeliest legal config; None if no config is legal."""
+    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
+
+
+def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
+    """Yields configs for the default, the likeliest first, legal or not.
+
+    On an H200, 30 to 60 configs were timed for 33, 65, 129 and 257 taps on 2^24 float32 samples, and for 7, 32 and 128
+    taps on 8192 channels of bfloat16. Blocks of two warps are best. More strips share more of what a warp reads, until
+    band and sums leave too few registers for several blocks. One tile a block is best as long as memory is the bound;
+    with more taps a block prepares its band for several tiles.
+    """
+    signal = problem.inputs[0]
+    pitch = row_pitch(problem, signal, problem.signal) if problem.rows > 1 else 0
+    result_pitch = row_pitch(problem, problem.output, problem.result_length) if problem.rows > 1 else 0
+    widest = max(each for each in vectors_of(signal) if pitch % each == 0)
+    store_vector = 2 if result_pitch % 2 == 0 else 1
+    for split in splits_of(problem):
+        band = tap_parts(problem, split) * steps_of(problem, widest)
+        strips = 8 if problem.dtype is DType.FLOAT32 and band <= LIKELY_BAND else 4
+        for shape in ((strips, 2), (4, 2), (2, 2), (2, 1), (1, 1)):
+            for row_blocks in _row_blocks(problem, device, SEGMENTS * STRIP * shape[0] * shape[1], band):
+                for load_vector, store in itertools.product(dict.fromkeys((widest, 1)), (store_vector, 1)):
+                    chosen: dict[str, Value] = {
+                        "weights": Weights.GLOBAL.value,
+                        "split": split.value,
+                        "load_vector": load_vector,
+                        "store_vector": store,
+                        "strips": shape[0],
+                        "warps": shape[1],
+                        "row_blocks": row_blocks,
+                        "min_blocks": 0,
+                        "store": "streaming",
+                    }
+                    yield Config.of(chosen)
+
+
+def _row_blocks(problem: Filter1d, device: Device, tile: int, band: int) -> Iterator[int]:
+    """Yields numbers of blocks of a channel, the likeliest first. `band` counts the products of the taps' parts."""
+    tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
+    if problem.rows == 1 and tiles >= 2 * fewest and band > SHORT_BAND:
+        yield fewest
+    elif problem.rows >= fewest and band > SHORT_BAND // 2:
+        yield from (each for each in (1, 2, 4, 8, 16) if 8 * each >= tiles)
+    yield 0

@@ -1,0 +1,55 @@
+"""Expected times of the families of banded Toeplitz matrices, by operation counts."""
+
+from __future__ import annotations
+
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.toeplitz_channels_geometry import COLUMNS, Filter1dToeplitzChannelsGeometry
+from warpsmith.generator.filter1d.toeplitz_geometry import (
+    SEGMENTS,
+    STEP,
+    STRIP,
+    Filter1dToeplitzGeometry,
+    Split,
+)
+from warpsmith.generator.space import Config
+
+MEMORY_SHARE, CHANNELS_MEMORY_SHARE = (rate / REFERENCE.memory_bytes_per_ns for rate in (4100, 3500))
+"""Shares of the memory rate that `filter1d_toeplitz` and `filter1d_toeplitz_channels` reach."""
+PRODUCT_SHARE = 0.77
+"""Share of the rate of mma.sync that these kernels reach."""
+OVERLAP = 1.5
+"""Exponent of the norm that adds the times of products and memory: infinite if they overlapped fully, 1 if not at all.
+Fitted, like PRODUCT_SHARE, to 33 to 257 taps on 2^24 float32 samples (H200)."""
+
+
+def expected_ns(problem: Filter1d, config: Config, device: Device) -> float | None:
+    """Nanoseconds of a config of `filter1d_toeplitz`."""
+    geometry = Filter1dToeplitzGeometry.of(problem, config)
+    strips = problem.rows * geometry.row_tiles * geometry.warps * geometry.strips
+    products = strips * SEGMENTS * STRIP * STEP * geometry.steps * len(geometry.products)
+    return _added_ns(device, geometry.split, products, problem.bytes / MEMORY_SHARE)
+
+
+def channels_ns(problem: Filter1d, config: Config, device: Device) -> float | None:
+    """Nanoseconds of a config of `filter1d_toeplitz_channels`, whose blocks read the samples before their first windows
+    once more.
+    """
+    geometry = Filter1dToeplitzChannelsGeometry.of(problem, config)
+    steps = geometry.strips + geometry.steps - 1
+    strips = geometry.blocks * geometry.warps * geometry.strips
+    products = strips * STRIP * COLUMNS * STEP * geometry.steps * len(geometry.products)
+    written = problem.output.nbytes
+    moved = written + (problem.bytes - written) * steps / geometry.strips
+    return _added_ns(device, geometry.split, products, moved / CHANNELS_MEMORY_SHARE)
+
+
+def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float) -> float | None:
+    """Nanoseconds of multiply-adds on tensor cores beside `moved` bytes at the full memory rate."""
+    instruction, rates = device.tensor_instruction(split.tensor_type), device.rates
+    if instruction is None:
+        return None
+    per_ns = instruction.per_cycle(device.compute_capability) * device.multiprocessors * rates.cycles_per_ns
+    products = multiply_adds / (PRODUCT_SHARE * max(per_ns, 1.0))
+    memory = moved / rates.memory_bytes_per_ns
+    return rates.launch_ns + float((products**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP))
