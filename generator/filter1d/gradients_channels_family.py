@@ -40,6 +40,7 @@ OTHER_REGISTERS = 30
 """Registers besides samples, gradients, taps and sums, for addresses and the compiler."""
 UNROLLED_TAPS = 8
 """Most taps of which the outputs before a segment are unrolled, with all their loads in flight."""
+SEGMENTS = tuple(range(16, CHAIN + 1, 8))
 MAX_STRAIGHT = 4000
 """Most multiply-adds of a turn of the loop, which are all unrolled."""
 MEMORY_SHARE = 3500 / REFERENCE.memory_bytes_per_ns
@@ -162,10 +163,10 @@ def _space(problem: Filter1d, device: Device) -> Space:
         parameters=(
             Parameter("vector", tuple(n for n in (8, 4, 2, 1) if n * size <= 16), "adjacent channels of a thread"),
             Parameter("ahead", (1, 2, 4, 8, 16), "samples and gradients of a channel in flight"),
-            Parameter("segment", (16, 32, 48, 64, 96, 128, 192, 256), "samples of a thread"),
+            Parameter("segment", SEGMENTS, "samples of a thread"),
             Parameter("block_columns", (1, 2, 4, 8, 16, 32, 64, 128), "threads of a block across the channels"),
             Parameter("block_rows", (1, 2, 4, 8, 16, 32), "threads of a block along the signal"),
-            Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("min_blocks", (0, 1, 2, 3, 4, 5, 6, 7, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
         constraints=(*paired, *_resources(problem, device), *_blocks(problem, device)),
@@ -181,6 +182,7 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         kept = (taps if reads_signal else 0) + (taps if problem.pass_.gives_signal else 1)
         raw = -(-(problem.dtype.itemsize * reads_signal + problem.output_dtype.itemsize) * vector * ahead // 4)
         weights = taps * (vector if problem.filters > 1 else 1) if "weights" in problem.from_host else 0
+        weights *= 1 if problem.activation is None else 2
         return vector * (kept + (items if gives_weights else 0)) + weights + raw + OTHER_REGISTERS
 
     return (

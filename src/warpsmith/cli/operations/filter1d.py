@@ -11,6 +11,7 @@ import typer
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
+from warpsmith.generator.filter1d.passes import Filter1dPass
 from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, member
 
@@ -109,6 +110,14 @@ ActivationOption = Annotated[
         show_default=False,
     ),
 ]
+PassOption = Annotated[
+    str,
+    typer.Option(
+        "--pass",
+        help="The filter (fprop), or the gradient of its signal (dgrad), those of its weights and bias (wgrad), or all "
+        "of them (backward); the other options describe the filter.",
+    ),
+]
 
 
 def filter1d(
@@ -130,6 +139,7 @@ def filter1d(
     result_pitch: ResultPitchOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    pass_: PassOption = Filter1dPass.FPROP.value,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
@@ -155,6 +165,7 @@ def filter1d(
         result_pitch=result_pitch,
         bias=bias,
         activation=None if activation is None else member(Activation, activation, "activation"),
+        pass_=member(Filter1dPass, pass_, "pass"),
     )
 
 

@@ -36,13 +36,14 @@ from warpsmith.cli.operations.filter1d import (
     LagsOption,
     LayoutOption,
     ModeOption,
+    PassOption,
     ResultDTypeOption,
     TapsDTypeOption,
     filter1d,
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.generator.problem import DType
 
 USUAL_SIGNAL = 2**24
@@ -75,6 +76,7 @@ def bench_filter1d(
     result_dtype: ResultDTypeOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    pass_: PassOption = Filter1dPass.FPROP.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -101,6 +103,7 @@ def bench_filter1d(
             result_dtype=result_dtype,
             bias=bias,
             activation=activation,
+            pass_=pass_,
         )
         for count in taps or USUAL_TAPS
     ]
@@ -119,7 +122,8 @@ def workload(problem: Filter1d) -> str:
     down = f", one output of {problem.down}" if problem.down > 1 else ""
     bias = ", bias" if problem.bias else ""
     activation = f", {problem.activation}" if problem.activation is not None else ""
-    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}"
+    kind = f"pass {problem.pass_} of " if problem.pass_.is_gradient else ""
+    return f"{kind}signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}"
 
 
 def _show(results: Results) -> None:
