@@ -41,6 +41,9 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 WARP = 32
 VECTOR_BYTES = 16
 """Bytes of the widest load."""
+LEAST_REGISTERS = 64
+"""Registers that the compiler makes do with if it must: it then computes addresses more than once."""
+MIN_BLOCKS = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 OTHER_REGISTERS = 26
 """Registers besides samples, gradients, taps and sums, for addresses and the compiler."""
 ACTIVATION_WORK, HEAVY_WORK = 10, 20
@@ -190,18 +193,6 @@ class Filter1dGradientsWarp(Family[Filter1d]):
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    taps, items, (pitch, _) = problem.taps, problem.taps + problem.bias, pitches(problem)
-    gives_weights = problem.pass_.gives_weights
-    reads_signal = gives_weights or problem.activation is not None
-
-    def geometry(samples: int, threads: int, tiles: int) -> GradientsWarpGeometry:
-        config = {"samples": samples, "vector": 1, "threads": threads, "tiles": tiles, "min_blocks": 0}
-        return GradientsWarpGeometry.of(problem, Config.of(dict[str, Value](config)))
-
-    def registers(samples: int) -> int:
-        window = samples + taps - 1 if reads_signal else 0
-        return window + 2 * samples + taps - 1 + taps + (items if gives_weights else 0) + OTHER_REGISTERS
-
     paired = pair_stores(problem.dtype, device, "vector", PAIRED) if problem.pass_.gives_signal else ()
     return Space(
         parameters=(
@@ -209,54 +200,67 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("vector", (8, 4, 2, 1), "samples of one load and one store"),
             Parameter("threads", (32, 64, 96, 128, 160, 192, 256, 512), "threads of a block"),
             Parameter("tiles", tuple(range(1, 33)), "tiles of a warp at most, one after the other"),
-            Parameter(
-                "min_blocks",
-                (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32),
-                "blocks a multiprocessor must hold; 0 leaves it open",
-            ),
+            Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
-        constraints=(
-            *paired,
-            Constraint(
-                f"vectors of samples, {pitch} elements from row to row, are aligned and end with the {problem.signal}",
-                lambda samples, vector: vector in vectors_of(samples, pitch, problem.signal, problem.dtype),
+        constraints=(*paired, *_resources(problem, device), *_blocks(problem)),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    taps, items, (pitch, _) = problem.taps, problem.taps + problem.bias, pitches(problem)
+    gives_weights, is_activated = problem.pass_.gives_weights, problem.activation is not None
+
+    def registers(samples: int) -> int:
+        window = samples + taps - 1 if gives_weights or is_activated else 0
+        weights = 2 * taps if is_activated else taps
+        return window + 2 * samples + taps - 1 + weights + (items if gives_weights else 0) + OTHER_REGISTERS
+
+    return (
+        Constraint(
+            f"vectors of samples, {pitch} elements from row to row, are aligned and end with the {problem.signal}",
+            lambda samples, vector: vector in vectors_of(samples, pitch, problem.signal, problem.dtype),
+        ),
+        Constraint(
+            f"at most {CHAIN} products are added one after the other",
+            lambda samples, tiles: not gives_weights or samples * tiles <= CHAIN,
+        ),
+        Constraint(
+            f"samples, gradients and taps of a lane must fit {THREAD_REGISTERS} registers, for {taps} taps",
+            lambda samples: registers(samples) <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda samples, threads, min_blocks: (
+                min_blocks * threads * min(registers(samples), LEAST_REGISTERS) <= device.registers_per_multiprocessor
             ),
-            Constraint(
-                f"at most {CHAIN} products are added one after the other",
-                lambda samples, tiles: not gives_weights or samples * tiles <= CHAIN,
+        ),
+        Constraint(
+            f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
+            lambda threads, min_blocks: min_blocks * threads <= device.threads_per_multiprocessor,
+        ),
+    )
+
+
+def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
+    def geometry(samples: int, threads: int, tiles: int) -> GradientsWarpGeometry:
+        config: dict[str, Value] = {"samples": samples, "vector": 1, "threads": threads, "tiles": tiles}
+        return GradientsWarpGeometry.of(problem, Config.of({**config, "min_blocks": 0}))
+
+    return (
+        Constraint(
+            "most lanes of a warp have samples of their own",
+            lambda samples: geometry(samples, WARP, 1).useful >= WARP // 2,
+        ),
+        Constraint(
+            f"a block twice as long as the signal, {problem.signal}, is a shorter one",
+            lambda samples, threads, tiles: (
+                threads * tiles == WARP or samples * threads * tiles < 4 * max(problem.signal, problem.result_length)
             ),
-            Constraint(
-                f"samples, gradients and taps of a lane must fit {THREAD_REGISTERS} registers, for {taps} taps",
-                lambda samples: registers(samples) <= THREAD_REGISTERS,
-            ),
-            Constraint(
-                f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
-                lambda samples, threads, min_blocks: (
-                    min_blocks * threads * min(registers(samples), 64) <= device.registers_per_multiprocessor
-                ),
-            ),
-            Constraint(
-                f"a multiprocessor holds {device.threads_per_multiprocessor} threads",
-                lambda threads, min_blocks: min_blocks * threads <= device.threads_per_multiprocessor,
-            ),
-            Constraint(
-                "most lanes of a warp have samples of their own",
-                lambda samples: geometry(samples, WARP, 1).useful >= 16,
-            ),
-            Constraint(
-                "a block is not twice as long as the signal",
-                lambda samples, threads, tiles: (
-                    threads * tiles == WARP
-                    or samples * threads * tiles < 4 * max(problem.signal, problem.result_length)
-                ),
-            ),
-            Constraint(
-                "a grid has less than 2^31 blocks",
-                lambda samples, threads, tiles: (
-                    problem.rows * geometry(samples, threads, tiles).blocks_along <= MAX_GRID
-                ),
-            ),
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda samples, threads, tiles: problem.rows * geometry(samples, threads, tiles).blocks_along <= MAX_GRID,
         ),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -12,39 +11,15 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
 from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
-from warpsmith.generator.filter1d.passes import Filter1dPass, check_gradient, filter_of_gradient
+from warpsmith.generator.filter1d.words import REALS as REALS
+from warpsmith.generator.filter1d.words import Activation as Activation
+from warpsmith.generator.filter1d.words import Filter1dPass as Filter1dPass
+from warpsmith.generator.filter1d.words import SignalLayout as SignalLayout
+from warpsmith.generator.filter1d.words import why_no_gradient_of
 from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
-
-
-class SignalLayout(enum.StrEnum):
-    """Order of a signal's dimensions in memory."""
-
-    BCT = "bct"
-    """(batch, channels, time): the samples of a channel lie side by side, as torch.conv1d takes them."""
-    BTC = "btc"
-    """(batch, time, channels): the channels of a sample lie side by side, as transformers have them."""
-
-
-class Activation(enum.StrEnum):
-    """Function of each output, after the bias."""
-
-    SILU = "silu"
-    """x / (1 + exp(-x)), as PyTorch's `silu`; `swish` is another name of it."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Activation | None:
-        return cls.SILU if value == "swish" else None
-
-    @property
-    def slope(self) -> float:
-        """Upper bound of its slope, which multiplies the errors of sums: SiLU's largest is 1.0998, at 2.4."""
-        return 1.1
-
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
-REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
-"""Element types of real results, and of real taps."""
 MAX_SIGNAL = 2**36
 """Most samples, and most elements of an operand: half a terabyte of complex numbers. One thread per output then makes
 no more blocks than a grid may have."""
@@ -101,7 +76,7 @@ class Filter1d(Problem):
     each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
     gradient, in this order: `wgrad` (signal, gradient), `backward` (signal, weights, gradient), `dgrad` (gradient,
     weights). With an activation each of the three takes (signal, weights[, bias], gradient), and computes the filter
-    again. Without one `dgrad` is a filter of the gradient, and becomes that problem (`filter_of_gradient`).
+    again. Without one `dgrad` is a filter of the gradient, in the other order of taps, and becomes that problem.
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -154,13 +129,8 @@ class Filter1d(Problem):
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
         result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
         set_field(self, "result_pitch", result_pitch)
-        if self.pass_.is_gradient:
-            check_gradient(self)
-            if (forward := filter_of_gradient(self)) is not None:
-                Filter1d.__init__(self, **forward)
-                return
-            if not self.pass_.gives_weights and self.activation is None:
-                set_field(self, "bias", False)  # it changes no gradient of a signal
+        if self.pass_.is_gradient and self._becomes_filter():
+            return
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
                 raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
@@ -215,6 +185,35 @@ class Filter1d(Problem):
         if self.dtype is DType.COMPLEX64 and (self.bias or self.activation is not None):
             raise BadArgument(f"a bias and an activation are for real signals; this one is {self.dtype}")
 
+    def _becomes_filter(self) -> bool:
+        """Replaces the fields by those of the filter that computes the gradient of a signal, if there is one.
+
+        The gradient of sample s is the sum over k of weights[k] * gradient[s - first lag - k]: a filter of the gradient
+        in the other order of taps, whose first lag is -(first lag) - (taps - 1). An activation's slope comes first. If
+        no window reaches a sample, or that filter does not take the type of the taps, this is a problem of its own.
+        """
+        if (why := why_no_gradient_of(self.dtype, self.down, is_known=self.weights is not None)) is not None:
+            raise BadArgument(f"gradients (pass {self.pass_}) {why}")
+        if self.pass_.gives_weights or self.activation is not None:
+            return False
+        object.__setattr__(self, "bias", False)  # it changes no gradient of a signal
+        if not self.reaches_all or self.weights_dtype not in (DType.FLOAT32, self.output_dtype):
+            return False
+        first = -self.first_lag - (self.taps - 1)
+        same = ("taps", "batch", "channels", "filters", "layout", "taps_dtype")
+        filter_fields: dict[str, Any] = {
+            **{name: getattr(self, name) for name in same},
+            "signal": self.result_length,
+            "lags": (first, first + self.signal - 1),
+            "convolve": not self.convolve,
+            "dtype": self.output_dtype,
+            "result_dtype": self.dtype,
+            "pitch": self.result_pitch,
+            "result_pitch": self.pitch,
+        }
+        Filter1d.__init__(self, **filter_fields)
+        return True
+
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
             raise BadArgument(f"known weights are float32; pass {self.weights_dtype} weights at each call")
@@ -239,6 +238,11 @@ class Filter1d(Problem):
     def first_lag(self) -> int:
         """Lag of the first output: the sample under tap 0 of its window, negative before the signal."""
         return self.span[0]
+
+    @property
+    def reaches_all(self) -> bool:
+        """True if every sample lies in a window, and in those of all outputs of `full` that have it."""
+        return self.first_lag <= 0 and self.span[1] >= self.signal - self.taps
 
     @property
     def result_length(self) -> int:

@@ -15,6 +15,7 @@ import warpsmith as ws
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Mode, lags_of
 from warpsmith.generator.filter1d.problem import MAX_KNOWN, Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.words import Filter1dPass
 from warpsmith.generator.problem import DType, Operand, Problem, Role
 
 EVERY_FIELD = Filter1d(
@@ -35,8 +36,8 @@ EVERY_FIELD = Filter1d(
     bias=True,
     activation=Activation.SILU,
 )
-"""A problem in which no field has its default, except the mode, which lags replace, and the type of the taps, which is
-float32 if they are known."""
+"""A problem in which no field has its default, except the mode, which lags replace, the type of the taps, which is
+float32 if they are known, and the pass: gradients take no known weights and keep every output."""
 
 CHANGES: dict[str, dict[str, Any]] = {
     "signal": {"signal": 41},
@@ -57,6 +58,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "result_pitch": {"result_pitch": 128},
     "bias": {"bias": False},
     "activation": {"activation": None},
+    "pass_": {"pass_": Filter1dPass.WGRAD, "down": 1, "weights": None, "lags": (-2, 34)},
 }
 """Values per field that make EVERY_FIELD another problem."""
 

@@ -15,6 +15,7 @@ from warpsmith.generator.filter1d import Filter1d, Mode
 from warpsmith.generator.problem import DType
 from warpsmith.generator.reference.filter1d import Filter1dReference
 from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
+from warpsmith.tuner.operations.filter1d.gradient_peers import gradient_makers
 from warpsmith.tuner.operations.filter1d.gradients import (
     filter_of,
     gradient_inputs,
@@ -25,7 +26,7 @@ from warpsmith.tuner.operations.filter1d.gradients import (
 )
 from warpsmith.tuner.operations.filter1d.oracle import reference, samples, terms
 from warpsmith.tuner.operations.filter1d.peers import gpu_makers, host_makers
-from warpsmith.tuner.operations.filter1d.stress import stress_inputs, stress_slack
+from warpsmith.tuner.operations.filter1d.stress import slack_of, stress_inputs, stress_slack
 from warpsmith.tuner.operations.judge import Judge, Operands, References, Samples
 from warpsmith.tuner.operations.peer import PeerMaker
 
@@ -60,7 +61,7 @@ class Filter1dJudge(Judge[Filter1d]):
         return (gradient_stress_inputs if problem.pass_.is_gradient else stress_inputs)(problem, generator)
 
     def stress_slack(self, problem: Filter1d) -> float:
-        return stress_slack((sum_terms if problem.pass_.is_gradient else terms)(problem))
+        return slack_of(sum_terms(problem)) if problem.pass_.is_gradient else stress_slack(problem)
 
     def terms(self, problem: Filter1d) -> int:
         return mean_terms(problem) if problem.pass_.is_gradient else terms(problem)
@@ -90,6 +91,8 @@ class Filter1dJudge(Judge[Filter1d]):
         )
 
     def peers(self, problem: Filter1d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        if problem.pass_.is_gradient:
+            return gradient_makers(problem, operands, kind, sets)
         return (host_makers if kind is DeviceKind.HOST else gpu_makers)(problem, operands, sets)
 
 

@@ -11,8 +11,8 @@ import typer
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.lags import Lags, Mode
-from warpsmith.generator.filter1d.passes import Filter1dPass
 from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.words import Filter1dPass
 from warpsmith.generator.problem import DType, member
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]

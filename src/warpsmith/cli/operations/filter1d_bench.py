@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -108,9 +109,15 @@ def bench_filter1d(
         for count in taps or USUAL_TAPS
     ]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
-    rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
-    output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
+    output.write(_results(problems, ref, store, seed, sustained), "taps", _show)
     return 0
+
+
+def _results(
+    problems: Sequence[Filter1d], ref: DeviceRef, store: StoreOption, seed: int, sustained: SustainedOption
+) -> Results:
+    rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
+    return Results(ref.device(), workload(problems[0]), rows)
 
 
 def workload(problem: Filter1d) -> str:
@@ -122,8 +129,8 @@ def workload(problem: Filter1d) -> str:
     down = f", one output of {problem.down}" if problem.down > 1 else ""
     bias = ", bias" if problem.bias else ""
     activation = f", {problem.activation}" if problem.activation is not None else ""
-    kind = f"pass {problem.pass_} of " if problem.pass_.is_gradient else ""
-    return f"{kind}signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}"
+    end = f"{down}{bias}{activation}{f', pass {problem.pass_}' if problem.pass_.is_gradient else ''}"
+    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{end}"
 
 
 def _show(results: Results) -> None:
