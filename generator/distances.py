@@ -21,6 +21,8 @@ RULE_CHANGED = 2.0
 SIDE_CHANGED = 0.25
 """Octaves for a change of an index or a factor: anchor, convolution, value outside, scale, direction. Loads stay
 equal."""
+NONFINITE_CHANGED = 2.0**-10
+"""Octaves between rules for NaNs: the same config is the same kernel, wherever it is legal."""
 
 OTHER_DEVICE = 5.0
 """Octaves for a winner from another device: one for an image 32 times as large, tuned on this device, is as near."""

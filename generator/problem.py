@@ -66,6 +66,8 @@ class DType(enum.StrEnum):
     INT16 = "int16"
     """Samples of audio and radio; an input only."""
     UINT8 = "uint8"
+    INT32 = "int32"
+    """Places in other arrays; an input only."""
     COMPLEX64 = "complex64"
     """Real and imaginary part, interleaved, float32 each."""
 
@@ -81,6 +83,7 @@ _ITEM_SIZES = {
     DType.BFLOAT16: 2,
     DType.INT16: 2,
     DType.UINT8: 1,
+    DType.INT32: 4,
     DType.COMPLEX64: 8,
 }
 
@@ -117,6 +120,10 @@ class Accuracy(enum.StrEnum):
     """Largest gain of the filter, the largest magnitude of its Fourier transform, times the largest |pixel| of the
     plane and of its surroundings; or each output's own sum of |weight| * |pixel| if that is larger. Admits transforms
     too, whose errors spread over a whole tile."""
+    SIGNALWISE = "signalwise"
+    """Largest gain of the filter times the largest |sample| of the channel; or each output's own sum of |weight| *
+    |sample| if that is larger. Admits transforms and products of split numbers, whose errors spread over a block of a
+    channel."""
 
 
 class NonFinite(enum.StrEnum):
@@ -260,7 +267,8 @@ class Problem(abc.ABC):
     @property
     @abc.abstractmethod
     def operands(self) -> tuple[Operand, ...]:
-        """Arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output comes last.
+        """Arrays with their shapes, dtypes and strides, in the order of a plan's inputs; the output comes last, unless
+        `output` names another one.
 
         Callers read it often: implement it as a `functools.cached_property`, which works on a dataclass without slots.
         """

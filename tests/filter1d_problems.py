@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairs import covering
 from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.filter1d.problem import ACCURACIES
+from warpsmith.generator.problem import NonFinite
 
 FACTORS: dict[str, Sequence[Any]] = {
     # Samples and taps: around the sizes of vectors, warps and blocks, one of each, and filters longer than the signal.
@@ -51,6 +54,7 @@ FACTORS: dict[str, Sequence[Any]] = {
     "gaps": ((0, 0), (3, 0), (0, 5), (1, 2), (16, 16)),
     "weights": ("given", "known"),
     "epilogue": ("none", "bias", "silu", "both"),
+    "rules": tuple(itertools.product(ACCURACIES, NonFinite)),
 }
 
 
@@ -89,6 +93,8 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
         "weights": known if case["weights"] == "known" else None,
         "bias": case["epilogue"] in ("bias", "both"),
         "activation": "silu" if case["epilogue"] in ("silu", "both") else None,
+        "accuracy": case["rules"][0],
+        "nonfinite": case["rules"][1],
         **{name: case[name] for name in ("batch", "layout", "convolve", "down")},
     }
     dense = Filter1d(**fields)

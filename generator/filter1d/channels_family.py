@@ -18,8 +18,11 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
+from warpsmith.generator.filter1d.states import why_no_rows
+from warpsmith.generator.filter1d.states_text import after_blocks, carry_launches
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
     Filter1dText,
@@ -119,7 +122,7 @@ class Filter1dChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
             return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
@@ -168,12 +171,12 @@ class Filter1dChannels(Family[Filter1d]):
         )
         launch = Launch(
             entry=self.name,
-            grid=(geometry.blocks, 1, 1),
+            grid=(geometry.blocks + after_blocks(problem, geometry.columns * geometry.rows), 1, 1),
             block=(geometry.columns, geometry.rows, 1),
             arguments=filter1d_arguments(problem, weights),
             constants=filter1d_constants(weights),
         )
-        return Program.of_source(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch, *carry_launches(problem, self.name)))
 
 
 def _unrolled(problem: Filter1d, outputs: int, vector: int) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.passes import reaches_all
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import STORED, count_type, index_type
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer
@@ -101,7 +103,7 @@ class GradientsText:
             gives_weights="weights_gradient" in names,
             gives_bias="bias_gradient" in names,
             activation=problem.activation,
-            clears=problem.activation is not None and not problem.reaches_all,
+            clears=problem.activation is not None and not reaches_all(problem),
         )
 
 

@@ -10,6 +10,7 @@ _FAMILIES = families_in(
     {
         "filter1d_registers": "registers_family:Filter1dRegisters",
         "filter1d_channels": "channels_family:Filter1dChannels",
+        "filter1d_step": "step_family:Filter1dStep",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",

@@ -10,6 +10,7 @@ import dataclasses
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states_text import after_blocks, carry_launches
 from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments, why_no_gradient
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
@@ -84,5 +85,6 @@ class Filter1dPlain(Family[Filter1d]):
             weights=Weights.GLOBAL.value,
         )
         arguments = filter1d_arguments(problem, Weights.GLOBAL)
-        launch = Launch.of_blocks(self.name, geometry.blocks, geometry.threads, arguments)
-        return Program.of_source(self.name, config, source, (launch,))
+        blocks = geometry.blocks + after_blocks(problem, geometry.threads)
+        launch = Launch.of_blocks(self.name, blocks, geometry.threads, arguments)
+        return Program.of_source(self.name, config, source, (launch, *carry_launches(problem, self.name)))

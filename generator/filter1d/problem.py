@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
-from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.filter1d.distance import between_filters
+from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, SignalLayout, SignalState
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
-from warpsmith.generator.filter1d.words import REALS as REALS
-from warpsmith.generator.filter1d.words import Activation as Activation
-from warpsmith.generator.filter1d.words import Filter1dPass as Filter1dPass
-from warpsmith.generator.filter1d.words import SignalLayout as SignalLayout
-from warpsmith.generator.filter1d.words import why_no_gradient_of
-from warpsmith.generator.problem import DType, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
+from warpsmith.generator.filter1d.states import inputs_of_state, moved_bytes, outputs_of_state, set_states
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
+REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Element types of real results, and of real taps."""
 MAX_SIGNAL = 2**36
 """Most samples, and most elements of an operand: half a terabyte of complex numbers. One thread per output then makes
 no more blocks than a grid may have."""
@@ -27,6 +27,7 @@ MAX_TAPS = 2**30 - 1
 """Most taps, channels, signals of a batch and lags from output to output: kernels count these in int."""
 MAX_KNOWN = 4096
 """Most known weights: each is a literal in the kernel's text."""
+ACCURACIES = (Accuracy.SIGNALWISE, Accuracy.ELEMENTWISE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Filter1d(Problem):
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels). A bias
-    is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias).
+    is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias), and then
+    those of `before` or `state`, `indices`, `positions` and `starts` that the problem has; it returns the result, or
+    (result, after).
 
     Args:
         signal: samples of each channel.
@@ -69,14 +72,29 @@ class Filter1d(Problem):
         result_pitch: bytes from one row of the result to the next.
         bias: a number for each channel is added to its outputs; real signals only.
         activation: function of each output after that: `silu`, or `swish`, which is the same; real signals only.
+        accuracy: quantity that the error bound is relative to: `signalwise`, the default, admits transforms and split
+            products; with `elementwise` an output is accurate however large the rest of its channel is.
+        nonfinite: outputs that a NaN or an infinite sample may reach: with `window` those whose window contains it,
+            with `any` others of its channel too, which saves some methods a check. It reaches no other channel.
         pass_: `fprop`, the filter; or gradients: `dgrad` of the signal, `wgrad` of the weights and the bias, or
             `backward`, all of them.
+        state: samples before and after the signal, of a causal slice: `before`, (batch, channels, taps - 1), stands
+            before the first sample; `after` gets the last ones; `both`; or `carried`, one array that is read and
+            written in place. Dimensions are in the layout's order, the element type is the signal's.
+        state_width: samples of a row of a carried state, taps - 1 by default. More keep older samples too.
+        state_rows: rows of a carried state of which `indices`, int32 (batch,), name one for each signal; a signal with
+            a negative index is skipped, and its results are zero. No two signals may name one row.
+        circular: a carried state is a ring: `positions`, int32 (batch,), say how many samples came before, and sample
+            n lies at place n modulo the width.
+        packed: number of sequences that lie one after the other in one signal, of batch 1; `starts`, int32
+            (packed + 1,), rise from 0 to the number of samples, and sequence i is starts[i] to starts[i + 1] - 1. No
+            sample reaches another sequence. States have a row for each sequence.
 
     The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
     each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
     gradient, in this order: `wgrad` (signal, gradient), `backward` (signal, weights, gradient), `dgrad` (gradient,
     weights). With an activation each of the three takes (signal, weights[, bias], gradient), and computes the filter
-    again. Without one `dgrad` is a filter of the gradient, in the other order of taps, and becomes that problem.
+    again. Without one `dgrad` is a filter of the gradient, and becomes that problem (`filter_of_gradient`).
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -108,7 +126,14 @@ class Filter1d(Problem):
     result_pitch: int | None = None
     bias: bool = False
     activation: Activation | None = None
+    accuracy: Accuracy = Accuracy.SIGNALWISE
+    nonfinite: NonFinite = NonFinite.WINDOW
     pass_: Filter1dPass = Filter1dPass.FPROP
+    state: SignalState | None = None
+    state_width: int | None = None
+    state_rows: int | None = None
+    circular: bool = False
+    packed: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -124,13 +149,23 @@ class Filter1d(Problem):
         self._set_slice()
         self._set_types()
         self._set_epilogue()
+        set_field(self, "accuracy", member(Accuracy, self.accuracy, "accuracy", ACCURACIES))
+        nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
+        is_finite = self.dtype in (DType.INT16, DType.UINT8)
+        set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
+        set_states(self)
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
         result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
         set_field(self, "result_pitch", result_pitch)
-        if self.pass_.is_gradient and self._becomes_filter():
-            return
+        if self.pass_.is_gradient:
+            check_gradient(self)
+            if (forward := filter_of_gradient(self)) is not None:
+                Filter1d.__init__(self, **forward)
+                return
+            if not self.pass_.gives_weights and self.activation is None:
+                set_field(self, "bias", False)  # it changes no gradient of a signal
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
                 raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
@@ -185,35 +220,6 @@ class Filter1d(Problem):
         if self.dtype is DType.COMPLEX64 and (self.bias or self.activation is not None):
             raise BadArgument(f"a bias and an activation are for real signals; this one is {self.dtype}")
 
-    def _becomes_filter(self) -> bool:
-        """Replaces the fields by those of the filter that computes the gradient of a signal, if there is one.
-
-        The gradient of sample s is the sum over k of weights[k] * gradient[s - first lag - k]: a filter of the gradient
-        in the other order of taps, whose first lag is -(first lag) - (taps - 1). An activation's slope comes first. If
-        no window reaches a sample, or that filter does not take the type of the taps, this is a problem of its own.
-        """
-        if (why := why_no_gradient_of(self.dtype, self.down, is_known=self.weights is not None)) is not None:
-            raise BadArgument(f"gradients (pass {self.pass_}) {why}")
-        if self.pass_.gives_weights or self.activation is not None:
-            return False
-        object.__setattr__(self, "bias", False)  # it changes no gradient of a signal
-        if not self.reaches_all or self.weights_dtype not in (DType.FLOAT32, self.output_dtype):
-            return False
-        first = -self.first_lag - (self.taps - 1)
-        same = ("taps", "batch", "channels", "filters", "layout", "taps_dtype")
-        filter_fields: dict[str, Any] = {
-            **{name: getattr(self, name) for name in same},
-            "signal": self.result_length,
-            "lags": (first, first + self.signal - 1),
-            "convolve": not self.convolve,
-            "dtype": self.output_dtype,
-            "result_dtype": self.dtype,
-            "pitch": self.result_pitch,
-            "result_pitch": self.pitch,
-        }
-        Filter1d.__init__(self, **filter_fields)
-        return True
-
     def _canonical_weights(self, weights: Any) -> tuple[float, ...]:
         if self.weights_dtype is not DType.FLOAT32:
             raise BadArgument(f"known weights are float32; pass {self.weights_dtype} weights at each call")
@@ -238,11 +244,6 @@ class Filter1d(Problem):
     def first_lag(self) -> int:
         """Lag of the first output: the sample under tap 0 of its window, negative before the signal."""
         return self.span[0]
-
-    @property
-    def reaches_all(self) -> bool:
-        """True if every sample lies in a window, and in those of all outputs of `full` that have it."""
-        return self.first_lag <= 0 and self.span[1] >= self.signal - self.taps
 
     @property
     def result_length(self) -> int:
@@ -287,28 +288,27 @@ class Filter1d(Problem):
         bias = (Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()
         result = self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch)
         if not self.pass_.is_gradient:
-            return (signal, weights, *bias, result)
-        return (*self._given(signal, weights, bias, result), *self._gradients(signal, weights, bias))
+            return (signal, weights, *bias, *inputs_of_state(self), result, *outputs_of_state(self))
+        return operands_of_gradient(self, signal, (weights, *bias), result)
 
-    def _given(
-        self, signal: Operand, weights: Operand, bias: tuple[Operand, ...], result: Operand
-    ) -> tuple[Operand, ...]:
-        """Inputs of a gradient: the filter's own if its outputs are computed again for the slope of the activation."""
-        gradient = dataclasses.replace(result, name="gradient", role=Role.INPUT)
-        if self.activation is not None:
-            return (signal, weights, *bias, gradient)
-        if not self.pass_.gives_weights:
-            return (gradient, weights)
-        return (signal, weights, gradient) if self.pass_.gives_signal else (signal, gradient)
+    @property
+    def output(self) -> Operand:
+        """The result, of gradients the last; a state that is written is no result."""
+        return next((each for each in self.operands if each.name == "result"), self.operands[-1])
 
-    def _gradients(self, signal: Operand, weights: Operand, bias: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        of_weights = (weights, *bias) if self.pass_.gives_weights else ()
-        wanted = ((signal,) if self.pass_.gives_signal else ()) + of_weights
-        return tuple(dataclasses.replace(each, name=f"{each.name}_gradient", role=Role.OUTPUT) for each in wanted)
+    @property
+    def bytes(self) -> int:
+        return super().bytes + moved_bytes(self)
 
-    def _rows_of(self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None) -> Operand:
-        is_btc, size = self.layout is SignalLayout.BTC, dtype.itemsize
-        extents = (self.batch, *((samples, self.channels) if is_btc else (self.channels, samples)))
+    def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand:
+        """Dense operand of the signal's type with samples of all channels, in `rows` rows."""
+        return self._rows_of(name, role, samples, self.dtype, None, rows)
+
+    def _rows_of(
+        self, name: str, role: Role, samples: int, dtype: DType, pitch: int | None, rows: int | None = None
+    ) -> Operand:
+        is_btc, size, batch = self.layout is SignalLayout.BTC, dtype.itemsize, self.batch if rows is None else rows
+        extents = (batch, *((samples, self.channels) if is_btc else (self.channels, samples)))
         row = pitch or extents[2] * size
         strides = (extents[1] * row, row, size)
         kept = [place for place in range(3) if place == (1 if is_btc else 2) or extents[place] > 1]
@@ -350,20 +350,29 @@ class Filter1d(Problem):
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """True if the problems differ only in samples, slice, batch, channels and row gaps."""
-        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"}
+        """True if the problems differ only in samples, slice, batch, channels, row gaps and `nonfinite`.
+
+        A winner under another `nonfinite` is right wherever its config is legal.
+        """
+        sizes = {
+            *("signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"),
+            *("nonfinite", "state_rows", "packed"),
+        }
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)
             and all(getattr(self, name) == getattr(other, name) for name in names)
             and (self.filters == 1) == (other.filters == 1)
+            and (self.packed is None) == (other.packed is None)
+            and (self.state_rows is None) == (other.state_rows is None)
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "pass_")
+        words = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
+        rules = ("accuracy", "nonfinite", "pass_", "state")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            **{name: str(value) for name in names if (value := getattr(self, name))},
+            **{name: str(value) for name in (*words, *rules) if (value := getattr(self, name))},
             "lags": None if self.lags is None else list(self.lags),
             "weights": None if self.weights is None else list(self.weights),
         }
@@ -390,44 +399,16 @@ class Filter1d(Problem):
             "result_dtype": self.result_dtype,
             "bias": "yes" if self.bias else None,
             "activation": self.activation,
+            "accuracy": None if self.accuracy is Accuracy.SIGNALWISE else self.accuracy,
+            "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
             "pass": self.pass_ if self.pass_.is_gradient else None,
+            "state": self.state,
+            "state_width": self.state_width,
+            "state_rows": self.state_rows,
+            "circular": "yes" if self.circular else None,
+            "packed": self.packed,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
-
-
-TAP_OCTAVE = 2.0
-"""Octaves per factor of 2 in the taps: registers and unrolled code grow with them."""
-WEIGHTS_CHANGED = 2.0
-"""Octaves between known weights, which become literals, one filter of a call, and several."""
-DOWN_OCTAVE = 2.0
-"""Octaves per factor of 2 in `down`."""
-SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "activation")
-"""Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
-
-
-def between_filters(one: Filter1d, other: Filter1d) -> float | None:
-    """`Problem.distance` of two filters; None past FARTHEST, and for different passes."""
-    if one.pass_ is not other.pass_:
-        return None
-    gaps, other_gaps = (
-        [each.span_bytes / each.nbytes for each in (problem.inputs[0], problem.output)] for problem in (one, other)
-    )
-    size = (
-        (octaves(one.signal, other.signal) + octaves(one.result_length, other.result_length)) / 2
-        + octaves(one.rows, other.rows)
-        + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
-    )
-    rest = (
-        TAP_OCTAVE * octaves(one.taps, other.taps)
-        + DOWN_OCTAVE * octaves(one.down, other.down)
-        + TYPE_CHANGED * (one.dtype is not other.dtype)
-        + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
-        + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
-        + RULE_CHANGED * (one.layout is not other.layout)
-        + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
-        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
-    )
-    return size + rest if rest <= FARTHEST else None

@@ -11,8 +11,9 @@ import functools
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_defaults import likely
 from warpsmith.generator.filter1d.registers_geometry import (
     PAIRED,
@@ -25,6 +26,8 @@ from warpsmith.generator.filter1d.registers_geometry import (
     vectors_of,
 )
 from warpsmith.generator.filter1d.registers_model import expected_ns
+from warpsmith.generator.filter1d.states import why_no_rows
+from warpsmith.generator.filter1d.states_text import after_blocks, carry_launches
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
     Filter1dText,
@@ -57,8 +60,10 @@ class Filter1dRegisters(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
             return reason
+        if problem.packed is not None:
+            return "solves no packed sequences"
         if problem.layout is not SignalLayout.BCT:
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:
@@ -102,12 +107,12 @@ class Filter1dRegisters(Family[Filter1d]):
         )
         launch = Launch(
             entry=self.name,
-            grid=(geometry.blocks, 1, 1),
+            grid=(geometry.blocks + after_blocks(problem, geometry.columns * geometry.rows), 1, 1),
             block=(geometry.columns, geometry.rows, 1),
             arguments=filter1d_arguments(problem, weights),
             constants=filter1d_constants(weights),
         )
-        return Program.of_source(self.name, config, source, (launch,))
+        return Program.of_source(self.name, config, source, (launch, *carry_launches(problem, self.name)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,7 +6,10 @@ import dataclasses
 import enum
 
 from warpsmith.generator.architectures import PARAMETER_BYTES
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states import why_no_state
+from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
 from warpsmith.generator.render import float_literal
@@ -51,6 +54,7 @@ def weights_parameter(problem: Filter1d, others: tuple[Weights, ...]) -> Paramet
     it is known, and `others`, of a family that reads taps through a pointer.
     """
     pointers = 28 if problem.bias else 16  # a bias's pointer follows the taps, at a multiple of 8
+    pointers += 8 * len(state_arguments(problem)) + (4 if problem.packed or problem.state else 0)
     one = problem.filters == 1 and problem.operands[1].nbytes <= PARAMETER_BYTES - pointers
     by_value = (Weights.ARGUMENT, Weights.CONSTANT) if one and problem.weights is None else ()
     literal = (Weights.LITERAL,) if problem.weights is not None else ()
@@ -101,6 +105,9 @@ class Filter1dText:
     """True if the taps of a call must be reversed; those in `known` are reversed already."""
     has_bias: bool
     activation: Activation | None
+    states: StatesText | None
+    packed: int | None
+    """Number of packed sequences."""
     known: tuple[tuple[str, ...], ...]
     """Taps of known filters in the order of a correlation; empty if each call brings them."""
 
@@ -140,6 +147,8 @@ class Filter1dText:
             reversed=problem.convolve,
             has_bias=problem.bias,
             activation=problem.activation,
+            states=StatesText.of(problem),
+            packed=problem.packed,
             known=tuple(tuple(map(float_literal, taps)) for taps in problem.known_taps),
         )
 
@@ -172,10 +181,12 @@ def why_no_gradient(problem: Filter1d) -> str | None:
 
 
 def why_no_epilogue(problem: Filter1d) -> str | None:
-    """The reason why a family without bias and activation cannot solve a problem, in one line; None if it can."""
+    """The reason why a family of filters without bias, activation and states cannot solve a problem; None if it can."""
     if (reason := why_no_gradient(problem)) is not None:
         return reason
-    return "adds no bias and has no activation" if problem.bias or problem.activation is not None else None
+    if problem.bias or problem.activation is not None:
+        return "adds no bias and has no activation"
+    return why_no_state(problem)
 
 
 def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, ...]:
@@ -186,7 +197,7 @@ def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, .
     elif weights in (Weights.GLOBAL, Weights.SHARED) and problem.weights is None:
         taps = (Pointer("weights"),)
     bias = (Pointer("bias"),) if problem.bias else ()
-    return (Pointer("signal"), Pointer("result"), *taps, *bias)
+    return (Pointer("signal"), Pointer("result"), *taps, *bias, *state_arguments(problem))
 
 
 def filter1d_constants(weights: Weights) -> tuple[Constant, ...]:

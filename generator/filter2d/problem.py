@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, extent, flag, flattened, integer, row_pitch
-from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 
@@ -374,8 +374,6 @@ WEIGHTS_OTHER = 1.5
 """Octaves between other literals: one filter may be separable or sparse where the other is not."""
 BORDER_CHANGED = 0.5
 """Octaves between two borders with pixels outside the image; to or from `valid`, which has none, twice as much."""
-NONFINITE_CHANGED = 2.0**-10
-"""Octaves between rules for NaNs: the same config is the same kernel, wherever it is legal."""
 
 
 def between_filters(one: Filter2d, other: Filter2d) -> float | None:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
-from warpsmith.generator.first_use.reference import Reference, ResultFunction, Scale, packed, reference_program
-from warpsmith.generator.problem import DType
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.first_use.reference import (
+    ChannelPlanes,
+    Reference,
+    ResultFunction,
+    Scale,
+    packed,
+    reference_program,
+)
+from warpsmith.generator.problem import Accuracy, DType
 
 _ROOT_MEAN_SQUARES = {DType.INT16: 4096 / math.sqrt(3), DType.UINT8: 255 / math.sqrt(3)}
 """Root mean squares of the random samples that first_use/common.cu.jinja draws; they are 1 for other types."""
@@ -22,7 +30,8 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
+    size = signal.dtype.itemsize
+    row = (problem.pitch or 0) // size or (problem.channels if is_btc else problem.signal)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
@@ -46,11 +55,23 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         inputs=(signal.name, weights.name, problem.inputs[-1].name),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
-        scale=Scale.TERMS,
+        scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE else Scale.TERMS,
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
         deviations=_deviations(problem),
+        planes=ChannelPlanes(
+            rows=problem.signal if is_btc else 1,
+            row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
+            row_bytes=row * size,
+            filters=problem.filters,
+            filter=(1, problem.taps),
+            channels=problem.channels,
+            outputs=problem.result_length,
+            is_btc=is_btc,
+            batch_bytes=integers["batch_step"] * size,
+            channel_bytes=integers["channel_step"] * size,
+        ),
     )
 
 

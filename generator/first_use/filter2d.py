@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from warpsmith.generator.filter2d.problem import Border, Filter2d
-from warpsmith.generator.first_use.reference import Outside, Planes, Reference, Scale, packed, reference_program
+from warpsmith.generator.first_use.reference import ImagePlanes, Outside, Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy
 
 _OUTSIDE = {
@@ -55,7 +55,7 @@ def filter2d_reference(problem: Filter2d, threads: int) -> Reference:
         scale=_SCALES[problem.accuracy],
         groups=problem.planes if problem.accuracy is Accuracy.IMAGEWISE else 1,
         from_host=frozenset({weights.name}),
-        planes=Planes(
+        planes=ImagePlanes(
             rows=problem.image[0],
             row_elements=problem.image[1] * problem.channels,
             row_bytes=row_bytes,

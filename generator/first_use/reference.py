@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import functools
@@ -32,7 +33,7 @@ class Scale(enum.StrEnum):
     WINDOW = "window"
     """Sum of |weights| times the largest |pixel| of the window."""
     PLANE = "plane"
-    """Filter's largest gain times the largest |pixel| of the plane, or the sum of |terms| if that is larger."""
+    """Filter's largest gain times the largest |element| of the plane, or the sum of |terms| if that is larger."""
     NORM = "norm"
     """`bounds.PEAK` root mean squares of the result's group, or the sum of |terms| if that is larger."""
     RMS = "rms"
@@ -80,19 +81,54 @@ class Mirrored:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planes:
-    """Planes of the first input, each of which filters of the second input turn into results, for `Scale.PLANE`."""
+class Planes(abc.ABC):
+    """Planes of the first input, which filters of the second input turn into results, for `Scale.PLANE`."""
 
     rows: int
     row_elements: int
+    """Real numbers of a row."""
     row_bytes: int
-    outside: float
-    """Largest |value| that stands for elements outside of a plane."""
+    """Bytes from one row to the next."""
     filters: int
     filter: tuple[int, int]
     """Rows and columns of a filter."""
-    results: int
+    outside: float = 0.0
+    """Largest |value| that stands for elements outside of a plane."""
+
+    @abc.abstractmethod
+    def of(self, result: int) -> tuple[int, int]:
+        """Number of the filter of a result, and bytes from the start of the operand to its plane."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImagePlanes(Planes):
+    """Images one after the other, each filtered by all filters."""
+
+    results: int = 1
     """Results of one filter on one plane."""
+
+    def of(self, result: int) -> tuple[int, int]:
+        plane, filter_ = divmod(result // self.results, self.filters)
+        return filter_, plane * self.rows * self.row_bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChannelPlanes(Planes):
+    """Channels of signals, each filtered by one filter."""
+
+    channels: int = 1
+    outputs: int = 1
+    """Results of a channel."""
+    is_btc: bool = False
+    """True if the channels of a result's samples lie side by side."""
+    batch_bytes: int = 0
+    channel_bytes: int = 0
+    """Bytes from one signal, and from one channel, to the next."""
+
+    def of(self, result: int) -> tuple[int, int]:
+        batch, rest = divmod(result, self.channels * self.outputs)
+        channel = rest % self.channels if self.is_btc else rest // self.outputs
+        return channel * self.filters // self.channels, batch * self.batch_bytes + channel * self.channel_bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

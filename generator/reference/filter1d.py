@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.reference.kernels import (
     EXPECTED,
@@ -21,10 +23,16 @@ from warpsmith.generator.reference.kernels import (
 from warpsmith.generator.render import render
 from warpsmith.generator.steps import Workspace
 
+PEAKS, GAINS = "peaks", "gains"
+"""Names of the workspaces for the largest |sample| of each channel and for the largest gain of each filter."""
+MOST_FREQUENCIES = 8192
+"""Most frequencies at which a filter's gain is sampled, as the host does."""
+
 
 class Filter1dReference(ReferenceKernels[Filter1d]):
     """A result and the scale of its error, in one thread: the sum of its terms' magnitudes times the activation's
-    slope.
+    slope. With accuracy `signalwise` the scale has a floor, which other kernels compute: one thread for each frequency
+    of a filter, and one block for each part of a channel.
     """
 
     def multiply_adds(self, problem: Filter1d) -> int:
@@ -34,6 +42,10 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
         row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
+        has_gains = problem.accuracy is Accuracy.SIGNALWISE
+        has_peaks = has_gains or problem.nonfinite is NonFinite.ANY
+        frequencies = min(MOST_FREQUENCIES, 1 << (2 * problem.taps - 1).bit_length())
+        waves = frequencies if problem.weights_dtype is DType.COMPLEX64 else frequencies // 2 + 1
         source = render(
             "reference/filter1d.cu.jinja",
             p=problem,
@@ -43,13 +55,26 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             sample_step=row if is_btc else 1,
             span=SPAN,
             threads=THREADS,
+            frequencies=frequencies,
+            waves=waves,
+            has_peaks=has_peaks,
+            has_gains=has_gains,
         )
         names = [operand.name for operand in problem.inputs]
-        return reference_program(
-            source,
-            (
-                strips_launch("add_up", math.ceil(output.size / THREADS), *names, EXPECTED, SCALE),
-                finishing_launch(pass_blocks(output), EXPECTED, SCALE, SUMS),
+        parts = problem.rows * math.ceil(problem.signal / SPAN)
+        peaks, gains = [PEAKS] * has_peaks, [GAINS] * has_gains
+        launches = (
+            *(strips_launch("find_peaks", parts, signal.name, each) for each in peaks),
+            *(
+                strips_launch("find_gains", problem.filters * math.ceil(waves / THREADS), problem.inputs[1].name, each)
+                for each in gains
             ),
-            (Workspace(SUMS, 8),),
+            strips_launch("add_up", math.ceil(output.size / THREADS), *names, *peaks, *gains, EXPECTED, SCALE),
+            finishing_launch(pass_blocks(output), EXPECTED, SCALE, SUMS),
         )
+        workspaces = (
+            Workspace(SUMS, 8),
+            *(Workspace(each, 8 * problem.rows) for each in peaks),
+            *(Workspace(each, 8 * problem.filters) for each in gains),
+        )
+        return reference_program(source, launches, workspaces)

@@ -121,6 +121,9 @@ LINES = [
     Filter1d(90, 5, batch=2, channels=6, filters=2, layout="btc", dtype="int16", bias=True),
     Filter1d(90, 5, channels=4, dtype="bfloat16", taps_dtype="bfloat16", layout="btc", bias=True, activation="silu"),
     Filter1d(70, 5, dtype="float16", activation="silu"),
+    Filter1d(200, 9, batch=2, channels=4, filters=2, accuracy="elementwise"),
+    Filter1d(200, 9, batch=2, channels=4, accuracy="elementwise", nonfinite="any", bias=True),
+    Filter1d(200, 9, batch=2, channels=4, filters=2, layout="btc", nonfinite="any", dtype="complex64"),
 ]
 TRANSFORMS = [
     Fft((30,), batch=7),

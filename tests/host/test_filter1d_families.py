@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +15,19 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 import verified
+from filter1d_cases import DEVICE, FILTERS, cases_of, covering_configs, program_of, solved_by
 from filter1d_problems import SPREAD
 from joined import plans_of
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
-from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
-from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Program
-from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.registry import random_operands, reference
 
-FAMILIES = tuple(each for each in FILTER1D.families if not each.name.startswith("filter1d_gradients_"))
-DEVICE = DeviceRef(DeviceKind.HOST).device()
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+every_family = pytest.mark.parametrize("family", FILTERS, ids=lambda family: family.name)
 
 LONG = (
     Filter1d(9000, 700, mode="same"),
@@ -43,37 +36,6 @@ LONG = (
     Filter1d(700, 5000, lags=(-2000, 300), down=7),
 )
 """Problems whose sums have several parts."""
-
-
-def solved_by(family: Family[Filter1d], problems: Sequence[Filter1d]) -> list[Filter1d]:
-    return [each for each in problems if family.why_not(each, DEVICE) is None]
-
-
-def program_of(family: Family[Filter1d], problem: Filter1d, turn: int = 0) -> Program:
-    """Program of the default config in every third turn, else of a random one."""
-    default = family.default(problem, DEVICE)
-    drawn = family.space(problem, DEVICE).drawn(random.Random(problem.key()))
-    return family.program(problem, default if turn % 3 == 0 else drawn or default)
-
-
-def cases_of(family: Family[Filter1d], problems: Sequence[Filter1d]) -> list[verified.Case]:
-    return [(each, program_of(family, each, turn)) for turn, each in enumerate(solved_by(family, problems))]
-
-
-def covering_configs(family: Family[Filter1d], problem: Filter1d) -> list[Config]:
-    """Random configs that together have each value of each parameter that some legal config has."""
-    space, rng = family.space(problem, DEVICE), random.Random(problem.key())
-    seen: set[tuple[str, Any]] = set()
-    found = []
-    for parameter in space.parameters:
-        for value in parameter.values:
-            config = None
-            if (parameter.name, value) not in seen:
-                config = space.narrowed({parameter.name: [value]}).drawn(rng)
-            if config is not None:
-                seen.update(config.items)
-                found.append(config)
-    return found
 
 
 class TestResults:
@@ -86,7 +48,7 @@ class TestResults:
 
     @every_family
     def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family), 2)
+        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family), 2)
         assert problems
         verified.check(host, quickest, [(each, program_of(family, each)) for each in problems])
 
@@ -94,7 +56,7 @@ class TestResults:
     def test_random_configs_are_right(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family) + 1, 2)
+        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family) + 1, 2)
         verified.check(host, quickest, [(each, program_of(family, each, 1)) for each in problems])
 
     @every_family
@@ -121,7 +83,7 @@ class TestResults:
     @every_family
     @pytest.mark.usefixtures("compile_without_optimisation")
     def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
-        some = exhaustive.share(SPREAD, FAMILIES.index(family), 6)
+        some = exhaustive.share(SPREAD, FILTERS.index(family), 6)
         cases = cases_of(family, some)
         assert cases
         sanitized.check(cases, tmp_path)

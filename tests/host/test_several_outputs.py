@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.devices.module import Graph
 from warpsmith.devices.select import host_compiler
 from warpsmith.errors import BadArgument
 from warpsmith.generator.device import DeviceKind
@@ -23,7 +25,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.record import Failure, FailureKind, Measurement
 from warpsmith.tuner.evaluate.testbed import Testbed
-from warpsmith.tuner.evaluate.timing_policy import TimingPolicy
+from warpsmith.tuner.evaluate.timing_policy import Launching, TimingPolicy
 from warpsmith.tuner.operations.judge import Judge, Operands, Reference, References
 from warpsmith.tuner.operations.registry import JUDGES
 
@@ -168,6 +170,48 @@ class TestVerified:
         assert "last: " in found.message
 
 
+class RunAgain(Graph):
+    """Graph of the host: `launches` of its launches run the captured work, later ones run nothing."""
+
+    def __init__(self, work: Callable[[int], None], launches: int) -> None:
+        self._work, self._left = work, launches
+
+    def launch(self) -> None:
+        self._left -= 1
+        if self._left >= 0:
+            self._work(0)
+
+    def close(self) -> None:
+        pass
+
+
+class TestGraphs:
+    def graphed(
+        self, host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, launches: tuple[int, ...]
+    ) -> Measurement | Failure:
+        """Outcome with graphs, of which number n runs its work `launches[n]` times."""
+        left = iter(launches)
+        monkeypatch.setattr(host, "captured", lambda work: RunAgain(work, next(left)), raising=False)
+        policy = dataclasses.replace(TimingPolicy.for_kind(DeviceKind.HOST), launching=Launching.GRAPH)
+        made = program()
+        with contextlib.closing(Testbed(host, Differences(), 3, policy, guarded=True)) as bed:
+            return bed.evaluate(made, {"": quick.compile(made.compilation())}, policy).outcome
+
+    def test_state_in_a_graph_is_verified(
+        self, host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = self.graphed(host, quick, monkeypatch, (10**6, 2))
+        assert isinstance(found, Measurement), found
+
+    @pytest.mark.parametrize("launches", [0, 1])
+    def test_a_graph_that_runs_less_than_was_captured_is_found(
+        self, host: HostRuntime, quick: HostCompiler, monkeypatch: pytest.MonkeyPatch, launches: int
+    ) -> None:
+        found = self.graphed(host, quick, monkeypatch, (10**6, launches))
+        assert isinstance(found, Failure)
+        assert "in a replay of the CUDA graph" in found.message
+
+
 def plan_of(host: HostRuntime, quick: HostCompiler, made: Program) -> Plan:
     binaries = {"": quick.compile(made.compilation())}
     return Plan.load(Differences(), Match(MatchKind.DEFAULT, made, None, ()), binaries, host)
@@ -193,6 +237,11 @@ class TestPlans:
             made = plan(*given, out=out)
             assert all(one is other for one, other in zip(made, out, strict=True))
         assert np.array_equal(out[1][1:], self.SIGNAL[1:SIZE] + self.SIGNAL[: SIZE - 1])
+
+    def test_holds_no_state(self, host: HostRuntime, quick: HostCompiler) -> None:
+        plan = plan_of(host, quick, program())
+        with pytest.raises(BadArgument, match="last: is written by each call, so that no plan holds it"):
+            plan.hold(last=np.zeros(1, np.float32))
 
     def test_refuses_what_does_not_fit(self, host: HostRuntime, quick: HostCompiler) -> None:
         plan = plan_of(host, quick, program())

@@ -26,6 +26,7 @@ from warpsmith.devices.signature import Signature
 from warpsmith.devices.torch_access import stream_of, torch_access
 from warpsmith.errors import BadArgument
 from warpsmith.generator.fft import Fft
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Problem
@@ -39,14 +40,17 @@ PROBLEM = Filter2d(image=(4, 8), filter=(2, 3))
 PITCHED = Filter2d(image=(4, 8), filter=(2, 3), pitch=64, result_pitch=64)
 KNOWN = Filter2d(image=(4, 8), filter=(2, 3), weights=tuple(range(6)))
 COMPLEX = Fft(size=(8,), batch=4, kind="c2c")  # type: ignore[arg-type]
+CARRIED = Filter1d(1, 3, channels=4, mode="causal", state="carried")  # type: ignore[arg-type]
+BOTH = Filter1d(8, 3, channels=4, mode="causal", state="both")  # type: ignore[arg-type]
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3)
 OWN, OTHER = 0x70, 0x80
 """Handles of PyTorch's current stream and of another one."""
 
 
 def program(problem: Problem, *more: Argument) -> Program:
+    is_filter = isinstance(problem, Filter2d)
     arguments = more or tuple(
-        ByValue(each.name) if each.name == "weights" else Pointer(each.name) for each in problem.operands
+        ByValue(each.name) if each.name == "weights" and is_filter else Pointer(each.name) for each in problem.operands
     )
     return made_program("", launch(*arguments))
 
@@ -255,6 +259,40 @@ class TestTorch:
             inference = torch.zeros(3, 6)
             assert read((image, WEIGHTS), inference, None) is not None
         assert read((image, WEIGHTS), inference, None) is not None
+
+    def test_takes_a_state_and_tells_autograd_of_it(self, fast: Callable[..., Read]) -> None:
+        read, (x, w, state) = fast(CARRIED), (torch.zeros(4, 1), torch.zeros(3), torch.zeros(4, 2))
+        before = state._version
+        found = read((x, w, state), None, None)
+        assert found is not None
+        result, addresses, *_ = found
+        assert addresses == tuple(each.data_ptr() for each in (x, w, state, result))
+        assert state._version == before + 1
+        assert x._version == 0
+
+    def test_leaves_a_state_that_shares_memory_to_checked_calls(self, fast: Callable[..., Read]) -> None:
+        read, memory = fast(CARRIED), torch.zeros(16)
+        w, apart = torch.zeros(3), torch.zeros(4, 1)
+        state = memory[:8].view(4, 2)
+        assert read((memory[8:12].view(4, 1), w, state), None, None) is not None
+        assert read((memory[4:8].view(4, 1), w, state), None, None) is None
+        assert read((apart, w, state), memory[4:8].view(4, 1), None) is None
+        assert read((apart, memory[4:7], state), None, None) is None
+
+    def test_takes_several_results(self, fast: Callable[..., Read]) -> None:
+        read, x, w, before = fast(BOTH), torch.zeros(4, 8), torch.zeros(3), torch.zeros(4, 2)
+        found = read((x, w, before), None, None)
+        assert found is not None
+        (result, after), addresses, *_ = found
+        assert (result.shape, after.shape) == ((4, 8), (4, 2))
+        assert addresses == tuple(each.data_ptr() for each in (x, w, before, result, after))
+        given = torch.zeros(4, 8), torch.zeros(4, 2)
+        found = read((x, w, before), given, None)
+        assert found is not None
+        assert found[0] is given
+        assert [each._version for each in given] == [1, 1]
+        for out in (given[0], given[:1], (given[0], before), (given[0], given[0][:, :2])):
+            assert read((x, w, before), out, None) is None
 
     def test_a_texture_must_start_where_textures_do(self, image: Any) -> None:
         device = SimpleNamespace(

@@ -96,6 +96,14 @@ class TestOptions:
             ),
             (("--bias", "--activation", "silu"), {"bias": True, "activation": "silu"}),
             (("--activation", "swish"), {"activation": "silu"}),
+            (
+                ("--mode", "causal", "--state", "both", "--packed", "5"),
+                {"mode": "causal", "state": "both", "packed": 5},
+            ),
+            (
+                ("--mode", "causal", "--state", "carried", "--state-width", "5", "--state-rows", "9", "--circular"),
+                {"mode": "causal", "state": "carried", "state_width": 5, "state_rows": 9, "circular": True},
+            ),
         ],
     )
     def test_are_a_problem(self, options: tuple[str, ...], fields: dict[str, Any]) -> None:
@@ -177,10 +185,14 @@ BAD_PROBLEMS = [
     ((*SHAPE, "--layout", "nct"), "unknown layout 'nct'; choose one of bct, btc"),
     ((*SHAPE, "--dtype", "float64"), "unknown dtype 'float64'; choose one of float32, float16, bfloat16, complex64"),
     ((*SHAPE, "--taps-dtype", "float16"), "dtype of the taps of a float32 signal 'float16'; choose one of float32"),
-    ((*SHAPE, "--taps-dtype", "float99"), "unknown dtype of the taps 'float99'"),
+    ((*SHAPE, "--taps-dtype", "float99"), "unknown dtype of the taps of a float32 signal 'float99'"),
     ((*SHAPE, "--result-dtype", "uint8"), "unknown result dtype 'uint8'; choose one of float32, float16, bfloat16"),
     ((*SHAPE, "--activation", "relu"), "unknown activation 'relu'; choose one of silu"),
     ((*SHAPE, "--dtype", "complex64", "--bias"), "a bias and an activation are for real signals; this one is"),
+    ((*SHAPE, "--state", "now"), "unknown state 'now'; choose one of before, after, both, carried"),
+    ((*SHAPE, "--state", "both"), "a state needs a causal slice, mode causal; this one is mode full"),
+    ((*SHAPE, "--mode", "causal", "--packed", "0"), "packed must be 1 to 1073741823; got 0"),
+    ((*SHAPE, "--mode", "causal", "--circular"), "circular need state='carried'"),
     ((*SHAPE, "--batch", "2", "--pitch", "156"), "pitch must be 160 bytes or more, in steps of 4; got 156"),
 ]
 
@@ -223,6 +235,14 @@ class TestWorkload:
                 "signals of 40 samples, channels 6, filters 2, btc, int16, lags -1 to 9, one output of 2",
             ),
             ({"bias": True}, "signals of 40 samples, float32, mode full, bias"),
+            (
+                {"mode": "causal", "state": "after", "packed": 3},
+                "signals of 40 samples, float32, mode causal, 3 packed sequences, state after",
+            ),
+            (
+                {"mode": "causal", "state": "carried", "state_width": 5, "state_rows": 9, "circular": True},
+                "signals of 40 samples, float32, mode causal, state carried of 5 samples in 9 rows, circular",
+            ),
             ({"bias": True, "activation": "silu"}, "signals of 40 samples, float32, mode full, bias, silu"),
         ],
     )

@@ -15,10 +15,12 @@ import exhaustive
 from filter1d_problems import SPREAD
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.filter1d.problem import ACCURACIES
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.tuner.operations.filter1d import oracle
+from warpsmith.tuner.operations.filter1d.floors import gains_of
 from warpsmith.tuner.operations.filter1d.judge import Filter1dJudge
-from warpsmith.tuner.operations.filter1d.oracle import reference, samples
+from warpsmith.tuner.operations.filter1d.oracle import reference, samples, terms
 from warpsmith.tuner.operations.filter1d.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.judge import Reference
 from warpsmith.tuner.operations.registry import random_operands
@@ -78,6 +80,13 @@ def expected_row(problem: Filter1d, x: NDArray[Any], w: NDArray[Any]) -> NDArray
     return by_scipy(problem, x, w, "full")[first : last + 1 : problem.down]
 
 
+def floor_of(x: NDArray[Any], w: NDArray[Any]) -> float:
+    """Least scale of a channel: its largest sample times the largest gain at a power of two of frequencies, two for
+    each tap at least.
+    """
+    return float(np.abs(x).max() * np.abs(np.fft.fft(w, 1 << (2 * len(w) - 1).bit_length())).max())
+
+
 def finished(problem: Filter1d, sums: NDArray[Any], operands: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     """Results of sums, with their bias and activation, by SciPy's logistic function."""
     if problem.bias:
@@ -105,7 +114,41 @@ class TestReference:
         if problem.bias:
             sums = dataclasses.replace(problem, activation=None)
             magnitudes = finished(sums, magnitudes, {"bias": abs(operands["bias"])})
+        if problem.accuracy is Accuracy.SIGNALWISE:
+            wide = np.ones(problem.result_length) * both
+            magnitudes = np.maximum(magnitudes, gathered(problem, [floor_of(x, w) * wide for x, w in rows]))
         np.testing.assert_allclose(found.scale, magnitudes * (1.1 if problem.activation else 1), 1e-12)
+
+    @pytest.mark.parametrize("accuracy", ACCURACIES)
+    @pytest.mark.parametrize("nonfinite", NonFinite)
+    def test_a_nan_reaches_its_window_or_its_channel(self, accuracy: Accuracy, nonfinite: NonFinite) -> None:
+        problem = Filter1d(50, 7, 2, mode="same", channels=3, accuracy=accuracy, nonfinite=nonfinite)
+        operands = random_operands(problem, 1)
+        operands["signal"][1, 2, 20] = np.inf
+        reached = np.isnan(reference(problem, operands).scale)
+        expected = np.zeros(problem.output.shape, bool)
+        expected[1, 2, slice(None) if nonfinite is NonFinite.ANY else slice(17, 24)] = True
+        np.testing.assert_array_equal(reached, expected)
+
+    @pytest.mark.parametrize("layout", SignalLayout)
+    @pytest.mark.parametrize("dtype", ["float32", "complex64"])
+    def test_is_the_same_by_transforms(self, monkeypatch: pytest.MonkeyPatch, layout: SignalLayout, dtype: str) -> None:
+        problem = Filter1d(4000, 700, 2, channels=4, filters=2, layout=layout, dtype=dtype, down=3)
+        operands = stress_inputs(problem, np.random.default_rng(1))
+        direct = reference(problem, operands)
+        monkeypatch.setattr(oracle, "_LARGE", 0)
+        found = reference(problem, operands)
+        assert np.nanmax(np.abs(found.expected - direct.expected) / direct.scale) < 1e-14
+        np.testing.assert_allclose(found.scale, direct.scale, 1e-12)
+        assert np.isnan(found.scale).any()
+
+    def test_gain_of_a_long_filter_is_that_of_its_folded_taps(self) -> None:
+        taps = np.random.default_rng(1).standard_normal((2, 9001))
+        waves = np.exp(-2j * np.pi * np.outer(np.arange(0, 8192, 512), np.arange(9001)) / 8192)
+        gains = gains_of(Filter1d(10, 9001, channels=2, filters=2), taps)
+        assert (gains >= np.abs(taps @ waves.T).max(axis=1) * (1 - 1e-12)).all()
+        smooth = np.ones((1, 9001))
+        np.testing.assert_allclose(gains_of(Filter1d(10, 9001), smooth), 9001)
 
     def test_problems_combine_all_values(self) -> None:
         assert any(each.taps > each.signal and each.mode is Mode.SAME for each in SPREAD)
@@ -301,9 +344,9 @@ class TestInputs:
             assert np.isfinite(signal.astype(np.complex128)).all()
 
     def test_slack_grows_with_the_root_of_the_terms_of_a_chain(self) -> None:
-        assert stress_slack(Filter1d(100, 5)) == 1
-        assert stress_slack(Filter1d(1000, 400)) == pytest.approx(6)
-        assert stress_slack(Filter1d(10**6, 10**5)) == pytest.approx(9.6)
+        assert stress_slack(terms(Filter1d(100, 5))) == 1
+        assert stress_slack(terms(Filter1d(1000, 400))) == pytest.approx(6)
+        assert stress_slack(terms(Filter1d(10**6, 10**5))) == pytest.approx(9.6)
 
     def test_a_smaller_problem_is_of_the_same_kind(self) -> None:
         problem = Filter1d(10**6, 5000, 64, mode="causal", channels=8, filters=8, dtype="bfloat16", pitch=2_000_064)

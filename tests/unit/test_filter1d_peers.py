@@ -23,6 +23,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.filter1d import norm_check, peers, torch_peers
+from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod
 from warpsmith.tuner.operations.filter1d.extent import Extent
 from warpsmith.tuner.operations.filter1d.norm_check import NORM_TOLERANCE, NormCheck
 from warpsmith.tuner.operations.registry import Peer, candidates, random_operands, reference
@@ -47,8 +48,11 @@ BANK = Filter1d(40, 5, 2, channels=4, filters=2)
 
 
 def found_of(problem: Filter1d, kind: DeviceKind, sets: int = 1) -> dict[str, Peer | LeftOut]:
-    """Peers, and those left out, by the names of their makers without the library."""
+    """Peers, and those left out, by the names of their makers without the library. Those of cuDNN's causal convolutions
+    have tests of their own.
+    """
     found = candidates(problem, random_operands(problem, 0), kind, sets)
+    found = [each for each in found if not each.name.endswith(tuple(CausalMethod))]
     names = ["torch", *(["torch.fft"] if kind is DeviceKind.CUDA else []), "convolve", "oaconvolve", "fftconvolve"]
     return dict(zip(names, found, strict=True))
 

@@ -13,10 +13,10 @@ import scipy.signal
 
 import warpsmith as ws
 from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.lags import Mode, lags_of
-from warpsmith.generator.filter1d.problem import MAX_KNOWN, Activation, Filter1d, SignalLayout
-from warpsmith.generator.filter1d.words import Filter1dPass
-from warpsmith.generator.problem import DType, Operand, Problem, Role
+from warpsmith.generator.filter1d.problem import MAX_KNOWN, Filter1d
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role
 
 EVERY_FIELD = Filter1d(
     signal=40,
@@ -35,9 +35,11 @@ EVERY_FIELD = Filter1d(
     result_pitch=64,
     bias=True,
     activation=Activation.SILU,
+    accuracy=Accuracy.ELEMENTWISE,
+    nonfinite=NonFinite.ANY,
 )
-"""A problem in which no field has its default, except the mode, which lags replace, the type of the taps, which is
-float32 if they are known, and the pass: gradients take no known weights and keep every output."""
+"""A problem in which no field has its default, except the mode, which lags replace, and the type of the taps, which is
+float32 if they are known."""
 
 CHANGES: dict[str, dict[str, Any]] = {
     "signal": {"signal": 41},
@@ -58,9 +60,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "result_pitch": {"result_pitch": 128},
     "bias": {"bias": False},
     "activation": {"activation": None},
-    "pass_": {"pass_": Filter1dPass.WGRAD, "down": 1, "weights": None, "lags": (-2, 34)},
+    "accuracy": {"accuracy": Accuracy.SIGNALWISE},
+    "nonfinite": {"nonfinite": NonFinite.WINDOW},
 }
 """Values per field that make EVERY_FIELD another problem."""
+STATE_FIELDS = ("pass_", "state", "state_width", "state_rows", "circular", "packed")
+"""Fields that need a causal slice; test_filter1d_states.py has their changes."""
 
 
 def filter1d(signal: Any = 40, taps: Any = 4, **fields: Any) -> Filter1d:
@@ -73,7 +78,7 @@ def changed(field: str) -> Filter1d:
 
 
 def test_every_field_has_a_change() -> None:
-    assert [field.name for field in dataclasses.fields(Filter1d)] == list(CHANGES)
+    assert [field.name for field in dataclasses.fields(Filter1d)] == [*CHANGES, *STATE_FIELDS]
 
 
 def test_is_exported_with_its_words() -> None:
@@ -240,8 +245,8 @@ class TestKeyAndSpec:
         assert filter1d().key() == "filter1d signal=40 taps=4 batch=1 mode=full dtype=float32"
         assert EVERY_FIELD.key() == (
             "filter1d signal=40 taps=4 batch=3 dtype=float16 lags=-2,34 channels=6 filters=2 layout=btc down=3 "
-            "convolve=yes result_dtype=float32 bias=yes activation=silu pitch=32 result_pitch=64 "
-            "weights=sha256:af7de0621354bafc"
+            "convolve=yes result_dtype=float32 bias=yes activation=silu accuracy=elementwise nonfinite=any pitch=32 "
+            "result_pitch=64 weights=sha256:af7de0621354bafc"
         )
         assert filter1d(activation="swish").key() == f"{filter1d().key()} activation=silu"
         assert filter1d(dtype="complex64", taps_dtype="complex64", mode="same").key() == (

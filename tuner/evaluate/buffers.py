@@ -33,7 +33,7 @@ def poisons(dtype: DType) -> tuple[int, ...]:
 
     A filter never returns NaN, so one run suffices for floats. Integers have no such value and take two runs.
     """
-    return (POISON, 0x00) if dtype is DType.UINT8 else (POISON,)
+    return (POISON, 0x00) if dtype in (DType.UINT8, DType.INT16) else (POISON,)
 
 
 class GuardedBuffer:

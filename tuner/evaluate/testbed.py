@@ -22,7 +22,7 @@ from warpsmith.tuner.evaluate.buffers import GUARD_BYTES
 from warpsmith.tuner.evaluate.dataset import Dataset
 from warpsmith.tuner.evaluate.device_lock import DeviceLock
 from warpsmith.tuner.evaluate.loaded import LoadedCandidate, loaded
-from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps
+from warpsmith.tuner.evaluate.outcomes import Contender, Evaluated, InTurns, Laps, Measured
 from warpsmith.tuner.evaluate.timing import (
     Entrant,
     Sustained,
@@ -195,10 +195,8 @@ class Testbed:
         with measured(self._runtime, run, self._rotation, policy, best_ns) as found:
             self._run_afresh(run, found.sets)
             fault, when = self._data.check_sets(found.sets), f"after {found.runs} timed runs"
-            if fault is None and found.replay and not self._data.has_state:  # a replay repeats runs
-                self._data.poison_results()
-                candidate.poison()
-                found.replay()
+            if fault is None and found.replay:
+                self._replay(run, candidate, found)
                 fault, when = self._data.check_sets(found.replayed), "in a replay of the CUDA graph"
         if damage := candidate.damage():
             return dataclasses.replace(damage, message=f"{when}: {damage.message}")
@@ -213,6 +211,30 @@ class Testbed:
             shared_bytes=usage.shared_bytes,
             clock_mhz=self._runtime.clock_mhz(),
         )
+
+    def _replay(self, run: Work, candidate: LoadedCandidate, found: Measured) -> None:
+        """Launches a graph on poisoned results, and from the initial state.
+
+        The timed graph may run several times on one set, so that a state would move on more than once: runs with a
+        state are captured anew, one for each set, and launched twice.
+        """
+        if not self._data.has_state:
+            self._data.poison_results()
+            candidate.poison()
+            assert found.replay is not None
+            found.replay()
+            return
+
+        def once(stream: int) -> None:
+            for number in found.replayed:
+                run(number, stream)
+
+        with contextlib.closing(self._runtime.captured(once)) as graph:
+            for _ in range(2):
+                self._data.poison_results()
+                candidate.poison()
+                graph.launch()
+            self._runtime.synchronize()
 
     def _run_afresh(self, run: Work, sets: Collection[int]) -> None:
         """Runs once on each set from the initial state, if runs change what later runs read: only then can the results

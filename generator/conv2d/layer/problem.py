@@ -13,7 +13,7 @@ from warpsmith.generator.canonical import count, flag
 from warpsmith.generator.conv2d.layer import shapes
 from warpsmith.generator.conv2d.layer.shapes import Pair
 from warpsmith.generator.conv2d.layer.words import BOUNDS, DTYPES, ImageLayout, Pass, Precision, check_precision
-from warpsmith.generator.distances import FARTHEST, RULE_CHANGED, SIDE_CHANGED, octaves
+from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.padding import PaddingMode, Pads, pads_text
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
@@ -32,8 +32,6 @@ DEFAULT_REACH = 0.5
 """`Family.default_reach` of layer families, in octaves: two changes among `_SIDES`, but no other size. The default took
 1.01 times the best where a winner from 0.8 octaves away with another padding took 1.15.
 """
-NONFINITE_CHANGED = 2.0**-10
-"""Octaves for another `nonfinite`: the same config is the same kernel, wherever its family solves both problems."""
 _SIDES = ("padding", "padding_mode", "bias", "relu", "accuracy", "workspace")
 _SIZES = ("input", "weight", "accuracy", "workspace", "nonfinite")
 """Fields that may differ between two layers if the winner of one is to fit the other (`Conv2d.is_resized`)."""

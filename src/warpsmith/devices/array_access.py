@@ -39,8 +39,8 @@ class ArrayAccess:
     address_of: Callable[[Operand, int], AddressOf]
     """Makes the function that reads an operand's arrays. They must start at a multiple of the given number of bytes."""
     values_of: ValuesOf
-    empty: Callable[[], tuple[Any, int]]
-    """Makes an uninitialised result; returns the array and its address."""
+    empty: tuple[Callable[[], tuple[Any, int]], ...]
+    """For each result, a function that makes an uninitialised array and returns it with its address."""
     mark_written: Callable[[tuple[Any, ...]], None] | None
     """Tells the library that arrays are written to. A RuntimeError leaves the call to `CheckedCalls`."""
     current_stream: CurrentStream
@@ -128,7 +128,7 @@ def cupy_access(cupy: Any, signature: Signature, ordinal: int) -> ArrayAccess:
     return ArrayAccess(
         address_of=lambda operand, alignment: _address_of(cupy, operand, ordinal, alignment),
         values_of=values_reader(signature.by_value),
-        empty=_empty_of(cupy, signature.outputs[0], ordinal),
+        empty=tuple(_empty_of(cupy, each, ordinal) for each in signature.outputs),
         mark_written=None,
         current_stream=current_stream,
         on_host=False,

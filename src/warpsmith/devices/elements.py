@@ -51,6 +51,9 @@ def _rounding_limits(dtype: DType) -> tuple[NDArray[np.float64], NDArray[np.floa
     if dtype is DType.UINT8:
         value = np.arange(256.0)
         return np.where(value == 0, -np.inf, value - 0.5), np.where(value == 255, np.inf, value + 0.5)
+    if dtype is DType.INT16:
+        value = np.arange(65536).astype(np.uint16).view(np.int16).astype(np.float64)
+        return value - 0.5, value + 0.5
     kind = numpy_dtype(dtype)
     numbers = np.arange(65536, dtype=np.uint16).view(kind)
     lowest, highest = (np.asarray(end, kind) for end in (-np.inf, np.inf))

@@ -14,7 +14,7 @@ from warpsmith.devices.native import native
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.signature import TEXTURE_ALIGNMENT, Signature
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.problem import Operand
+from warpsmith.generator.problem import Operand, Role
 
 FastCalls = Callable[[tuple[Any, ...], Any, object, Allocation | None], Any | None]
 """Fast path of a call. It accepts a call whose arrays are of the common kind, by comparisons alone.
@@ -57,9 +57,11 @@ def calls_of(
         textured = operand.name in signature.textured and not access.on_host
         return access.address_of(operand, TEXTURE_ALIGNMENT if textured else ALIGNMENT), operand.span_bytes
 
-    pointed = tuple((each.place, *reader(each.operand)) for each in signature.pointed)
-    count, result = len(signature.caller_inputs), reader(signature.outputs[0])
-    calls = compiled.NativeCalls(access, count, pointed, result, launches.launcher(values), launches.launch)
+    pointed = tuple(
+        (each.place, *reader(each.operand), each.operand.role is not Role.INPUT) for each in signature.pointed
+    )
+    count, results = len(signature.caller_inputs), tuple(reader(each) for each in signature.outputs)
+    calls = compiled.NativeCalls(access, count, pointed, results, launches.launcher(values), launches.launch)
     call: FastCalls = calls.call
     return call
 

@@ -52,8 +52,8 @@ class NativeCalls:
         self,
         access: ArrayAccess,
         count: int,
-        pointed: Sequence[tuple[int, AddressOf, int]],
-        result: tuple[AddressOf, int],
+        pointed: Sequence[tuple[int, AddressOf, int, bool]],
+        results: Sequence[tuple[AddressOf, int]],
         launcher: KernelLauncher | None,
         launch: Callable[[tuple[int, ...], tuple[bytes, ...], int | None, Allocation | None], None],
     ) -> None: ...

@@ -322,24 +322,28 @@ cdef uint64_t address_of(reader, x) except? 0:
 
 
 cdef class NativeCalls:
-    """Calls of one plan with arrays of one library: reads them, launches, and returns the result."""
+    """Calls of one plan with arrays of one library: reads them, launches, and returns the results."""
 
-    cdef Py_ssize_t _count, _pointers
-    cdef tuple _readers
+    cdef Py_ssize_t _count, _pointers, _results
+    cdef tuple _readers, _readers_of_results, _empty, _states
     cdef Py_ssize_t _places[MOST]
-    cdef uint64_t _spans[MOST]
-    cdef object _values_of, _empty, _mark_written, _current_stream, _launch, _reader_of_result
-    cdef uint64_t _span_of_result
+    cdef uint64_t _spans[MOST]  # of the inputs that kernels point to, then of the results
+    cdef bint _written[MOST]
+    cdef object _values_of, _mark_written, _current_stream, _launch
     cdef KernelLauncher _launcher
 
-    def __cinit__(self, access, count, pointed, result, launcher, launch):
-        if len(pointed) + 2 > MOST:  # plus a result and a workspace
-            raise ValueError(f"{len(pointed)} arrays")
-        self._count, self._pointers = count, len(pointed)
-        for number, (place, _, span) in enumerate(pointed):
+    def __cinit__(self, access, count, pointed, results, launcher, launch):
+        if len(pointed) + len(results) + 1 > MOST:  # plus a workspace
+            raise ValueError(f"{len(pointed) + len(results)} arrays")
+        self._count, self._pointers, self._results = count, len(pointed), len(results)
+        for number, (place, _, span, is_written) in enumerate(pointed):
             self._places[<int>number], self._spans[<int>number] = place, span
-        self._readers = tuple([reader for _, reader, _ in pointed])
-        self._reader_of_result, self._span_of_result = result
+            self._written[<int>number] = is_written
+        for number, (_, span) in enumerate(results, len(pointed)):
+            self._spans[<int>number], self._written[<int>number] = span, True
+        self._readers = tuple([reader for _, reader, _, _ in pointed])
+        self._readers_of_results = tuple([reader for reader, _ in results])
+        self._states = tuple([place for place, _, _, is_written in pointed if is_written])
         self._values_of, self._empty = access.values_of, access.empty
         self._mark_written, self._current_stream = access.mark_written, access.current_stream
         self._launcher, self._launch = launcher, launch
@@ -347,10 +351,10 @@ cdef class NativeCalls:
     def call(self, tuple inputs, out, stream, scratch=None):
         """See `fast_calls.FastCalls`."""
         cdef uint64_t addresses[MOST]
-        cdef uint64_t source, target = 0, end = 0
+        cdef uint64_t address
         cdef Py_ssize_t number
         cdef int first = 0
-        cdef tuple values
+        cdef tuple values, targets = None
         cdef void* handle = NULL
         if len(inputs) != self._count:
             return None
@@ -368,29 +372,71 @@ cdef class NativeCalls:
             values = self._values_of(inputs)
         try:
             if out is not None:
-                target = address_of(self._reader_of_result, out)
-                if target == 0:
+                targets = self._targets(out)
+                if targets is None:
                     return None
-                end = target + self._span_of_result
+                for number in range(self._results):
+                    address = address_of(self._readers_of_results[number], targets[number])
+                    if address == 0:
+                        return None
+                    addresses[self._pointers + number] = address
             for number in range(self._pointers):
-                source = address_of(self._readers[number], inputs[self._places[number]])
-                if source == 0 or (source < end and target < source + self._spans[number]):
+                address = address_of(self._readers[number], inputs[self._places[number]])
+                if address == 0:
                     return None
-                addresses[number] = source
-            if out is None:
-                out, made = self._empty()
-                target = made
-            elif self._mark_written is not None:
-                self._mark_written((out,))
+                addresses[number] = address
+            if not self._are_apart(addresses, self._pointers + (0 if targets is None else self._results)):
+                return None
+            self._mark(inputs, targets)
+            if targets is None:
+                out = self._made(addresses)
         except RuntimeError:
             return None
-        addresses[self._pointers] = target
         # `_launch` retries a refused launch in the program's own context, or raises the error.
         if not self._finds_scratch(addresses, scratch) or self._launcher.launch(addresses, values, handle, &first) != 0:
             if chosen is None and type(self._current_stream) is CurrentStream:
                 chosen = <uintptr_t>handle
-            self._launch(tuple([addresses[number] for number in range(self._pointers + 1)]), values, chosen, scratch)
+            count = self._pointers + self._results
+            self._launch(tuple([addresses[number] for number in range(count)]), values, chosen, scratch)
         return out
+
+    cdef tuple _targets(self, out):
+        """The caller's arrays for the results; None if their number is another one."""
+        if self._results == 1:
+            return (out,)
+        return tuple(out) if isinstance(out, (tuple, list)) and len(out) == self._results else None
+
+    cdef _made(self, uint64_t* addresses):
+        """A new array, or a tuple of them, for the results."""
+        cdef Py_ssize_t number
+        cdef list made = []
+        for number in range(self._results):
+            array, address = self._empty[number]()
+            addresses[self._pointers + number] = address
+            made.append(array)
+        return made[0] if self._results == 1 else tuple(made)
+
+    cdef _mark(self, tuple inputs, tuple targets):
+        """Tells the library which of the caller's arrays are written to."""
+        cdef tuple marked = () if targets is None else targets
+        if self._mark_written is None:
+            return
+        if self._states:
+            marked = marked + tuple([inputs[place] for place in self._states])
+        if marked:
+            self._mark_written(marked)
+
+    cdef bint _are_apart(self, uint64_t* addresses, Py_ssize_t count) noexcept:
+        """True if no array that is written shares memory with another one of the first `count`."""
+        cdef Py_ssize_t one, other
+        for one in range(count):
+            if not self._written[one]:
+                continue
+            for other in range(count):
+                if other != one and addresses[other] < addresses[one] + self._spans[one]:
+                    if addresses[one] < addresses[other] + self._spans[other]:
+                        return False
+        return True
 
     cdef bint _finds_scratch(self, uint64_t* addresses, scratch) except -1:
         """Sets the address of the call's workspace, if any. Returns True if the launcher has all that it needs."""
@@ -402,5 +448,5 @@ cdef class NativeCalls:
         if scratch is None:
             return False  # `_launch` provides the plan's own workspace
         address = scratch.address
-        addresses[self._pointers + 1] = address
+        addresses[self._pointers + self._results] = address
         return address % SCRATCH_ALIGNMENT == 0 and <uint64_t>scratch.nbytes >= self._launcher.scratch_bytes

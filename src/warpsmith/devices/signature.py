@@ -149,8 +149,8 @@ class Signature:
 
     @property
     def is_usual(self) -> bool:
-        """True if a call writes one result and nothing else."""
-        return len(self.outputs) == 1 and all(each.operand.role is Role.INPUT for each in self.pointed)
+        """True if a call writes results, one or several; it may also write a state."""
+        return bool(self.outputs)
 
     @property
     def arguments(self) -> CallArguments:

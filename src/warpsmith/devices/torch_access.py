@@ -24,6 +24,7 @@ _DLPACK = {
     DType.BFLOAT16: (4, 16),
     DType.INT16: (0, 16),
     DType.UINT8: (1, 8),
+    DType.INT32: (0, 32),
     DType.COMPLEX64: (5, 64),
 }
 """DLPack's code and bits of each element type."""
@@ -55,7 +56,7 @@ def torch_access(
     return ArrayAccess(
         address_of=address_of,
         values_of=values_reader(signature.by_value, torch, compiled),
-        empty=_empty_of(torch, signature.outputs[0], device),
+        empty=tuple(_empty_of(torch, each, device) for each in signature.outputs),
         # Some releases raise for tensors of the inference mode, which have no version: `CheckedCalls` take them.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),

@@ -14,7 +14,7 @@ from warpsmith.devices.process import ForkLock, HomeTable
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
-from warpsmith.generator.problem import Problem
+from warpsmith.generator.problem import Problem, Role
 from warpsmith.plans.loaded import LoadedProgram, Verification, VerifiedProgram, prepacked
 from warpsmith.plans.match import Match
 
@@ -166,6 +166,9 @@ class Plan:
             BadArgument: no input or every input is bound, a name is unknown, or an array does not fit.
             OutOfMemory: the kept results do not fit.
         """
+        states = [each.name for each in self.problem.inputs if each.role is Role.STATE and each.name in inputs]
+        if states:
+            raise BadArgument(f"{states[0]}: is written by each call, so that no plan holds it; pass it to each call")
         if not inputs or not set(inputs) < set(self.caller_inputs):
             allowed = f"some of its inputs {', '.join(self.caller_inputs)} by name, and not all"
             raise BadArgument(f"a plan of {self.problem.operation} holds {allowed}; got {', '.join(inputs) or 'none'}")

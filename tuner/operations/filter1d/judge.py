@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d, Mode
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.reference.filter1d import Filter1dReference
 from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
 from warpsmith.tuner.operations.filter1d.gradient_peers import gradient_makers
@@ -26,7 +26,8 @@ from warpsmith.tuner.operations.filter1d.gradients import (
 )
 from warpsmith.tuner.operations.filter1d.oracle import reference, samples, terms
 from warpsmith.tuner.operations.filter1d.peers import gpu_makers, host_makers
-from warpsmith.tuner.operations.filter1d.stress import slack_of, stress_inputs, stress_slack
+from warpsmith.tuner.operations.filter1d.states import drawn_indices, written_states
+from warpsmith.tuner.operations.filter1d.stress import stress_inputs, stress_slack
 from warpsmith.tuner.operations.judge import Judge, Operands, References, Samples
 from warpsmith.tuner.operations.peer import PeerMaker
 
@@ -53,15 +54,17 @@ class Filter1dJudge(Judge[Filter1d]):
     def inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
         if problem.pass_.is_gradient:
             return gradient_inputs(problem, self.inputs(filter_of(problem), generator), generator)
-        signal, weights = _signal(problem, generator), _weights(problem, generator)
+        signal, weights = _samples(problem.operands[0], generator), _weights(problem, generator)
         bias = {"bias": _bias(problem, weights, generator)} if problem.bias else {}
-        return {"signal": signal, "weights": weights, **bias}
+        states = (each for each in problem.inputs if each.name in ("before", "state"))
+        older = {each.name: _samples(each, generator) for each in states}
+        return {"signal": signal, "weights": weights, **bias, **older, **drawn_indices(problem, generator)}
 
     def stress_inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
         return (gradient_stress_inputs if problem.pass_.is_gradient else stress_inputs)(problem, generator)
 
     def stress_slack(self, problem: Filter1d) -> float:
-        return slack_of(sum_terms(problem)) if problem.pass_.is_gradient else stress_slack(problem)
+        return stress_slack((sum_terms if problem.pass_.is_gradient else terms)(problem))
 
     def terms(self, problem: Filter1d) -> int:
         return mean_terms(problem) if problem.pass_.is_gradient else terms(problem)
@@ -69,22 +72,26 @@ class Filter1dJudge(Judge[Filter1d]):
     def references(self, problem: Filter1d, operands: Operands) -> References:
         if problem.pass_.is_gradient:
             return gradient_references(problem, operands)
-        return {problem.output.name: reference(problem, operands)}
+        return {problem.output.name: reference(problem, operands), **written_states(problem, operands)}
 
     def kernels(self, problem: Filter1d) -> Filter1dReference | None:
-        return None if problem.pass_.is_gradient else Filter1dReference()
+        """None for gradients, states and packed sequences, which only the host computes."""
+        is_plain = problem.state is None and problem.packed is None and not problem.pass_.is_gradient
+        return Filter1dReference() if is_plain else None
 
     def samples(self, problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         return samples(problem, operands, indices)
 
     def smaller(self, problem: Filter1d) -> Filter1d:
         taps = problem.taps if problem.weights is not None else min(problem.taps, _SMALL_TAPS)
+        is_causal = problem.state is not None or problem.packed is not None
+        mode = Mode.CAUSAL if is_causal else problem.mode or Mode.FULL
         return dataclasses.replace(
             problem,
             signal=min(problem.signal, taps + _BEYOND),
             taps=taps,
             batch=min(problem.batch, 2),
-            mode=problem.mode or Mode.FULL,
+            mode=mode,
             lags=None,
             pitch=None,
             result_pitch=None,
@@ -96,9 +103,8 @@ class Filter1dJudge(Judge[Filter1d]):
         return (host_makers if kind is DeviceKind.HOST else gpu_makers)(problem, operands, sets)
 
 
-def _signal(problem: Filter1d, generator: np.random.Generator) -> NDArray[Any]:
+def _samples(signal: Operand, generator: np.random.Generator) -> NDArray[Any]:
     """Normal deviates, or integers of equal probability."""
-    signal = problem.operands[0]
     match signal.dtype:
         case DType.UINT8:
             return drawn(signal.shape, np.uint8, generator, random_bytes)

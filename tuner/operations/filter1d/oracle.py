@@ -1,7 +1,9 @@
 """Float64 references by NumPy, and single results by direct sums. Nothing is shared with the generator.
 
 A reference is a product of windows with a band matrix, which has one column for each output of a window. Sums are
-direct: stress data have magnitudes 2^40 apart, so the errors of a transform would be larger than many results.
+direct: stress data have magnitudes 2^40 apart, so the errors of a transform would be larger than many results. Only
+long filters, of which direct sums would take minutes, are products of transforms, if scales have a floor: the errors of
+these are some 1e-15 of it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType
+from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
+from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
 
@@ -30,6 +35,9 @@ _TILE = 32
 """Outputs of a window, the columns of a band matrix: one with few taps then has little more than its own taps."""
 _PRODUCT_SIZE = 1 << 18
 """Multiply-adds of one product: OpenBLAS spreads larger ones over its own threads, which would compete with ours."""
+
+_LARGE = 1 << 33
+"""Multiply-adds above which transforms are faster: direct sums of so many take about two seconds on 16 cores."""
 
 _LEAST_EXPONENT = -700.0
 """Least sum whose exp(-sum) float64 holds; SiLU of smaller ones is less than 1e-304 of them."""
@@ -66,16 +74,20 @@ def slope(problem: Filter1d) -> float:
 def terms(problem: Filter1d) -> int:
     """Real products that one result adds up at most."""
     parts = 4 if problem.weights_dtype is DType.COMPLEX64 else 2 if problem.dtype is DType.COMPLEX64 else 1
-    return parts * min(problem.taps, problem.signal)
+    is_read = problem.state is not None and problem.state.is_read
+    return parts * (problem.taps if is_read else min(problem.taps, problem.signal))
 
 
 def reference(problem: Filter1d, operands: Operands) -> Reference:
-    """The results and the scales of their errors: the sums of |weight| |sample|, plus |bias|, times the largest slope
-    of the activation.
+    """The results and the scales of their errors: the sums of |weight| |sample|, plus |bias|, or the floor of the
+    channel (`all_floors`) if that is larger, times the largest slope of the activation.
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
-    result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked.
+    result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked. Packed sequences
+    are filtered one by one; results of signals that are skipped are zero, and so is their scale.
     """
+    if problem.packed is not None:
+        return _of_sequences(problem, operands)
     components = problem.output.components
     room = room_beside(components.size)
     expected, scale = np.zeros(components.shape), np.zeros(components.shape)
@@ -92,6 +104,29 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
     for_each_strip(len(parts), STRIP_BYTES, strip, scratch_bytes=work.scratch_bytes, room=room)
     if problem.output.dtype is DType.COMPLEX64:
         scale[..., 1] = scale[..., 0]
+    if problem.state_rows is not None:
+        for each in (expected, scale):
+            each.reshape(problem.batch, -1)[places(problem, operands) < 0] = 0.0
+    return Reference(expected, scale)
+
+
+def _of_sequences(problem: Filter1d, operands: Operands) -> Reference:
+    """Reference of packed sequences."""
+    components = problem.output.components
+    expected, scale = np.zeros(components.shape), np.zeros(components.shape)
+    axis = 0 if problem.layout is SignalLayout.BTC or problem.channels == 1 else 1
+    shape = problem.output.shape  # (time, channels), or (channels, time)
+    signal, before, rows = operands["signal"].reshape(shape), history(problem, operands), places(problem, operands)
+    for number, samples in sequences(operands):
+        if rows[number] < 0:
+            continue
+        one, part = alone(problem, samples.stop - samples.start), (*(slice(None),) * axis, samples)
+        given = {**operands, "signal": np.ascontiguousarray(signal[part])}
+        if before is not None:
+            own = before[number]
+            given["before"] = np.ascontiguousarray(own.T if problem.layout is SignalLayout.BTC else own)
+        found = reference(one, given)
+        expected[part], scale[part] = found.expected, found.scale
     return Reference(expected, scale)
 
 
@@ -111,20 +146,27 @@ class _Work:
 
     problem: Filter1d
     signal: NDArray[Any]
+    """Samples, behind `lead` older ones that stand before the signal."""
+    lead: int
     taps: NDArray[Any]
     """(filters, taps), float64 or complex128, in the order of a correlation."""
     bias: NDArray[np.float64] | None
+    floors: NDArray[np.float64] | None
+    """`all_floors` of the problem."""
     expected: NDArray[Any]
     scale: NDArray[np.float64]
 
     @classmethod
     def of(cls, problem: Filter1d, operands: Operands, expected: NDArray[Any], scale: NDArray[np.float64]) -> _Work:
         taps = correlation_taps(problem, operands["weights"])
+        signal, lead = _with_history(problem, operands)
         return cls(
             problem=problem,
-            signal=by_time(problem, operands["signal"], problem.signal),
+            signal=signal,
+            lead=lead,
             taps=taps.astype(np.complex128 if np.iscomplexobj(taps) else np.float64),
             bias=operands["bias"].astype(np.float64) if problem.bias else None,
+            floors=all_floors(problem, signal, taps),
             expected=by_time(problem, expected, problem.result_length),
             scale=by_time(problem, scale, problem.result_length),
         )
@@ -142,12 +184,21 @@ class _Work:
     @property
     def at_once(self) -> int:
         """Outputs that a part has at most, of all its channels."""
-        return max(1, min(_RESULTS, _SAMPLES // self.problem.down))
+        most = max(_RESULTS, 4 * self.problem.taps) if self.is_by_transforms else _RESULTS
+        return max(1, min(most, max(_SAMPLES, most) // self.problem.down))
+
+    @property
+    def is_by_transforms(self) -> bool:
+        is_signalwise = self.problem.accuracy is Accuracy.SIGNALWISE
+        return is_signalwise and self.problem.taps > _TAPS and self.problem.multiply_adds > _LARGE
 
     @property
     def scratch_bytes(self) -> int:
         """Bytes that a part takes: its samples and which of them are finite, its windows, their magnitudes and sums."""
         wide = self.taps.itemsize * (2 if np.iscomplexobj(self.signal) else 1)
+        if self.is_by_transforms:
+            # Samples and magnitudes, their spectra, those of the taps, products and inverses, each twice.
+            return 2 * 6 * 16 * (self.at_once * self.problem.down + 2 * self.problem.taps)
         taps = min(_TAPS, self.problem.taps)
         rows = self.at_once // min(self.at_once, self.problem.result_length)
         tiles = rows + math.ceil(self.at_once / self.tile)
@@ -172,15 +223,21 @@ class _Work:
         where = (numbers // self.channels, part.filter * self.channels + numbers % self.channels, part.outputs)
         shape = (len(numbers), part.outputs.stop - part.outputs.start)
         expected, scale = np.zeros(shape, self.expected.dtype), np.zeros(shape)
-        for start in range(0, self.problem.taps, _TAPS):
+        if self.is_by_transforms:
+            first = self.problem.first_lag + part.outputs.start * self.problem.down
+            samples = self._samples(*where[:2], first, shape[1], self.problem.taps)
+            add_by_transforms(self.taps[part.filter], samples, self.problem.down, expected, scale)
+        for start in () if self.is_by_transforms else range(0, self.problem.taps, _TAPS):
             taps = self.taps[part.filter, start : start + _TAPS]
             first = self.problem.first_lag + part.outputs.start * self.problem.down + start
-            if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > 0:
+            if first < self.problem.signal and first + (shape[1] - 1) * self.problem.down + len(taps) > -self.lead:
                 self._add(taps, self._samples(where[0], where[1], first, shape[1], len(taps)), expected, scale)
         if self.bias is not None:
             bias = self.bias[where[1], None]
             expected += bias
             scale += np.abs(bias)
+        if self.floors is not None:
+            np.maximum(scale, self.floors[where[:2]][:, None], out=scale)  # NaN stays: such results are not checked
         self.expected[where], self.scale[where] = activated(self.problem, expected), slope(self.problem) * scale
 
     def _samples(self, batch: NDArray[Any], channel: NDArray[Any], first: int, outputs: int, taps: int) -> NDArray[Any]:
@@ -188,9 +245,9 @@ class _Work:
         whole = math.ceil(outputs / self.tile) * self.tile  # the last tile may have outputs that nobody reads
         length = (whole - 1) * self.problem.down + taps
         stop = first + (outputs - 1) * self.problem.down + taps
-        left, right = max(0, first), min(self.problem.signal, stop)
+        left, right = max(-self.lead, first), min(self.problem.signal, stop)
         samples = np.zeros((len(batch), length), np.complex128 if np.iscomplexobj(self.signal) else np.float64)
-        samples[:, left - first : right - first] = self.signal[batch, channel, left:right]
+        samples[:, left - first : right - first] = self.signal[batch, channel, left + self.lead : right + self.lead]
         return samples
 
     def _add(
@@ -212,6 +269,12 @@ class _Work:
             starts = np.arange(outputs) * down
             spoilt = counts[:, starts + len(taps)] > counts[:, starts]
             expected[spoilt], scale[spoilt] = np.nan, np.nan
+
+
+def _with_history(problem: Filter1d, operands: Operands) -> tuple[NDArray[Any], int]:
+    """Signals as (batch, channels, time), behind the samples of their state, and the number of these."""
+    signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
+    return (signal, 0) if before is None else (np.concatenate([before, signal], axis=2), problem.taps - 1)
 
 
 def _band(taps: NDArray[Any], tile: int, down: int) -> NDArray[Any]:
@@ -236,30 +299,41 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    signal = by_time(problem, operands["signal"], problem.signal)
+    if problem.packed is not None or problem.state_rows is not None:
+        found = reference(problem, operands)  # there are no kernels that these samples would check
+        return Samples(indices, found.expected.reshape(-1)[indices], found.scale.reshape(-1)[indices])
+    signal, lead = _with_history(problem, operands)
     taps = correlation_taps(problem, operands["weights"])
     parts = 2 if problem.output.dtype is DType.COMPLEX64 else 1
     is_btc = problem.layout is SignalLayout.BTC
     row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
     biases = operands["bias"].astype(np.float64) if problem.bias else np.zeros(problem.channels)
+    gains = gains_of(problem, taps)
+
+    @functools.cache
+    def floor(batch: int, channel: int) -> float:
+        return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, signal[batch, channel]))
+
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
-        products, magnitudes = _terms(problem, signal[batch, channel], taps, channel, output)
+        products, magnitudes = _terms(problem, signal[batch, channel], lead, taps, channel, output)
         total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
         scale[number] = magnitudes.sum() + abs(biases[channel])
+        if has_floors(problem):
+            scale[number] = np.maximum(scale[number], floor(batch, channel))
     return Samples(indices, activated(problem, expected), slope(problem) * scale)
 
 
 def _terms(
-    problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any], channel: int, output: int
+    problem: Filter1d, signal: NDArray[Any], lead: int, taps: NDArray[Any], channel: int, output: int
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of one result, and their magnitudes."""
+    """Products of one result, and their magnitudes. `lead` samples stand before the first one of the signal."""
     lag = problem.first_lag + output * problem.down
-    left, right = max(0, lag), min(problem.signal, lag + problem.taps)
+    left, right = max(-lead, lag), min(problem.signal, lag + problem.taps)
     filters = taps[channel * problem.filters // problem.channels, left - lag : right - lag]
     wide = functools.partial(np.asarray, dtype=np.complex128 if np.iscomplexobj(signal) else np.float64)
-    there, weights = wide(signal[left:right]), wide(filters)
+    there, weights = wide(signal[left + lead : right + lead]), wide(filters)
     return weights * there, np.abs(weights) * np.abs(there)

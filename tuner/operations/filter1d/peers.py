@@ -1,7 +1,7 @@
 """Peer libraries for filters of one-dimensional signals.
 
-On a GPU they are cuDNN and cuFFT through PyTorch, and CuPy; on the host SciPy and PyTorch. Libraries that add up term
-by term are left out if that takes seconds.
+On a GPU they are cuDNN and cuFFT through PyTorch, cuDNN's causal convolutions, and CuPy; on the host SciPy and PyTorch.
+Libraries that add up term by term are left out if that takes seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d import Filter1d, Mode
+from warpsmith.tuner.operations.filter1d import cudnn_peers
+from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, causal_peer
 from warpsmith.tuner.operations.filter1d.scipy_peers import DIRECT, scipy_peer
 from warpsmith.tuner.operations.filter1d.torch_peers import conv1d_peer, transform_peer
 from warpsmith.tuner.operations.judge import Operands
@@ -29,7 +31,9 @@ _TRANSFORMS = ("oaconvolve", "fftconvolve")
 
 
 def host_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """Peer libraries on the host."""
+    """Peer libraries on the host; none filters with a state, or packed sequences."""
+    if problem.state is not None or problem.packed is not None:
+        return ()
     return (
         _direct(
             problem,
@@ -43,7 +47,9 @@ def host_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerM
 
 
 def gpu_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMaker, ...]:
-    """Peer libraries on a GPU."""
+    """Peer libraries on a GPU; none filters with a state, or packed sequences."""
+    if problem.state is not None or problem.packed is not None:
+        return ()
     cuda = DeviceKind.CUDA
     return (
         _direct(
@@ -52,6 +58,16 @@ def gpu_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMa
             ("torch",),
             lambda: conv1d_peer(problem, operands, cuda, sets),
             _MOST_OF_CUDNN,
+        ),
+        *(
+            PeerMaker(
+                f"cuDNN {method}",
+                ("torch",),
+                partial(causal_peer, problem, operands, method, sets),
+                cudnn_peers.why_not(problem, method),
+            )
+            for method in CausalMethod
+            if problem.mode is Mode.CAUSAL
         ),
         PeerMaker("cuFFT through PyTorch", ("torch",), lambda: transform_peer(problem, operands, cuda, sets)),
         *_scipy_makers(problem, operands, sets, "CuPy", cupy_signal, _MOST_OF_CUPY),

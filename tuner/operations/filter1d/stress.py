@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
-from warpsmith.tuner.operations.filter1d.oracle import terms
+from warpsmith.tuner.operations.filter1d.states import drawn_indices, samples_in
 from warpsmith.tuner.operations.judge import Operands
 
 _OCTAVES = 20
@@ -40,12 +40,7 @@ _CHAIN = 1024
 """Terms after which errors grow no further: kernels add up longer sums in parts."""
 
 
-def stress_slack(problem: Filter1d) -> float:
-    """Factor on the error bound that right kernels may need on these inputs."""
-    return slack_of(terms(problem))
-
-
-def slack_of(count: int) -> float:
+def stress_slack(terms_of_sum: int) -> float:
     """Factor on the error bound that right kernels may need on these inputs for sums of so many real terms.
 
     Sums of constants and of equal signs round the same way again and again. In float32 the simplest kernel was off by
@@ -53,7 +48,7 @@ def slack_of(count: int) -> float:
     up to 1.1e-7 times the root of the number of real terms. Beyond 256 taps, which it adds up in parts, it was off by
     1.2e-6 at most, up to 16,385 taps. Three times that is allowed, if it exceeds the bound of 1e-6.
     """
-    return max(1.0, _SLACK * math.sqrt(min(count, _CHAIN)))
+    return max(1.0, _SLACK * math.sqrt(min(terms_of_sum, _CHAIN)))
 
 
 def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands:
@@ -63,23 +58,31 @@ def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands
     must not let them affect other channels, or outputs whose window does not contain them.
     """
     signal, weights = problem.inputs[:2]
-    shape = (min(problem.rows, _DRAWN[0]), min(problem.signal, _DRAWN[1]))
-    if signal.dtype in (DType.INT16, DType.UINT8):
-        drawn = _integers(signal.dtype, shape, generator)
-    else:
-        numbers = _numbers(problem, shape, generator)
-        _set_apart(problem, numbers, generator)
-        drawn = _of_parts(numbers, signal.dtype)
-    # Rounded before they are repeated, so that no large array exists twice.
-    rows = _repeated(drawn, (problem.rows, problem.signal))
-    values = rows.reshape(problem.batch, problem.channels, problem.signal)
-    if problem.layout is SignalLayout.BTC:
-        values = np.ascontiguousarray(values.swapaxes(1, 2))
-    found = {signal.name: values.reshape(signal.shape), weights.name: _weights(problem, generator)}
+    found = {signal.name: _samples(problem, signal, generator), weights.name: _weights(problem, generator)}
     if problem.bias:
         bias = problem.inputs[2]
         found[bias.name] = far_apart(generator, bias.shape, _octaves(problem)).astype(numpy_dtype(bias.dtype))
-    return found
+    for each in problem.inputs:
+        if each.name in ("before", "state"):
+            found[each.name] = _samples(problem, each, generator)
+    return {**found, **drawn_indices(problem, generator)}
+
+
+def _samples(problem: Filter1d, operand: Operand, generator: np.random.Generator) -> NDArray[Any]:
+    """Samples of all channels of a signal, or of a state."""
+    rows, samples = samples_in(problem, operand)
+    shape = (min(rows, _DRAWN[0]), min(samples, _DRAWN[1]))
+    if operand.dtype in (DType.INT16, DType.UINT8):
+        drawn = _integers(operand.dtype, shape, generator)
+    else:
+        numbers = _numbers(problem, shape, generator)
+        _set_apart(problem, numbers, generator)
+        drawn = _of_parts(numbers, operand.dtype)
+    # Rounded before they are repeated, so that no large array exists twice.
+    values = _repeated(drawn, (rows, samples)).reshape(-1, problem.channels, samples)
+    if problem.layout is SignalLayout.BTC:
+        values = np.ascontiguousarray(values.swapaxes(1, 2))
+    return values.reshape(operand.shape)
 
 
 def _set_apart(problem: Filter1d, numbers: NDArray[np.float32], generator: np.random.Generator) -> None:

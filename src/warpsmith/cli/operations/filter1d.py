@@ -10,10 +10,10 @@ import typer
 
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d.lags import Lags, Mode
-from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Activation, Filter1d, SignalLayout
-from warpsmith.generator.filter1d.words import Filter1dPass
-from warpsmith.generator.problem import DType, member
+from warpsmith.generator.filter1d.fields import Filter1dPass, SignalLayout
+from warpsmith.generator.filter1d.lags import Lags
+from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
 TapsOption = Annotated[int, typer.Option("--taps", metavar="M", help="Taps of each filter.")]
@@ -110,12 +110,61 @@ ActivationOption = Annotated[
         show_default=False,
     ),
 ]
+AccuracyOption = Annotated[
+    str,
+    typer.Option(
+        "--accuracy",
+        help="What the error bound is relative to: the largest sample of the channel times the filter's largest gain, "
+        "or the sum of an output's own absolute terms if that is larger (signalwise), which admits transforms and "
+        "tensor cores; or that sum alone (elementwise).",
+    ),
+]
+NonFiniteOption = Annotated[
+    str,
+    typer.Option(
+        "--nonfinite",
+        help="Where a NaN or infinite sample may show: in outputs whose window contains it (window), or in others of "
+        "its channel too (any), which saves some methods a check.",
+    ),
+]
 PassOption = Annotated[
     str,
     typer.Option(
         "--pass",
-        help="The filter (fprop), or the gradient of its signal (dgrad), those of its weights and bias (wgrad), or all "
-        "of them (backward); the other options describe the filter.",
+        help="The filter (fprop), the gradient of its signal (dgrad), those of its weights and bias (wgrad), or all of "
+        "them (backward).",
+    ),
+]
+StateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        help="Samples before and after the signal, of a causal slice: before, after, both, or carried, one array that "
+        "is read and written in place. Default none.",
+        show_default=False,
+    ),
+]
+StateWidthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--state-width", metavar="W", help="Samples of a row of a carried state, if it keeps more than taps - 1."
+    ),
+]
+StateRowsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--state-rows", metavar="R", help="Rows of a carried state, of which indices name one for each signal."
+    ),
+]
+CircularOption = Annotated[
+    bool, typer.Option("--circular", help="A carried state is a ring, in which positions say where new samples go.")
+]
+PackedOption = Annotated[
+    int | None,
+    typer.Option(
+        "--packed",
+        metavar="S",
+        help="Number of sequences that lie one after the other in one signal; starts, as cu_seqlens, say where.",
     ),
 ]
 
@@ -139,34 +188,23 @@ def filter1d(
     result_pitch: ResultPitchOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
     pass_: PassOption = Filter1dPass.FPROP.value,
+    state: StateOption = None,
+    state_width: StateWidthOption = None,
+    state_rows: StateRowsOption = None,
+    circular: CircularOption = False,
+    packed: PackedOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
     With --convolve a convolution, as scipy.signal.convolve computes it, tap 0 on the newest sample.
     """
+    given = dict(locals())  # options are called as the problem's fields are
     values, known = (None, 1) if weights is None else _read_weights(weights, taps, filters)
-    return Filter1d(
-        signal=signal,
-        taps=taps,
-        batch=batch,
-        mode=None if mode is None else member(Mode, mode, "mode"),
-        channels=channels,
-        filters=known if filters is None else filters,
-        layout=member(SignalLayout, layout, "layout"),
-        dtype=member(DType, dtype, "dtype", SIGNALS),
-        lags=None if lags is None else _lags(lags),
-        down=down,
-        convolve=convolve,
-        taps_dtype=None if taps_dtype is None else member(DType, taps_dtype, "dtype of the taps"),
-        result_dtype=None if result_dtype is None else member(DType, result_dtype, "result dtype"),
-        weights=values,
-        pitch=pitch,
-        result_pitch=result_pitch,
-        bias=bias,
-        activation=None if activation is None else member(Activation, activation, "activation"),
-        pass_=member(Filter1dPass, pass_, "pass"),
-    )
+    own = {"filters": known if filters is None else filters, "weights": values}
+    return Filter1d.of({**given, **own, "lags": None if lags is None else _lags(lags)})
 
 
 def _lags(text: str) -> Lags:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -26,10 +25,12 @@ from warpsmith.cli.benching import (
     peer_column,
 )
 from warpsmith.cli.operations.filter1d import (
+    AccuracyOption,
     ActivationOption,
     BatchOption,
     BiasOption,
     ChannelsOption,
+    CircularOption,
     ConvolveOption,
     DownOption,
     DTypeOption,
@@ -37,15 +38,20 @@ from warpsmith.cli.operations.filter1d import (
     LagsOption,
     LayoutOption,
     ModeOption,
+    NonFiniteOption,
+    PackedOption,
     PassOption,
     ResultDTypeOption,
+    StateOption,
+    StateRowsOption,
+    StateWidthOption,
     TapsDTypeOption,
     filter1d,
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 USUAL_SIGNAL = 2**24
 USUAL_TAPS = (5, 17, 33, 65, 129)
@@ -77,7 +83,14 @@ def bench_filter1d(
     result_dtype: ResultDTypeOption = None,
     bias: BiasOption = False,
     activation: ActivationOption = None,
+    accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
+    nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
     pass_: PassOption = Filter1dPass.FPROP.value,
+    state: StateOption = None,
+    state_width: StateWidthOption = None,
+    state_rows: StateRowsOption = None,
+    circular: CircularOption = False,
+    packed: PackedOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -87,37 +100,14 @@ def bench_filter1d(
     json: JsonOption = False,
 ) -> int:
     """Compare filters of signals with the other libraries that are installed."""
-    problems = [
-        filter1d(
-            signal,
-            count,
-            batch=batch,
-            mode=mode,
-            channels=channels,
-            filters=filters,
-            layout=layout,
-            dtype=dtype,
-            lags=lags,
-            down=down,
-            convolve=convolve,
-            taps_dtype=taps_dtype,
-            result_dtype=result_dtype,
-            bias=bias,
-            activation=activation,
-            pass_=pass_,
-        )
-        for count in taps or USUAL_TAPS
-    ]
+    shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
+    dense = None, None, None  # weights of each call, and no gaps between rows
+    rules = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
+    problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
-    output.write(_results(problems, ref, store, seed, sustained), "taps", _show)
-    return 0
-
-
-def _results(
-    problems: Sequence[Filter1d], ref: DeviceRef, store: StoreOption, seed: int, sustained: SustainedOption
-) -> Results:
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
-    return Results(ref.device(), workload(problems[0]), rows)
+    output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
+    return 0
 
 
 def workload(problem: Filter1d) -> str:
@@ -129,8 +119,22 @@ def workload(problem: Filter1d) -> str:
     down = f", one output of {problem.down}" if problem.down > 1 else ""
     bias = ", bias" if problem.bias else ""
     activation = f", {problem.activation}" if problem.activation is not None else ""
-    end = f"{down}{bias}{activation}{f', pass {problem.pass_}' if problem.pass_.is_gradient else ''}"
-    return f"signals of {problem.signal} samples{several}{layout}, {problem.dtype}, {part}{end}"
+    accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
+    nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
+    pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
+    rules = f"{accuracy}{nonfinite}{pass_}{_states(problem)}"
+    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
+    return f"signals of {problem.signal} samples{kind}"
+
+
+def _states(problem: Filter1d) -> str:
+    """Words for packed sequences and a state, such as `, 64 packed sequences, state both`."""
+    words = [] if problem.packed is None else [f"{problem.packed} packed sequences"]
+    if problem.state is not None:
+        width = "" if problem.state_width is None else f" of {problem.state_width} samples"
+        rows = "" if problem.state_rows is None else f" in {problem.state_rows} rows"
+        words.append(f"state {problem.state}{width}{rows}{', circular' if problem.circular else ''}")
+    return "".join(f", {each}" for each in words)
 
 
 def _show(results: Results) -> None:

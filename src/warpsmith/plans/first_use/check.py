@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from math import isfinite, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,7 +196,7 @@ def scales_of(
         case Scale.WINDOW:
             return sums.magnitude * sums.largest
         case Scale.PLANE:
-            return np.maximum(sums.magnitude, _gains(kernels, work, data, samples))
+            return np.maximum(sums.magnitude, _gains(problem, kernels, work, data, samples))
         case Scale.NORM:
             return np.maximum(sums.magnitude, PEAK * _rms(problem, kernels, work, data, samples, sums))
         case Scale.RMS:
@@ -216,35 +217,39 @@ def _rms(
     found = np.empty(len(samples.group))
     parts = 1 if output == output.components else 2
     own = sqrt(float(np.square(sums.expected).sum()) / (parts * len(sums.expected)))
-    for group in np.unique(samples.group):
-        target = data.result + int(group) * nbytes
-        moments = kernels.moments(work, Entry.RESULT_MOMENTS, target, 1, numbers, nbytes)
-        found[samples.group == group] = sqrt(moments.mean_square) if isfinite(moments.mean_square) else own
+    chosen = np.unique(samples.group)
+    targets = [data.result + int(group) * nbytes for group in chosen]
+    moments = kernels.moments(work, Entry.RESULT_MOMENTS, targets, 1, numbers, nbytes)
+    for group, each in zip(chosen, moments, strict=True):
+        found[samples.group == group] = sqrt(each.mean_square) if isfinite(each.mean_square) else own
     return found
 
 
-def _gains(kernels: ReferenceKernels, work: Work, data: Data, samples: Samples) -> NDArray[np.float64]:
-    """Largest gain of each sample's filter times the largest |pixel| of its plane, including the border's constant."""
+def _gains(
+    problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples
+) -> NDArray[np.float64]:
+    """Largest gain of each sample's filter times the largest |element| of its plane, and of what surrounds it."""
     (image, weights, _), planes = kernels.reference.inputs, kernels.reference.planes
     assert planes is not None  # the scale is PLANE
-    pixels = np.empty(len(samples.index))
-    for plane in np.unique(samples.group):
-        target = data.inputs[image] + int(plane) * planes.rows * planes.row_bytes
-        moments = kernels.moments(work, Entry.INPUT_MOMENTS, target, planes.rows, planes.row_elements, planes.row_bytes)
-        pixels[samples.group == plane] = max(moments.largest, planes.outside)
-    filters = samples.index // planes.results % planes.filters
+    places = [planes.of(int(result)) for result in samples.index]
+    filters, starts = {number for number, _ in places}, sorted({start for _, start in places})
+    size = planes.rows, planes.row_elements, planes.row_bytes
+    targets = [data.inputs[image] + start for start in starts]
+    moments = kernels.moments(work, Entry.INPUT_MOMENTS, targets, *size)
+    largest = {start: max(each.largest, planes.outside) for start, each in zip(starts, moments, strict=True)}
     fineness = _FINE if planes.filter[0] * planes.filter[1] <= _SMALL else _COARSE
-    grid = tuple(fineness * size for size in planes.filter)
-    shaped = _taps(weights, planes, work, data)
-    gains = {int(each): float(np.abs(np.fft.rfft2(shaped[each], grid)).max()) for each in np.unique(filters)}
-    return np.array([gains[int(each)] for each in filters]) * pixels
+    grid = tuple(fineness * extent if extent > 1 else 1 for extent in planes.filter)
+    taps = _taps(problem, weights, planes, work, data)
+    gains = {number: float(np.abs(np.fft.fft2(taps[number], grid)).max()) for number in filters}
+    return np.array([gains[number] * largest[start] for number, start in places])
 
 
-def _taps(weights: str, planes: Planes, work: Work, data: Data) -> NDArray[np.float64]:
-    """The filters, of shape (filters, rows, columns)."""
+def _taps(problem: Problem, weights: str, planes: Planes, work: Work, data: Data) -> NDArray[Any]:
+    """The filters, of shape (filters, rows, columns), real or complex."""
     shape = planes.filters, *planes.filter
     if weights in data.known:
         return np.asarray(data.known[weights], np.float64).reshape(shape)
-    taps = np.empty(shape, np.float32)
+    (operand,) = (each for each in problem.inputs if each.name == weights)
+    taps = np.empty(shape, numpy_dtype(operand.dtype))
     work.download(taps, data.inputs[weights])
-    return taps.astype(np.float64)
+    return taps.astype(np.complex128 if operand.dtype is DType.COMPLEX64 else np.float64)

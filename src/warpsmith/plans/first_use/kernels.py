@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,14 +109,21 @@ class ReferenceKernels:
         expected = np.stack([found["real"].sum(axis=1), found["imaginary"].sum(axis=1)], axis=1)
         return Sums(expected, found["magnitude"].sum(axis=1), found["largest"].max(axis=1), found["bits"][:, 0].copy())
 
-    def moments(self, work: Work, entry: Entry, target: int, rows: int, row_elements: int, row_bytes: int) -> Moments:
-        """Moments of rows of an operand's real numbers; the first row is at address `target`."""
+    def moments(
+        self, work: Work, entry: Entry, targets: Sequence[int], rows: int, row_elements: int, row_bytes: int
+    ) -> list[Moments]:
+        """Moments of rows of an operand's real numbers, for each address of a first row."""
         found = np.empty(self._blocks(rows * row_elements), _MOMENTS)
-        addresses = {"target": target, "moments": work.allocate(found.nbytes).address}
+        buffer = work.allocate(found.nbytes).address
         layout = np.array([rows, row_elements, row_bytes], np.int64).tobytes()
-        self._launch(work, entry, (len(found), 1, 1), addresses, {"layout": layout})
-        work.download(found, addresses["moments"])
-        return Moments(float(found["squares"].sum()) / (rows * row_elements), float(found["largest"].max()))
+        moments = []
+        for target in targets:
+            addresses = {"target": target, "moments": buffer}
+            self._launch(work, entry, (len(found), 1, 1), addresses, {"layout": layout})
+            work.download(found, buffer)
+            mean = float(found["squares"].sum()) / (rows * row_elements)
+            moments.append(Moments(mean, float(found["largest"].max())))
+        return moments
 
     def _blocks(self, items: int) -> int:
         most = _BLOCKS_A_MULTIPROCESSOR * self._multiprocessors

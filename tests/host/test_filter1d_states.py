@@ -1,0 +1,67 @@
+"""States and packed sequences of every filter1d family on the CPU, compared with float64 sums and under sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import exhaustive
+import sanitized
+import verified
+from filter1d_cases import FAMILIES, covering_configs, program_of, solved_by
+from filter1d_states import STATES
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d import Filter1d
+
+ABLE = tuple(family for family in FAMILIES if solved_by(family, STATES))
+every_family = pytest.mark.parametrize("family", ABLE, ids=lambda family: family.name)
+
+
+def test_the_families_with_states() -> None:
+    assert {each.name for each in ABLE} == {
+        "filter1d_plain",
+        "filter1d_registers",
+        "filter1d_channels",
+        "filter1d_step",
+    }
+
+
+class TestResults:
+    """Every outcome covers guards around operands and states, stress data, and equal bits."""
+
+    @every_family
+    def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
+        verified.check(host, quickest, [(each, program_of(family, each)) for each in solved_by(family, STATES)])
+
+    @every_family
+    def test_random_configs_are_right(
+        self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
+    ) -> None:
+        verified.check(host, quickest, [(each, program_of(family, each, 1)) for each in solved_by(family, STATES)])
+
+    @every_family
+    def test_every_value_of_every_parameter_is_right(
+        self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
+    ) -> None:
+        problems = (
+            Filter1d(300, 5, 2, mode="causal", channels=8, filters=8, state="both", dtype="float16", bias=True),
+            Filter1d(300, 4, mode="causal", layout="btc", channels=8, filters=8, state="both", packed=9),
+            Filter1d(2, 4, 3, mode="causal", channels=16, filters=16, dtype="bfloat16", state="carried", state_rows=5),
+        )
+        cases = [
+            (each, family.program(each, config))
+            for each in solved_by(family, problems)
+            for config in covering_configs(family, each)
+        ]
+        verified.check(host, quickest, cases)
+
+    @every_family
+    @pytest.mark.usefixtures("compile_without_optimisation")
+    def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
+        some = exhaustive.share(solved_by(family, STATES), ABLE.index(family), 3)
+        cases = [(each, program_of(family, each, turn)) for turn, each in enumerate(some)]
+        assert cases
+        sanitized.check(cases, tmp_path)

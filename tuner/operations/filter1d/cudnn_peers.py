@@ -1,0 +1,165 @@
+"""cuDNN's causal convolutions of many channels, called through ctypes: sums, transforms of blocks, one transform.
+
+Source: cudnn_subquadratic_ops.h of cuDNN 9.28. The library with them loads without the others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from ctypes import byref, c_int, c_size_t, c_void_p
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
+from warpsmith.tuner.operations.filter1d.oracle import correlation_taps
+from warpsmith.tuner.operations.judge import Operands
+from warpsmith.tuner.operations.peer import Peer, Unavailable
+from warpsmith.tuner.operations.torch_tensors import HALF_TOLERANCES, array_of, tensor_of
+
+LIBRARY = "libcudnn_ext.so.9"
+
+_DATA_TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2, DType.BFLOAT16: 9}
+"""`cudnnDataType_t`."""
+_DIRECT_TAPS = (*range(2, 9), 16, 32, 64, 128, 256)
+_BLOCK_TAPS = tuple(2**power for power in range(7, 15))
+_LONG_TAPS = tuple(2**power for power in range(12, 25))
+
+
+class CausalMethod(enum.StrEnum):
+    """Method of cuDNN's causal convolutions."""
+
+    DIRECT = "causal_conv1d"
+    BLOCKS = "fft_causal_conv1d"
+    """Transforms of blocks as long as the filter."""
+    LONG = "long_fft_causal_conv1d"
+    """One transform of a signal that is as long as the filter."""
+
+
+def why_not(problem: Filter1d, method: CausalMethod) -> str | None:
+    """Reason why a method does not solve a problem, in one line; None if it does."""
+    usual = problem.operands[0].is_in_row_order and problem.output.is_in_row_order and problem.output_dtype
+    if problem.mode is not Mode.CAUSAL or problem.down > 1:
+        return "computes causal convolutions only"
+    if usual is not problem.dtype or problem.dtype not in _DATA_TYPES:
+        return "has one real element type and no gaps between rows"
+    if problem.filters != problem.channels:
+        return "has one filter for each channel"
+    taps = {CausalMethod.DIRECT: _DIRECT_TAPS, CausalMethod.BLOCKS: _BLOCK_TAPS, CausalMethod.LONG: _LONG_TAPS}[method]
+    if problem.taps not in taps:
+        return f"has filters of {', '.join(map(str, taps))} taps"
+    if method is CausalMethod.DIRECT:
+        return None
+    if problem.layout is SignalLayout.BTC or problem.bias or problem.activation is not None:
+        return "has the layout bct, no bias and no activation"
+    if method is CausalMethod.BLOCKS and problem.signal % problem.taps:
+        return "filters multiples of its taps"
+    if method is CausalMethod.LONG and problem.signal != problem.taps:
+        return "filters signals as long as the filter"
+    return None
+
+
+def causal_peer(problem: Filter1d, operands: Operands, method: CausalMethod, sets: int) -> Peer:
+    """Peer on PyTorch's tensors, as many as `sets`. float32 taps of 16-bit signals are rounded.
+
+    Raises Unavailable if PyTorch finds no GPU or the library is missing.
+    """
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise Unavailable("PyTorch finds no GPU")
+    library, version = _library()
+    number = getattr(torch, problem.dtype.value)
+    taps = correlation_taps(problem, operands["weights"])
+    taps = taps if method is CausalMethod.DIRECT else taps[:, ::-1]
+    is_btc = problem.layout is SignalLayout.BTC
+    weights = tensor_of((taps.T if is_btc else taps).copy(), torch, on_gpu=True).to(number).contiguous()
+    bias = torch.zeros(problem.channels, dtype=number, device="cuda")
+    if problem.bias:
+        bias = tensor_of(operands["bias"], torch, on_gpu=True).to(number)
+    first = tensor_of(operands["signal"], torch, on_gpu=True)
+    signals = [first, *(first.clone() for _ in range(sets - 1))]
+    results = [torch.empty(problem.output.shape, dtype=number, device="cuda") for _ in range(sets)]
+    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), _DATA_TYPES[problem.dtype])
+    launch = _launcher(library, problem, method, torch)
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        pointers = [each.data_ptr() for each in (signals[index], weights, bias, results[index])]
+        _check(launch(c_void_p(stream), tuple(map(c_void_p, pointers)), sizes), method)
+
+    check = None if problem.dtype in HALF_TOLERANCES else NormCheck.of(problem, operands)
+
+    def result() -> NDArray[Any]:
+        array = array_of(results[0], torch)
+        return array if check is None else check.checked(array)
+
+    name = f"cudnn {version} {method}{'' if check is not None else f' in {problem.dtype}'}"
+    return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype, float("inf")))
+
+
+Launch = Callable[[c_void_p, tuple[c_void_p, ...], tuple[Any, ...]], int]
+"""Runs a function with a stream, the pointers of signal, taps, bias and result, and sizes with the element type."""
+
+
+def _launcher(library: ctypes.CDLL, problem: Filter1d, method: CausalMethod, torch: Any) -> Launch:
+    match method:
+        case CausalMethod.DIRECT:
+            is_btc = problem.layout is SignalLayout.BTC
+            direct = library.cudnnCausalConv1dNwhForward if is_btc else library.cudnnCausalConv1dForward
+            activation = 0 if problem.activation is None else 1
+            return lambda stream, pointers, sizes: int(direct(stream, *pointers, *sizes, activation))
+        case CausalMethod.BLOCKS:
+            blocks = library.cudnnFFTCausalConv1dForward
+            return lambda stream, pointers, sizes: int(blocks(stream, *pointers[:2], pointers[3], *sizes))
+        case CausalMethod.LONG:
+            return _long_launcher(library, problem, torch)
+
+
+def _long_launcher(library: ctypes.CDLL, problem: Filter1d, torch: Any) -> Launch:
+    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), _DATA_TYPES[problem.dtype])
+    needed = c_size_t(), c_size_t()
+    _check(library.cudnnLongFFTCausalConv1dGetBufferSizes(*sizes, *map(byref, needed)), CausalMethod.LONG)
+    buffers = [torch.empty(max(16, each.value), dtype=torch.uint8, device="cuda") for each in needed]
+    scratch = [item for buffer, size in zip(buffers, needed, strict=True) for item in (buffer, size)]
+
+    def launch(stream: c_void_p, pointers: tuple[c_void_p, ...], sizes: tuple[Any, ...]) -> int:
+        given = [c_void_p(each.data_ptr()) if isinstance(each, torch.Tensor) else each for each in scratch]
+        return int(library.cudnnLongFFTCausalConv1dForward(stream, *pointers[:2], pointers[3], *sizes, *given))
+
+    return launch
+
+
+def _check(status: int, method: CausalMethod) -> None:
+    if status:
+        raise RuntimeError(f"{method} returned the status {status}")
+
+
+@functools.cache
+def _library() -> tuple[ctypes.CDLL, str]:
+    """The library and its version. Raises Unavailable if it is missing."""
+    spec = find_spec("nvidia")
+    folders = [] if spec is None or spec.submodule_search_locations is None else list(spec.submodule_search_locations)
+    for path in (*(Path(each) / "cudnn" / "lib" / LIBRARY for each in folders), Path(LIBRARY)):
+        try:
+            return ctypes.CDLL(str(path)), _version()
+        except OSError:
+            continue
+    raise Unavailable(f"{LIBRARY}, of cuDNN 9.22 and later, is not installed")
+
+
+def _version() -> str:
+    """Version of the package that has the library; 9 if it came another way."""
+    for package in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
+        try:
+            return importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "9"
