@@ -91,4 +91,4 @@ def gradient_of(case: Mapping[str, Any]) -> Filter1d:
 ALL = tuple(gradient_of(case) for case in covering(FACTORS, is_problem))
 """Problems that combine every two values of two FACTORS."""
 SPREAD = tuple(problem for problem in ALL if problem.pass_.is_gradient)
-"""Those that are no filters of the gradient."""
+"""Problems of ALL that are no filters of the gradient."""

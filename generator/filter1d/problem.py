@@ -293,8 +293,8 @@ class Filter1d(Problem):
 
     @property
     def output(self) -> Operand:
-        """The result; a state that is written is no result."""
-        return next(each for each in self.operands if each.name == "result")
+        """The result, of gradients the last; a state that is written is no result."""
+        return next((each for each in self.operands if each.name == "result"), self.operands[-1])
 
     @property
     def bytes(self) -> int:

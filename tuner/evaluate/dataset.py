@@ -226,9 +226,12 @@ class Dataset:
         guards = (buffers[name].damage() for buffers in self._sets for name in self._names)
         return not verifier.changed_inputs() and verifier.reference_sums() == self._sums and not any(guards)
 
-    def error_of(self, result: NDArray[Any]) -> float:
-        """Largest scaled error of a result that another library computed from the same inputs."""
-        output = self._problem.output
+    def error_of(self, results: NDArray[Any] | Mapping[str, NDArray[Any]]) -> float:
+        """Largest scaled error of what another library computed from the same inputs: a result, or several by name."""
+        given = results if isinstance(results, Mapping) else {self._problem.output.name: results}
+        return max(self._error_of(output, given[output.name]) for output in self._outputs if output.name in given)
+
+    def _error_of(self, output: Operand, result: NDArray[Any]) -> float:
         if self._made is None:
             bound = self._judge.error_bound(self._problem, output)
             return verify(result, self._references[output.name], output.dtype, bound).max_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -34,8 +34,8 @@ class Peer:
     name: str
     """Library, version, function."""
     run: PeerRun
-    result: Callable[[], NDArray[Any]]
-    """Returns the output of the last run on set 0."""
+    result: Callable[[], NDArray[Any] | Mapping[str, NDArray[Any]]]
+    """Returns the output of the last run on set 0, or several by their operands' names."""
     renew: Callable[[], None] = lambda: None
     """Restores the inputs of all sets that runs have overwritten. It is called between timed runs and is not timed
     itself.

@@ -15,6 +15,7 @@ from warpsmith.generator.filter1d import Filter1d, Mode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.reference.filter1d import Filter1dReference
 from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
+from warpsmith.tuner.operations.filter1d.gradient_peers import gradient_makers
 from warpsmith.tuner.operations.filter1d.gradients import (
     filter_of,
     gradient_inputs,
@@ -97,6 +98,8 @@ class Filter1dJudge(Judge[Filter1d]):
         )
 
     def peers(self, problem: Filter1d, operands: Operands, kind: DeviceKind, sets: int) -> tuple[PeerMaker, ...]:
+        if problem.pass_.is_gradient:
+            return gradient_makers(problem, operands, kind, sets)
         return (host_makers if kind is DeviceKind.HOST else gpu_makers)(problem, operands, sets)
 
 
