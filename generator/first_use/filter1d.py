@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.first_use.filter1d_states import StatesReference
 from warpsmith.generator.first_use.reference import (
     ChannelPlanes,
     Reference,
@@ -47,14 +48,20 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         "channel_step": 1 if is_btc else row,
         "sample_step": row if is_btc else 1,
     }
+    states = StatesReference.of(problem)
+    if states is not None:
+        integers |= states.integers
+    bias = "bias" if problem.bias else weights.name
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
-        program=reference_program("filter1d", threads, integers, {}, *types, parts=2 if is_complex else 1),
+        program=reference_program(
+            "filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 if states is None else 7
+        ),
         values=packed(integers, {}),
-        inputs=(signal.name, weights.name, problem.inputs[-1].name),
+        inputs=(signal.name, weights.name, bias, *(() if states is None else states.inputs)),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
-        scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE else Scale.TERMS,
+        scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE and states is None else Scale.TERMS,
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
@@ -71,6 +78,8 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
             batch_bytes=integers["batch_step"] * size,
             channel_bytes=integers["channel_step"] * size,
         ),
+        given={} if states is None else states.given,
+        unchecked=frozenset() if states is None else states.unchecked,
     )
 
 
