@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 import itertools
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
-from warpsmith.generator.filter1d.lags import Mode, kept, lags_of
+from warpsmith.generator.filter1d.lags import Lags, Mode, kept, lags_of
 from warpsmith.generator.problem import DType, Operand, Role, member
-
-if TYPE_CHECKING:
-    from warpsmith.generator.filter1d.problem import Filter1d
 
 MAX_PACKED = 2**31 - 1
 """Most samples of packed sequences: `starts` is int32."""
@@ -42,7 +39,58 @@ class SignalState(enum.StrEnum):
         return self in (SignalState.AFTER, SignalState.BOTH)
 
 
-def set_states(problem: Filter1d) -> None:
+class Causal(Protocol):
+    """What states need to know of a `Filter1d`, whose module imports this one."""
+
+    @property
+    def signal(self) -> int: ...
+
+    @property
+    def taps(self) -> int: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def mode(self) -> Mode | None: ...
+
+    @property
+    def lags(self) -> Lags | None: ...
+
+    @property
+    def down(self) -> int: ...
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def state(self) -> SignalState | None: ...
+
+    @property
+    def state_width(self) -> int | None: ...
+
+    @property
+    def state_rows(self) -> int | None: ...
+
+    @property
+    def circular(self) -> bool: ...
+
+    @property
+    def packed(self) -> int | None: ...
+
+    @property
+    def span(self) -> Lags: ...
+
+    @property
+    def operands(self) -> tuple[Operand, ...]: ...
+
+    def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand: ...
+
+
+def set_states(problem: Causal) -> None:
     """Puts the fields of states and packed sequences into canonical form; slice and types already are.
 
     Raises:
@@ -65,7 +113,7 @@ def set_states(problem: Filter1d) -> None:
         set_field("state_width", None)
 
 
-def is_causal(problem: Filter1d) -> bool:
+def is_causal(problem: Causal) -> bool:
     """True if the outputs are those of mode `causal`, whatever the slice is called: for two taps `same` is `causal`. A
     slice may also be its first output alone, which is all that a large `down` keeps.
     """
@@ -74,11 +122,11 @@ def is_causal(problem: Filter1d) -> bool:
     return first == lags[0] and (first == last or (first, last) == kept(lags, problem.down))
 
 
-def _slice(problem: Filter1d) -> str:
+def _slice(problem: Causal) -> str:
     return f"mode {problem.mode}" if problem.lags is None else f"lags {problem.lags[0]} to {problem.lags[1]}"
 
 
-def _why_not_packed(problem: Filter1d) -> str | None:
+def _why_not_packed(problem: Causal) -> str | None:
     if problem.packed is None:
         return None
     if problem.taps == 1:
@@ -92,7 +140,7 @@ def _why_not_packed(problem: Filter1d) -> str | None:
     return None
 
 
-def _why_no_state(problem: Filter1d) -> str | None:
+def _why_no_state(problem: Causal) -> str | None:
     width, carried = problem.state_width, problem.state is SignalState.CARRIED
     given = [name for name in ("state_width", "state_rows", "circular") if getattr(problem, name) not in (None, False)]
     if given and not carried:
@@ -115,17 +163,17 @@ def _why_no_state(problem: Filter1d) -> str | None:
     return None
 
 
-def state_rows_used(problem: Filter1d) -> int:
+def state_rows_used(problem: Causal) -> int:
     """Rows of a state that one call uses: one for each signal of the batch, or for each packed sequence."""
     return problem.packed or problem.batch
 
 
-def state_width(problem: Filter1d) -> int:
+def state_width(problem: Causal) -> int:
     """Samples of a channel that a row of the state holds."""
     return problem.taps - 1 if problem.state_width is None else problem.state_width
 
 
-def inputs_of_state(problem: Filter1d) -> tuple[Operand, ...]:
+def inputs_of_state(problem: Causal) -> tuple[Operand, ...]:
     """Operands that a problem with a state or packed sequences takes after the weights and the bias."""
     state, used, int32 = problem.state, state_rows_used(problem), DType.INT32
     rows = used if problem.state_rows is None else problem.state_rows
@@ -143,14 +191,14 @@ def inputs_of_state(problem: Filter1d) -> tuple[Operand, ...]:
     return tuple(found)
 
 
-def outputs_of_state(problem: Filter1d) -> tuple[Operand, ...]:
+def outputs_of_state(problem: Causal) -> tuple[Operand, ...]:
     """Operands besides the result that a problem with a state writes."""
     if problem.state is None or not problem.state.has_after:
         return ()
     return (problem.samples_of("after", Role.OUTPUT, state_rows_used(problem), problem.taps - 1),)
 
 
-def moved_bytes(problem: Filter1d) -> int:
+def moved_bytes(problem: Causal) -> int:
     """Bytes by which a carried state moves more, or fewer, than all its rows once: those in use, read and written."""
     if problem.state is not SignalState.CARRIED:
         return 0
@@ -179,14 +227,14 @@ def check_starts(starts: object, samples: int) -> None:
         raise BadArgument(f"starts must end at the number of samples, {samples}; got {values[-1]}")
 
 
-def why_no_rows(problem: Filter1d) -> str | None:
+def why_no_rows(problem: Causal) -> str | None:
     """The reason why a family that reads states by their place alone cannot solve a problem; None if it can."""
     if problem.state_rows is not None:
         return "reads no rows of a state by indices"
     return "has no circular state" if problem.circular else None
 
 
-def why_no_state(problem: Filter1d) -> str | None:
+def why_no_state(problem: Causal) -> str | None:
     """The reason why a family without states cannot solve a problem, in one line; None if it can."""
     if problem.packed is not None:
         return "solves no packed sequences"
