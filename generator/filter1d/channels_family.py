@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
 from warpsmith.generator.filter1d.states import why_no_rows
 from warpsmith.generator.filter1d.states_text import after_blocks, carry_launches
@@ -30,6 +31,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
+    why_no_gradient,
 )
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
@@ -120,7 +122,7 @@ class Filter1dChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_rows(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
             return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"

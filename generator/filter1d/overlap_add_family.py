@@ -24,8 +24,9 @@ import enum
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.overlap import AddBlocks, BlockCounts, addends, ceil_div, step_blocks
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,

@@ -11,7 +11,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Work
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states_text import after_blocks, carry_launches
-from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments
+from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments, why_no_gradient
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -54,7 +54,7 @@ class Filter1dPlain(Family[Filter1d]):
     name = "filter1d_plain"
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        return None
+        return why_no_gradient(problem)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return Space(

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
-from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, TYPE_CHANGED, octaves
+from warpsmith.generator.filter1d.distance import between_filters
+from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, SignalLayout, SignalState
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
-from warpsmith.generator.filter1d.states import SignalState, inputs_of_state, moved_bytes, outputs_of_state, set_states
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
-
-
-class SignalLayout(enum.StrEnum):
-    """Order of a signal's dimensions in memory."""
-
-    BCT = "bct"
-    """(batch, channels, time): the samples of a channel lie side by side, as torch.conv1d takes them."""
-    BTC = "btc"
-    """(batch, time, channels): the channels of a sample lie side by side, as transformers have them."""
-
-
-class Activation(enum.StrEnum):
-    """Function of each output, after the bias."""
-
-    SILU = "silu"
-    """x / (1 + exp(-x)), as PyTorch's `silu`; `swish` is another name of it."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Activation | None:
-        return cls.SILU if value == "swish" else None
-
-    @property
-    def slope(self) -> float:
-        """Upper bound of its slope, which multiplies the errors of sums: SiLU's largest is 1.0998, at 2.4."""
-        return 1.1
-
+from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
+from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
+from warpsmith.generator.problem import Accuracy, Chunks, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
@@ -101,17 +76,25 @@ class Filter1d(Problem):
             products; with `elementwise` an output is accurate however large the rest of its channel is.
         nonfinite: outputs that a NaN or an infinite sample may reach: with `window` those whose window contains it,
             with `any` others of its channel too, which saves some methods a check. It reaches no other channel.
+        pass_: `fprop`, the filter; or gradients: `dgrad` of the signal, `wgrad` of the weights and the bias, or
+            `backward`, all of them.
         state: samples before and after the signal, of a causal slice: `before`, (batch, channels, taps - 1), stands
             before the first sample; `after` gets the last ones; `both`; or `carried`, one array that is read and
             written in place. Dimensions are in the layout's order, the element type is the signal's.
-        state_width: samples of a row of a carried state, if it keeps more than taps - 1.
-        state_rows: rows of a carried state, of which `indices`, int32 (batch,), name another one for each signal. A
-            signal with a negative index is skipped, and its results are zero.
+        state_width: samples of a row of a carried state, taps - 1 by default. More keep older samples too.
+        state_rows: rows of a carried state of which `indices`, int32 (batch,), name one for each signal; a signal with
+            a negative index is skipped, and its results are zero. No two signals may name one row.
         circular: a carried state is a ring: `positions`, int32 (batch,), say how many samples came before, and sample
             n lies at place n modulo the width.
         packed: number of sequences that lie one after the other in one signal, of batch 1; `starts`, int32
             (packed + 1,), rise from 0 to the number of samples, and sequence i is starts[i] to starts[i + 1] - 1. No
             sample reaches another sequence. States have a row for each sequence.
+
+    The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
+    each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
+    gradient, in this order: `wgrad` (signal, gradient), `backward` (signal, weights, gradient), `dgrad` (gradient,
+    weights). With an activation each of the three takes (signal, weights[, bias], gradient), and computes the filter
+    again. Without one `dgrad` is a filter of the gradient, and becomes that problem (`filter_of_gradient`).
 
     Raises:
         BadArgument: a size of 0, a filter longer than the signal with mode `valid`, lags outside of the full result,
@@ -145,6 +128,7 @@ class Filter1d(Problem):
     activation: Activation | None = None
     accuracy: Accuracy = Accuracy.SIGNALWISE
     nonfinite: NonFinite = NonFinite.WINDOW
+    pass_: Filter1dPass = Filter1dPass.FPROP
     state: SignalState | None = None
     state_width: int | None = None
     state_rows: int | None = None
@@ -153,6 +137,7 @@ class Filter1d(Problem):
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
+        set_field(self, "pass_", member(Filter1dPass, self.pass_, "pass"))
         set_field(self, "signal", count(self.signal, "signal", MAX_SIGNAL))
         set_field(self, "taps", count(self.taps, "taps", MAX_TAPS))
         for name in ("batch", "channels", "filters", "down"):
@@ -174,6 +159,13 @@ class Filter1d(Problem):
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
         result_pitch = self._canonical_pitch("result_pitch", self.result_length, self.output_dtype)
         set_field(self, "result_pitch", result_pitch)
+        if self.pass_.is_gradient:
+            check_gradient(self)
+            if (forward := filter_of_gradient(self)) is not None:
+                Filter1d.__init__(self, **forward)
+                return
+            if not self.pass_.gives_weights and self.activation is None:
+                set_field(self, "bias", False)  # it changes no gradient of a signal
         for operand in self.operands:
             if operand.span_bytes // operand.dtype.itemsize > MAX_SIGNAL:
                 raise BadArgument(f"the array {operand.name} spans more than 2^36 elements; filter in parts")
@@ -286,19 +278,18 @@ class Filter1d(Problem):
 
     @property
     def from_host(self) -> frozenset[str]:
-        return frozenset({"weights", "bias"} if self.bias else {"weights"})
+        return frozenset({"weights", "bias"} & {each.name for each in self.inputs})
 
     @functools.cached_property
     def operands(self) -> tuple[Operand, ...]:
+        signal = self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch)
         filters = (self.filters,) if self.filters > 1 else ()
-        return (
-            self._rows_of("signal", Role.INPUT, self.signal, self.dtype, self.pitch),
-            Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype),
-            *((Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()),
-            *inputs_of_state(self),
-            self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch),
-            *outputs_of_state(self),
-        )
+        weights = Operand("weights", Role.INPUT, (*filters, self.taps), self.weights_dtype)
+        bias = (Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()
+        result = self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch)
+        if not self.pass_.is_gradient:
+            return (signal, weights, *bias, *inputs_of_state(self), result, *outputs_of_state(self))
+        return operands_of_gradient(self, signal, (weights, *bias), result)
 
     @property
     def output(self) -> Operand:
@@ -308,6 +299,15 @@ class Filter1d(Problem):
     @property
     def bytes(self) -> int:
         return super().bytes + moved_bytes(self)
+
+    @property
+    def chunks(self) -> Chunks:
+        return chunks_of(self)
+
+    def of_samples(self, samples: int) -> Filter1d:
+        if samples == self.signal:
+            return self
+        return dataclasses.replace(self, signal=samples, mode=Mode.CAUSAL, lags=None)
 
     def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand:
         """Dense operand of the signal's type with samples of all channels, in `rows` rows."""
@@ -330,8 +330,11 @@ class Filter1d(Problem):
 
     @property
     def multiply_adds(self) -> int:
-        """Real multiply-adds of all windows, K taps for each output."""
-        return self.tap_multiply_adds * self.taps * self.rows * self.result_length
+        """Real multiply-adds of all windows, K taps for each output; of a gradient for each of its sums."""
+        once = self.tap_multiply_adds * self.taps * self.rows * self.result_length
+        if not self.pass_.is_gradient:
+            return once
+        return once * (self.pass_.gives_signal + self.pass_.gives_weights + (self.activation is not None))
 
     @property
     def flops(self) -> int:
@@ -339,11 +342,12 @@ class Filter1d(Problem):
 
     def features(self) -> Mapping[str, float | str]:
         """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
+        kind = f" {self.pass_}" if self.pass_.is_gradient else ""
         return {
-            "results": self.output.size,
+            "results": self.rows * self.result_length,
             "taps": self.taps,
             "down": self.down,
-            "types": f"{self.dtype} by {self.weights_dtype} to {self.output_dtype}",
+            "types": f"{self.dtype} by {self.weights_dtype} to {self.output_dtype}{kind}",
             "layout": str(self.layout),
             "weights": "known" if self.weights is not None else "one" if self.filters == 1 else "several",
         }
@@ -355,12 +359,14 @@ class Filter1d(Problem):
         return between_filters(self, other) if isinstance(other, Filter1d) else None
 
     def is_resized(self, other: Problem) -> bool:
-        """True if the problems differ only in samples, slice, batch, channels, rows, row gaps and `nonfinite`.
+        """True if the problems differ only in samples, slice, batch, channels, row gaps and `nonfinite`.
 
         A winner under another `nonfinite` is right wherever its config is legal.
         """
-        sizes = {"signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch", "nonfinite"}
-        sizes |= {"state_rows", "packed"}
+        sizes = {
+            *("signal", "batch", "channels", "filters", "mode", "lags", "pitch", "result_pitch"),
+            *("nonfinite", "state_rows", "packed"),
+        }
         names = [name for name in self._field_names() if name not in sizes]
         return (
             isinstance(other, Filter1d)
@@ -371,10 +377,11 @@ class Filter1d(Problem):
         )
 
     def spec(self) -> dict[str, Any]:
-        names = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation", "state")
+        words = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
+        rules = ("accuracy", "nonfinite", "pass_", "state")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
-            **{name: str(value) for name in (*names, "accuracy", "nonfinite") if (value := getattr(self, name))},
+            **{name: str(value) for name in (*words, *rules) if (value := getattr(self, name))},
             "lags": None if self.lags is None else list(self.lags),
             "weights": None if self.weights is None else list(self.weights),
         }
@@ -403,6 +410,7 @@ class Filter1d(Problem):
             "activation": self.activation,
             "accuracy": None if self.accuracy is Accuracy.SIGNALWISE else self.accuracy,
             "nonfinite": None if self.nonfinite is NonFinite.WINDOW else self.nonfinite,
+            "pass": self.pass_ if self.pass_.is_gradient else None,
             "state": self.state,
             "state_width": self.state_width,
             "state_rows": self.state_rows,
@@ -413,39 +421,3 @@ class Filter1d(Problem):
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,
         }
         return " ".join([self.operation, *(f"{name}={value}" for name, value in parts.items() if value is not None)])
-
-
-TAP_OCTAVE = 2.0
-"""Octaves per factor of 2 in the taps: registers and unrolled code grow with them."""
-WEIGHTS_CHANGED = 2.0
-"""Octaves between known weights, which become literals, one filter of a call, and several."""
-DOWN_OCTAVE = 2.0
-"""Octaves per factor of 2 in `down`."""
-SIDES = ("mode", "lags", "convolve", "channels", "filters", "weights", "bias", "activation", "state", "circular")
-"""Fields that hardly move the best config, besides what the sizes, and the place of the weights, say of them."""
-
-
-def between_filters(one: Filter1d, other: Filter1d) -> float | None:
-    """`Problem.distance` of two filters; None past FARTHEST."""
-    gaps, other_gaps = (
-        [each.span_bytes / each.nbytes for each in (problem.inputs[0], problem.output)] for problem in (one, other)
-    )
-    size = (
-        (octaves(one.signal, other.signal) + octaves(one.result_length, other.result_length)) / 2
-        + octaves(one.rows, other.rows)
-        + sum(octaves(gap, other_gap) for gap, other_gap in zip(gaps, other_gaps, strict=True))
-    )
-    rest = (
-        TAP_OCTAVE * octaves(one.taps, other.taps)
-        + DOWN_OCTAVE * octaves(one.down, other.down)
-        + TYPE_CHANGED * (one.dtype is not other.dtype)
-        + TYPE_CHANGED / 2 * (one.output_dtype.itemsize != other.output_dtype.itemsize)
-        + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
-        + RULE_CHANGED * (one.layout is not other.layout)
-        + RULE_CHANGED * (one.accuracy is not other.accuracy)
-        + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
-        + RULE_CHANGED * ((one.packed is None) != (other.packed is None))
-        + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
-        + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
-    )
-    return size + rest if rest <= FARTHEST else None

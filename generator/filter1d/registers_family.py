@@ -11,8 +11,9 @@ import functools
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_defaults import likely
 from warpsmith.generator.filter1d.registers_geometry import (
     PAIRED,
@@ -35,6 +36,7 @@ from warpsmith.generator.filter1d.text import (
     filter1d_constants,
     row_pitch,
     weights_parameter,
+    why_no_gradient,
 )
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.program import Launch, Program
@@ -58,7 +60,7 @@ class Filter1dRegisters(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_rows(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
             return reason
         if problem.packed is not None:
             return "solves no packed sequences"

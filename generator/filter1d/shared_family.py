@@ -18,8 +18,9 @@ import dataclasses
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family, Work
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.overlap import DiscardBlocks
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import itertools
-from typing import Protocol
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
-from warpsmith.generator.filter1d.lags import Lags, Mode, kept, lags_of
-from warpsmith.generator.problem import DType, Operand, Role, member
+from warpsmith.generator.filter1d.fields import Filter1dFields, SignalLayout, SignalState
+from warpsmith.generator.filter1d.lags import Mode, kept, lags_of
+from warpsmith.generator.problem import Chunks, DType, Operand, Role, member
 
 MAX_PACKED = 2**31 - 1
 """Most samples of packed sequences: `starts` is int32."""
@@ -17,80 +16,7 @@ MOST = 2**30 - 1
 """Most sequences, rows of a state, and samples of a row: kernels count these in int."""
 
 
-class SignalState(enum.StrEnum):
-    """Samples that a causal filter takes from the signal before this one, and leaves for the next."""
-
-    BEFORE = "before"
-    """An input `before` holds the taps - 1 samples before the first one, which are zero without a state."""
-    AFTER = "after"
-    """An output `after` gets the last taps - 1 samples; zeros stand before a signal that is shorter."""
-    BOTH = "both"
-    """`before` and `after`: of a signal shorter than taps - 1, `after` keeps the end of `before`."""
-    CARRIED = "carried"
-    """One array `state` is read and written in place: decoding and streams."""
-
-    @property
-    def is_read(self) -> bool:
-        return self is not SignalState.AFTER
-
-    @property
-    def has_after(self) -> bool:
-        """True if the last samples are an output of their own."""
-        return self in (SignalState.AFTER, SignalState.BOTH)
-
-
-class Causal(Protocol):
-    """What states need to know of a `Filter1d`, whose module imports this one."""
-
-    @property
-    def signal(self) -> int: ...
-
-    @property
-    def taps(self) -> int: ...
-
-    @property
-    def batch(self) -> int: ...
-
-    @property
-    def channels(self) -> int: ...
-
-    @property
-    def mode(self) -> Mode | None: ...
-
-    @property
-    def lags(self) -> Lags | None: ...
-
-    @property
-    def down(self) -> int: ...
-
-    @property
-    def dtype(self) -> DType: ...
-
-    @property
-    def state(self) -> SignalState | None: ...
-
-    @property
-    def state_width(self) -> int | None: ...
-
-    @property
-    def state_rows(self) -> int | None: ...
-
-    @property
-    def circular(self) -> bool: ...
-
-    @property
-    def packed(self) -> int | None: ...
-
-    @property
-    def span(self) -> Lags: ...
-
-    @property
-    def operands(self) -> tuple[Operand, ...]: ...
-
-    def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand: ...
-
-
-def set_states(problem: Causal) -> None:
+def set_states(problem: Filter1dFields) -> None:
     """Puts the fields of states and packed sequences into canonical form; slice and types already are.
 
     Raises:
@@ -113,7 +39,7 @@ def set_states(problem: Causal) -> None:
         set_field("state_width", None)
 
 
-def is_causal(problem: Causal) -> bool:
+def is_causal(problem: Filter1dFields) -> bool:
     """True if the outputs are those of mode `causal`, whatever the slice is called: for two taps `same` is `causal`. A
     slice may also be its first output alone, which is all that a large `down` keeps.
     """
@@ -122,11 +48,11 @@ def is_causal(problem: Causal) -> bool:
     return first == lags[0] and (first == last or (first, last) == kept(lags, problem.down))
 
 
-def _slice(problem: Causal) -> str:
+def _slice(problem: Filter1dFields) -> str:
     return f"mode {problem.mode}" if problem.lags is None else f"lags {problem.lags[0]} to {problem.lags[1]}"
 
 
-def _why_not_packed(problem: Causal) -> str | None:
+def _why_not_packed(problem: Filter1dFields) -> str | None:
     if problem.packed is None:
         return None
     if problem.taps == 1:
@@ -140,7 +66,7 @@ def _why_not_packed(problem: Causal) -> str | None:
     return None
 
 
-def _why_no_state(problem: Causal) -> str | None:
+def _why_no_state(problem: Filter1dFields) -> str | None:
     width, carried = problem.state_width, problem.state is SignalState.CARRIED
     given = [name for name in ("state_width", "state_rows", "circular") if getattr(problem, name) not in (None, False)]
     if given and not carried:
@@ -163,17 +89,17 @@ def _why_no_state(problem: Causal) -> str | None:
     return None
 
 
-def state_rows_used(problem: Causal) -> int:
+def state_rows_used(problem: Filter1dFields) -> int:
     """Rows of a state that one call uses: one for each signal of the batch, or for each packed sequence."""
     return problem.packed or problem.batch
 
 
-def state_width(problem: Causal) -> int:
+def state_width(problem: Filter1dFields) -> int:
     """Samples of a channel that a row of the state holds."""
     return problem.taps - 1 if problem.state_width is None else problem.state_width
 
 
-def inputs_of_state(problem: Causal) -> tuple[Operand, ...]:
+def inputs_of_state(problem: Filter1dFields) -> tuple[Operand, ...]:
     """Operands that a problem with a state or packed sequences takes after the weights and the bias."""
     state, used, int32 = problem.state, state_rows_used(problem), DType.INT32
     rows = used if problem.state_rows is None else problem.state_rows
@@ -191,14 +117,14 @@ def inputs_of_state(problem: Causal) -> tuple[Operand, ...]:
     return tuple(found)
 
 
-def outputs_of_state(problem: Causal) -> tuple[Operand, ...]:
+def outputs_of_state(problem: Filter1dFields) -> tuple[Operand, ...]:
     """Operands besides the result that a problem with a state writes."""
     if problem.state is None or not problem.state.has_after:
         return ()
     return (problem.samples_of("after", Role.OUTPUT, state_rows_used(problem), problem.taps - 1),)
 
 
-def moved_bytes(problem: Causal) -> int:
+def moved_bytes(problem: Filter1dFields) -> int:
     """Bytes by which a carried state moves more, or fewer, than all its rows once: those in use, read and written."""
     if problem.state is not SignalState.CARRIED:
         return 0
@@ -207,6 +133,18 @@ def moved_bytes(problem: Causal) -> int:
     read = problem.taps - 1 if problem.circular else state_width(problem)
     written = min(problem.signal, state_width(problem)) if problem.circular else state_width(problem)
     return state_rows_used(problem) * row * (read + written) - operand.nbytes
+
+
+def chunks_of(problem: Filter1dFields) -> Chunks:
+    """`Problem.chunks` of a filter. Raises BadArgument unless its state is carried, and belongs to one stream."""
+    if problem.state is not SignalState.CARRIED:
+        raise BadArgument("a stream needs a filter whose state is carried: Filter1d(..., state='carried')")
+    if problem.circular or problem.state_rows is not None or problem.packed is not None:
+        raise BadArgument("a stream keeps one state for itself; leave state_rows, circular and packed out")
+    if problem.pitch is not None or problem.result_pitch is not None:
+        raise BadArgument("a stream takes chunks without gaps between rows; leave pitch and result_pitch out")
+    axis = len(problem.inputs[0].shape) - (2 if problem.layout is SignalLayout.BTC else 1)
+    return Chunks("signal", "state", axis, problem.signal, problem.down)
 
 
 def check_starts(starts: object, samples: int) -> None:
@@ -227,14 +165,14 @@ def check_starts(starts: object, samples: int) -> None:
         raise BadArgument(f"starts must end at the number of samples, {samples}; got {values[-1]}")
 
 
-def why_no_rows(problem: Causal) -> str | None:
+def why_no_rows(problem: Filter1dFields) -> str | None:
     """The reason why a family that reads states by their place alone cannot solve a problem; None if it can."""
     if problem.state_rows is not None:
         return "reads no rows of a state by indices"
     return "has no circular state" if problem.circular else None
 
 
-def why_no_state(problem: Causal) -> str | None:
+def why_no_state(problem: Filter1dFields) -> str | None:
     """The reason why a family without states cannot solve a problem, in one line; None if it can."""
     if problem.packed is not None:
         return "solves no packed sequences"

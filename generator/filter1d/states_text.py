@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.states import SignalState, state_rows_used, state_width
+from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states import state_rows_used, state_width
 from warpsmith.generator.program import Argument, Launch, Pointer
 
 CARRY_THREADS = 256

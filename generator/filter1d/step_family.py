@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
-from warpsmith.generator.filter1d.states import SignalState, state_width
+from warpsmith.generator.filter1d.states import state_width
 from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments, row_pitch
 from warpsmith.generator.pair_stores import stores_pairs
 from warpsmith.generator.program import Launch, Program

@@ -6,7 +6,8 @@ import dataclasses
 import enum
 
 from warpsmith.generator.architectures import PARAMETER_BYTES
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
 from warpsmith.generator.problem import DType, Operand
@@ -174,8 +175,15 @@ def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
     return dense if given is None else given // operand.dtype.itemsize
 
 
+def why_no_gradient(problem: Filter1d) -> str | None:
+    """The reason why a family of filters cannot solve a problem that asks for gradients; None if it does not."""
+    return f"computes no gradients (pass {problem.pass_})" if problem.pass_.is_gradient else None
+
+
 def why_no_epilogue(problem: Filter1d) -> str | None:
-    """The reason why a family without bias, activation and states cannot solve a problem; None if it can."""
+    """The reason why a family of filters without bias, activation and states cannot solve a problem; None if it can."""
+    if (reason := why_no_gradient(problem)) is not None:
+        return reason
     if problem.bias or problem.activation is not None:
         return "adds no bias and has no activation"
     return why_no_state(problem)

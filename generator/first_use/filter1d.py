@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from warpsmith.generator.filter1d.problem import Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.first_use.filter1d_states import StatesReference
 from warpsmith.generator.first_use.reference import (
     ChannelPlanes,
@@ -30,8 +31,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    size = signal.dtype.itemsize
-    row = (problem.pitch or 0) // size or (problem.channels if is_btc else problem.signal)
+    row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
@@ -66,20 +66,27 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
         deviations=_deviations(problem),
-        planes=ChannelPlanes(
-            rows=problem.signal if is_btc else 1,
-            row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
-            row_bytes=row * size,
-            filters=problem.filters,
-            filter=(1, problem.taps),
-            channels=problem.channels,
-            outputs=problem.result_length,
-            is_btc=is_btc,
-            batch_bytes=integers["batch_step"] * size,
-            channel_bytes=integers["channel_step"] * size,
-        ),
+        planes=_planes(problem, integers),
         given={} if states is None else states.given,
         unchecked=frozenset() if states is None else states.unchecked,
+    )
+
+
+def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
+    """Channels of the signal, by the steps that the kernels take."""
+    is_btc, is_complex = problem.layout is SignalLayout.BTC, problem.dtype is DType.COMPLEX64
+    size, row = problem.dtype.itemsize, integers["sample_step" if is_btc else "channel_step"]
+    return ChannelPlanes(
+        rows=problem.signal if is_btc else 1,
+        row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
+        row_bytes=row * size,
+        filters=problem.filters,
+        filter=(1, problem.taps),
+        channels=problem.channels,
+        outputs=problem.result_length,
+        is_btc=is_btc,
+        batch_bytes=integers["batch_step"] * size,
+        channel_bytes=integers["channel_step"] * size,
     )
 
 

@@ -27,6 +27,6 @@ def reference_of(problem: Problem, threads: int) -> Reference | None:
             return fft_reference(problem, threads)
         case Cgemm():
             return cgemm_reference(problem, threads)
-        case Filter1d():
+        case Filter1d() if not problem.pass_.is_gradient:
             return filter1d_reference(problem, threads)
     return None

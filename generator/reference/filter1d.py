@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.reference.kernels import (

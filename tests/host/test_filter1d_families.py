@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import exhaustive
 import sanitized
 import verified
-from filter1d_cases import DEVICE, FAMILIES, cases_of, covering_configs, program_of, solved_by
+from filter1d_cases import DEVICE, FILTERS, cases_of, covering_configs, program_of, solved_by
 from filter1d_problems import SPREAD
 from joined import plans_of
 from warpsmith.devices.elements import numpy_dtype
@@ -27,7 +27,7 @@ from warpsmith.generator.problem import DType
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.registry import random_operands, reference
 
-every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+every_family = pytest.mark.parametrize("family", FILTERS, ids=lambda family: family.name)
 
 LONG = (
     Filter1d(9000, 700, mode="same"),
@@ -48,7 +48,7 @@ class TestResults:
 
     @every_family
     def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family), 2)
+        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family), 2)
         assert problems
         verified.check(host, quickest, [(each, program_of(family, each)) for each in problems])
 
@@ -56,7 +56,7 @@ class TestResults:
     def test_random_configs_are_right(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
     ) -> None:
-        problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family) + 1, 2)
+        problems = exhaustive.share(solved_by(family, SPREAD), FILTERS.index(family) + 1, 2)
         verified.check(host, quickest, [(each, program_of(family, each, 1)) for each in problems])
 
     @every_family
@@ -83,7 +83,7 @@ class TestResults:
     @every_family
     @pytest.mark.usefixtures("compile_without_optimisation")
     def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
-        some = exhaustive.share(SPREAD, FAMILIES.index(family), 6)
+        some = exhaustive.share(SPREAD, FILTERS.index(family), 6)
         cases = cases_of(family, some)
         assert cases
         sanitized.check(cases, tmp_path)

@@ -185,7 +185,7 @@ BAD_PROBLEMS = [
     ((*SHAPE, "--layout", "nct"), "unknown layout 'nct'; choose one of bct, btc"),
     ((*SHAPE, "--dtype", "float64"), "unknown dtype 'float64'; choose one of float32, float16, bfloat16, complex64"),
     ((*SHAPE, "--taps-dtype", "float16"), "dtype of the taps of a float32 signal 'float16'; choose one of float32"),
-    ((*SHAPE, "--taps-dtype", "float99"), "unknown dtype of the taps 'float99'"),
+    ((*SHAPE, "--taps-dtype", "float99"), "unknown dtype of the taps of a float32 signal 'float99'"),
     ((*SHAPE, "--result-dtype", "uint8"), "unknown result dtype 'uint8'; choose one of float32, float16, bfloat16"),
     ((*SHAPE, "--activation", "relu"), "unknown activation 'relu'; choose one of silu"),
     ((*SHAPE, "--dtype", "complex64", "--bias"), "a bias and an activation are for real signals; this one is"),

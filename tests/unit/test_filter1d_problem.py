@@ -13,8 +13,9 @@ import scipy.signal
 
 import warpsmith as ws
 from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.lags import Mode, lags_of
-from warpsmith.generator.filter1d.problem import MAX_KNOWN, Activation, Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import MAX_KNOWN, Filter1d
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role
 
 EVERY_FIELD = Filter1d(
@@ -63,7 +64,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "nonfinite": {"nonfinite": NonFinite.WINDOW},
 }
 """Values per field that make EVERY_FIELD another problem."""
-STATE_FIELDS = ("state", "state_width", "state_rows", "circular", "packed")
+STATE_FIELDS = ("pass_", "state", "state_width", "state_rows", "circular", "packed")
 """Fields that need a causal slice; test_filter1d_states.py has their changes."""
 
 

@@ -90,7 +90,7 @@ class TestCanonicalForm:
         assert not PACKED.is_resized(dataclasses.replace(PACKED, state="after"))
 
     def test_a_slice_by_another_name_is_causal(self) -> None:
-        """With two taps `same` has the outputs of `causal`, and one sample of a large `down` those of `full`."""
+        """The outputs of `same` are those of `causal` with two taps, and a large `down` leaves one of `full`."""
         assert filter1d(40, 2, mode="same", state="both") == filter1d(40, 2, state="both")
         assert filter1d(2, 4, down=2, state="carried").result_length == 1
 

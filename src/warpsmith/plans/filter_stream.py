@@ -14,11 +14,10 @@ from warpsmith.devices.process import ForkLock
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.tensors import torch_of
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout, SignalState
 from warpsmith.generator.problem import Operand, Problem
 
 MOST_HALVINGS = 24
-"""Plans of a stream, besides its own: pieces have a power of two of kept outputs, up to 2^23."""
+"""Plans of a stream, besides its own: pieces have a power of two of results, up to 2^23."""
 
 
 class StreamedPlan(Protocol):
@@ -40,9 +39,9 @@ class FilterStream:
     """A causal filter of signals that come in chunks; `Plan.stream` makes it. Call it: `y = stream(x, w)`.
 
     The results of all chunks are those of one signal that begins with the first chunk. A chunk has any number of
-    samples that `down` divides. One as long as the plan's signal is one launch; others are cut into pieces of that
-    length and of powers of two, so that any number of lengths needs a few plans only. Pieces are copied if they do not
-    lie as a plan needs them.
+    samples that the problem's `down` divides. One as long as the plan's signal is one call of the plan; others are cut
+    into pieces of that length and of powers of two, so that few plans serve all lengths. Pieces are copied if they do
+    not lie as a plan needs them.
 
     The state lies where the first chunk does. Chunks are ordered as calls of a plan are, by their CUDA streams.
 
@@ -52,17 +51,12 @@ class FilterStream:
     """
 
     def __init__(self, plan: StreamedPlan, other: Callable[[Problem], StreamedPlan] | None) -> None:
-        problem = plan.problem
-        if not isinstance(problem, Filter1d) or problem.state is not SignalState.CARRIED:
-            raise BadArgument("a stream needs a filter whose state is carried: Filter1d(..., state='carried')")
-        if problem.circular or problem.state_rows is not None or problem.packed is not None:
-            raise BadArgument("a stream keeps one state for itself; leave state_rows, circular and packed out")
-        if problem.pitch is not None or problem.result_pitch is not None:
-            raise BadArgument("a stream takes chunks without gaps between rows; leave pitch and result_pitch out")
-        if plan.caller_inputs[0] != "signal" or "state" not in plan.caller_inputs:
+        self._problem, self._chunks = plan.problem, plan.problem.chunks
+        passed = {self._chunks.signal, self._chunks.state}
+        if not passed <= set(plan.caller_inputs):
             raise BadArgument("a stream is made of a plan that gets its signal and its state in each call")
-        self._problem, self._plan, self._other = problem, plan, other
-        self._plans = {problem.signal: plan}
+        self._plan, self._other = plan, other
+        self._plans = {self._chunks.samples: plan}
         self._state: Any = None
         self._flushed = False
         self._lock, self._is_busy = ForkLock(), False
@@ -106,76 +100,73 @@ class FilterStream:
     def _filtered(self, signal: Any, others: tuple[Any, ...]) -> Any:
         library = _Library.of(signal)
         samples = self._samples(signal)
-        whole = self._of_length(samples)
+        whole = self._problem.of_samples(samples)
         if self._state is None:
-            (operand,) = (each for each in self._problem.operands if each.name == "state")
-            state = empty_like_caller(signal, operand, self._plan.runtime)
+            state = empty_like_caller(signal, self._operand(self._problem, self._chunks.state), self._plan.runtime)
             state[...] = 0
             self._state = state
         pieces = tuple(self._pieces(samples))
         if len(pieces) == 1:
-            return self._call(samples, library.laid_out(signal, whole.operands[0], self._plan.runtime), others)
-        result, axis = empty_like_caller(signal, whole.output, self._plan.runtime), self._time_axis
-        begin = 0
+            return self._call(samples, library, signal, others)
+        result = empty_like_caller(signal, whole.output, self._plan.runtime)
+        begin, axis, step = 0, self._chunks.axis, self._chunks.step
         for piece in pieces:
-            part = (slice(None),) * axis + (slice(begin, begin + piece),)
-            operand = self._of_length(piece).operands[0]
-            found = self._call(piece, library.laid_out(signal[part], operand, self._plan.runtime), others)
-            down = self._problem.down
-            result[(slice(None),) * axis + (slice(begin // down, (begin + piece) // down),)] = found
-            begin += piece
+            end = begin + piece
+            found = self._call(piece, library, signal[_part(axis, begin, end)], others)
+            result[_part(axis, begin // step, end // step)] = found
+            begin = end
         return result
 
-    def _call(self, samples: int, signal: Any, others: tuple[Any, ...]) -> Any:
-        plan = self._plan_of(samples)
+    def _call(self, samples: int, library: _Library, signal: Any, others: tuple[Any, ...]) -> Any:
+        """Filters one piece of a chunk."""
+        plan, chunks = self._plan_of(samples), self._chunks
+        names = [name for name in plan.caller_inputs if name != chunks.state]
+        if len(others) != len(names) - 1:
+            raise BadArgument(f"this stream takes {', '.join(names)}; got {len(others) + 1} arrays")
+        operand = self._operand(plan.problem, chunks.signal)
+        given = {chunks.signal: library.laid_out(signal, operand, plan.runtime), chunks.state: self._state}
         rest = iter(others)
-        if len(others) != len(plan.caller_inputs) - 2:
-            names = ", ".join(name for name in plan.caller_inputs if name != "state")
-            raise BadArgument(f"this stream takes {names}; got {len(others) + 1} arrays")
-        given = {"signal": signal, "state": self._state}
         return plan(*(given[name] if name in given else next(rest) for name in plan.caller_inputs))
 
-    @property
-    def _time_axis(self) -> int:
-        is_btc = self._problem.layout is SignalLayout.BTC
-        return len(self._problem.operands[0].shape) - (2 if is_btc else 1)
+    @staticmethod
+    def _operand(problem: Problem, name: str) -> Operand:
+        return next(each for each in problem.operands if each.name == name)
 
     def _samples(self, signal: Any) -> int:
         """Samples of a chunk. Raises BadArgument unless its other dimensions and its number of samples fit."""
-        shape, axis, down = self._problem.operands[0].shape, self._time_axis, self._problem.down
-        given = tuple(signal.shape)
+        name, axis, step = self._chunks.signal, self._chunks.axis, self._chunks.step
+        shape, given = self._operand(self._problem, name).shape, tuple(signal.shape)
         if len(given) != len(shape) or any(given[i] != shape[i] for i in range(len(shape)) if i != axis):
             wanted = ", ".join("samples" if i == axis else str(extent) for i, extent in enumerate(shape))
-            raise BadArgument(f"signal: expected a chunk of shape ({wanted}); got {given}")
+            raise BadArgument(f"{name}: expected a chunk of shape ({wanted}); got {given}")
         samples = int(given[axis])
-        if samples == 0 or samples % down:
-            raise BadArgument(f"signal: a chunk has a multiple of {down} samples, at least one; got {samples}")
+        if samples == 0 or samples % step:
+            raise BadArgument(f"{name}: a chunk has a multiple of {step} samples, at least one; got {samples}")
         return samples
 
     def _pieces(self, samples: int) -> Iterator[int]:
         """Lengths of the pieces of a chunk, each the longest that there is a plan for, or may be."""
-        own, down = self._problem.signal, self._problem.down
+        own, step = self._chunks.samples, self._chunks.step
         while samples:
-            halving = min(MOST_HALVINGS, (samples // down).bit_length()) - 1
-            piece = down << halving
+            piece = step << min(MOST_HALVINGS, (samples // step).bit_length()) - 1
             if self._other is None or piece < own <= samples:
                 piece = own
             if piece > samples:
-                raise BadArgument(f"signal: a stream of this plan takes chunks of whole {own} samples")
+                raise BadArgument(f"{self._chunks.signal}: a stream of this plan takes chunks of whole {own} samples")
             yield piece
             samples -= piece
-
-    def _of_length(self, samples: int) -> Filter1d:
-        if samples == self._problem.signal:
-            return self._problem
-        return dataclasses.replace(self._problem, signal=samples, mode=Mode.CAUSAL, lags=None)
 
     def _plan_of(self, samples: int) -> StreamedPlan:
         plan = self._plans.get(samples)
         if plan is None:
             assert self._other is not None  # `_pieces` names lengths that there are plans for
-            plan = self._plans[samples] = self._other(self._of_length(samples))
+            plan = self._plans[samples] = self._other(self._problem.of_samples(samples))
         return plan
+
+
+def _part(axis: int, begin: int, end: int) -> tuple[slice, ...]:
+    """Index of some samples along a dimension."""
+    return (*(slice(None),) * axis, slice(begin, end))
 
 
 class _Exclusive:

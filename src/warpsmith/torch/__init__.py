@@ -9,6 +9,7 @@ from warpsmith.torch.fft import fft, fft2, ifft, ifft2, irfft, irfft2, rfft, rff
 from warpsmith.torch.filters import filter2d
 from warpsmith.torch.modules import Conv2d, ConvTranspose2d
 from warpsmith.torch.patching import LeftLayer, PassReport, PatchReport, ReplacedLayer, patch, unpatch
+from warpsmith.torch.signals import causal_conv1d_fn, conv1d, convolve, correlate, fftconvolve, oaconvolve
 
 __all__ = [
     "Conv2d",
@@ -19,16 +20,22 @@ __all__ = [
     "PassReport",
     "PatchReport",
     "ReplacedLayer",
+    "causal_conv1d_fn",
+    "conv1d",
     "conv2d",
     "conv_transpose2d",
+    "convolve",
+    "correlate",
     "fft",
     "fft2",
+    "fftconvolve",
     "filter2d",
     "forget",
     "ifft",
     "ifft2",
     "irfft",
     "irfft2",
+    "oaconvolve",
     "patch",
     "rfft",
     "rfft2",

@@ -208,7 +208,7 @@ class _WeightGradient(torch.autograd.Function):
         return dx, forward(x, h, None, layer) if for_dy else None, None
 
 
-_TAGS = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
+TAGS = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
 """Tags that forbid compiled graphs to change operands' strides: a layer's layout is chosen when it is traced."""
 
 Kernel = Callable[..., Tensor]
@@ -247,7 +247,7 @@ class Operators:
             "Tensor x, Tensor dy, SymInt[] size",
         )
         for each, given in zip(self._names, operands, strict=True):
-            LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=_TAGS)
+            LIBRARY.define(f"{each}({given}, {words}) -> Tensor", tags=TAGS)
         namespace = torch.ops.warpsmith
         self.forward, self.input_gradient, self.weight_gradient = (
             getattr(namespace, each).default for each in self._names

@@ -15,6 +15,14 @@ from warpsmith.generator.filter1d import Filter1d, Mode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.reference.filter1d import Filter1dReference
 from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
+from warpsmith.tuner.operations.filter1d.gradients import (
+    filter_of,
+    gradient_inputs,
+    gradient_references,
+    gradient_stress_inputs,
+    mean_terms,
+    sum_terms,
+)
 from warpsmith.tuner.operations.filter1d.oracle import reference, samples, terms
 from warpsmith.tuner.operations.filter1d.peers import gpu_makers, host_makers
 from warpsmith.tuner.operations.filter1d.states import drawn_indices, written_states
@@ -43,6 +51,8 @@ class Filter1dJudge(Judge[Filter1d]):
     """
 
     def inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
+        if problem.pass_.is_gradient:
+            return gradient_inputs(problem, self.inputs(filter_of(problem), generator), generator)
         signal, weights = _samples(problem.operands[0], generator), _weights(problem, generator)
         bias = {"bias": _bias(problem, weights, generator)} if problem.bias else {}
         states = (each for each in problem.inputs if each.name in ("before", "state"))
@@ -50,20 +60,23 @@ class Filter1dJudge(Judge[Filter1d]):
         return {"signal": signal, "weights": weights, **bias, **older, **drawn_indices(problem, generator)}
 
     def stress_inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
-        return stress_inputs(problem, generator)
+        return (gradient_stress_inputs if problem.pass_.is_gradient else stress_inputs)(problem, generator)
 
     def stress_slack(self, problem: Filter1d) -> float:
-        return stress_slack(problem)
+        return stress_slack((sum_terms if problem.pass_.is_gradient else terms)(problem))
 
     def terms(self, problem: Filter1d) -> int:
-        return terms(problem)
+        return mean_terms(problem) if problem.pass_.is_gradient else terms(problem)
 
     def references(self, problem: Filter1d, operands: Operands) -> References:
+        if problem.pass_.is_gradient:
+            return gradient_references(problem, operands)
         return {problem.output.name: reference(problem, operands), **written_states(problem, operands)}
 
     def kernels(self, problem: Filter1d) -> Filter1dReference | None:
-        """None with states and packed sequences, which only the host computes."""
-        return Filter1dReference() if problem.state is None and problem.packed is None else None
+        """None for gradients, states and packed sequences, which only the host computes."""
+        is_plain = problem.state is None and problem.packed is None and not problem.pass_.is_gradient
+        return Filter1dReference() if is_plain else None
 
     def samples(self, problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         return samples(problem, operands, indices)

@@ -12,7 +12,6 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
-from warpsmith.tuner.operations.filter1d.oracle import terms
 from warpsmith.tuner.operations.filter1d.states import drawn_indices, samples_in
 from warpsmith.tuner.operations.judge import Operands
 
@@ -41,15 +40,15 @@ _CHAIN = 1024
 """Terms after which errors grow no further: kernels add up longer sums in parts."""
 
 
-def stress_slack(problem: Filter1d) -> float:
-    """Factor on the error bound that right kernels may need on these inputs.
+def stress_slack(terms_of_sum: int) -> float:
+    """Factor on the error bound that right kernels may need on these inputs for sums of so many real terms.
 
     Sums of constants and of equal signs round the same way again and again. In float32 the simplest kernel was off by
     2.0e-7 of the sum of |terms| with 5 taps, by 6.6e-7 with 33, by 1.05e-6 with 129 and, for complex taps, by 1.27e-6:
     up to 1.1e-7 times the root of the number of real terms. Beyond 256 taps, which it adds up in parts, it was off by
     1.2e-6 at most, up to 16,385 taps. Three times that is allowed, if it exceeds the bound of 1e-6.
     """
-    return max(1.0, _SLACK * math.sqrt(min(terms(problem), _CHAIN)))
+    return max(1.0, _SLACK * math.sqrt(min(terms_of_sum, _CHAIN)))
 
 
 def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands:

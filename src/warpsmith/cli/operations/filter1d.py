@@ -10,10 +10,10 @@ import typer
 
 from warpsmith.cli.operations.real_array import real_array
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d.lags import Lags, Mode
-from warpsmith.generator.filter1d.problem import ACCURACIES, REALS, SIGNALS, Activation, Filter1d, SignalLayout
-from warpsmith.generator.filter1d.states import SignalState
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, member
+from warpsmith.generator.filter1d.fields import Filter1dPass, SignalLayout
+from warpsmith.generator.filter1d.lags import Lags
+from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d
+from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
 TapsOption = Annotated[int, typer.Option("--taps", metavar="M", help="Taps of each filter.")]
@@ -127,6 +127,14 @@ NonFiniteOption = Annotated[
         "its channel too (any), which saves some methods a check.",
     ),
 ]
+PassOption = Annotated[
+    str,
+    typer.Option(
+        "--pass",
+        help="The filter (fprop), the gradient of its signal (dgrad), those of its weights and bias (wgrad), or all of "
+        "them (backward).",
+    ),
+]
 StateOption = Annotated[
     str | None,
     typer.Option(
@@ -182,6 +190,7 @@ def filter1d(
     activation: ActivationOption = None,
     accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
+    pass_: PassOption = Filter1dPass.FPROP.value,
     state: StateOption = None,
     state_width: StateWidthOption = None,
     state_rows: StateRowsOption = None,
@@ -192,34 +201,10 @@ def filter1d(
 
     With --convolve a convolution, as scipy.signal.convolve computes it, tap 0 on the newest sample.
     """
+    given = dict(locals())  # options are called as the problem's fields are
     values, known = (None, 1) if weights is None else _read_weights(weights, taps, filters)
-    return Filter1d(
-        signal=signal,
-        taps=taps,
-        batch=batch,
-        mode=None if mode is None else member(Mode, mode, "mode"),
-        channels=channels,
-        filters=known if filters is None else filters,
-        layout=member(SignalLayout, layout, "layout"),
-        dtype=member(DType, dtype, "dtype", SIGNALS),
-        lags=None if lags is None else _lags(lags),
-        down=down,
-        convolve=convolve,
-        taps_dtype=None if taps_dtype is None else member(DType, taps_dtype, "dtype of the taps"),
-        result_dtype=None if result_dtype is None else member(DType, result_dtype, "result dtype"),
-        weights=values,
-        pitch=pitch,
-        result_pitch=result_pitch,
-        bias=bias,
-        activation=None if activation is None else member(Activation, activation, "activation"),
-        accuracy=member(Accuracy, accuracy, "accuracy", ACCURACIES),
-        nonfinite=member(NonFinite, nonfinite, "nonfinite"),
-        state=None if state is None else member(SignalState, state, "state"),
-        state_width=state_width,
-        state_rows=state_rows,
-        circular=circular,
-        packed=packed,
-    )
+    own = {"filters": known if filters is None else filters, "weights": values}
+    return Filter1d.of({**given, **own, "lags": None if lags is None else _lags(lags)})
 
 
 def _lags(text: str) -> Lags:

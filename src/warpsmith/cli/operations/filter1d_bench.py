@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated
 
 import typer
@@ -41,6 +40,7 @@ from warpsmith.cli.operations.filter1d import (
     ModeOption,
     NonFiniteOption,
     PackedOption,
+    PassOption,
     ResultDTypeOption,
     StateOption,
     StateRowsOption,
@@ -50,7 +50,7 @@ from warpsmith.cli.operations.filter1d import (
 )
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 USUAL_SIGNAL = 2**24
@@ -85,6 +85,7 @@ def bench_filter1d(
     activation: ActivationOption = None,
     accuracy: AccuracyOption = Accuracy.SIGNALWISE.value,
     nonfinite: NonFiniteOption = NonFinite.WINDOW.value,
+    pass_: PassOption = Filter1dPass.FPROP.value,
     state: StateOption = None,
     state_width: StateWidthOption = None,
     state_rows: StateRowsOption = None,
@@ -101,11 +102,8 @@ def bench_filter1d(
     """Compare filters of signals with the other libraries that are installed."""
     shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
     dense = None, None, None  # weights of each call, and no gaps between rows
-    rules = bias, activation, accuracy, nonfinite
-    states = functools.partial(
-        filter1d, state=state, state_width=state_width, state_rows=state_rows, circular=circular, packed=packed
-    )
-    problems = [states(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
+    rules = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
+    problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
@@ -123,7 +121,9 @@ def workload(problem: Filter1d) -> str:
     activation = f", {problem.activation}" if problem.activation is not None else ""
     accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
-    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{accuracy}{nonfinite}{_states(problem)}"
+    pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
+    rules = f"{accuracy}{nonfinite}{pass_}{_states(problem)}"
+    kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
     return f"signals of {problem.signal} samples{kind}"
 
 

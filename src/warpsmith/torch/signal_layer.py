@@ -1,0 +1,222 @@
+"""Filters of signals of one shape, forward and backward, by tuned plans or by PyTorch's own operations."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
+from warpsmith.plans.plan import Plan
+from warpsmith.torch.answers import Answer, CachedAnswer
+from warpsmith.torch.arguments import LeftToTorch, Source
+from warpsmith.torch.tensors import call, usable
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+"""Gradients of signals, weights and bias; None for each one that is not needed."""
+
+
+class Needed(NamedTuple):
+    """Operands whose gradients are needed."""
+
+    signal: bool
+    weights: bool
+    bias: bool
+
+
+_ALIGNMENT = 16
+"""Bytes at which an operand of a plan must begin."""
+_TRANSFORM_TAPS = 256
+"""Taps from which on PyTorch's transforms replace its sums, where PyTorch computes a filter."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slice:
+    """Outputs of a filter, and what is made of them."""
+
+    first_lag: int
+    """Sample under the first tap of the first output's window."""
+    outputs: int
+    down: int = 1
+    """Samples from one output to the next."""
+    convolve: bool = False
+    activation: str | None = None
+
+    @property
+    def last_lag(self) -> int:
+        return self.first_lag + (self.outputs - 1) * self.down
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Placement:
+    """Order and gaps of the dimensions of signals (batch, channels, samples) in memory."""
+
+    layout: SignalLayout
+    pitch: int | None = None
+    """Elements from row to row, if there are gaps between rows."""
+
+    @classmethod
+    def of(cls, x: Tensor) -> Placement | None:
+        """None if a plan cannot read the tensor as it lies in memory."""
+        (batch, channels, samples), (batch_step, channel_step, step) = x.shape, x.stride()
+        by_channels = SignalLayout.BCT, samples, channels, channel_step, step
+        by_samples = SignalLayout.BTC, channels, samples, step, channel_step
+        for layout, row, rows, pitch, inner in (by_channels, by_samples):
+            if layout is SignalLayout.BTC and channels == 1:
+                continue
+            is_row = inner == 1 or row == 1
+            pitch = pitch if rows > 1 else batch_step if batch > 1 else row
+            if is_row and pitch >= row and (batch == 1 or batch_step == rows * pitch):
+                return cls(layout, None if pitch == row else pitch)
+        return None
+
+
+def placed(x: Tensor) -> tuple[Tensor, Placement]:
+    """Signals as a plan can read them; copied if they are not."""
+    placement = Placement.of(x)
+    if placement is not None and x.data_ptr() % _ALIGNMENT == 0:
+        return x, placement
+    return dense(x, SignalLayout.BCT if placement is None else placement.layout)
+
+
+def dense(x: Tensor, layout: SignalLayout) -> tuple[Tensor, Placement]:
+    """Signals without gaps in a layout, aligned; copied if they are not."""
+    lying = x.mT if layout is SignalLayout.BTC else x
+    lying = lying.contiguous()
+    lying = lying.clone() if lying.data_ptr() % _ALIGNMENT else lying
+    return (lying.mT if layout is SignalLayout.BTC else lying), Placement(layout)
+
+
+class SignalLayer:
+    """A filter of signals (batch, channels, samples) by weights (filters, taps), with or without a bias (channels,).
+
+    Args:
+        problem: the filter.
+        source: device, fallback and store of the plans.
+    """
+
+    def __init__(self, problem: Filter1d, source: Source) -> None:
+        self._problem, self._source = problem, source
+        self._forward = CachedAnswer(problem, source)
+        self._backward: dict[tuple[bool, bool, bool], CachedAnswer | None] = {}
+        self._has_warned = False
+        activation = None if problem.activation is None else str(problem.activation)
+        self.slice = Slice(problem.first_lag, problem.result_length, problem.down, problem.convolve, activation)
+
+    def forward(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        """The outputs, (batch, channels, outputs), in the layout of the signals."""
+        answer = self._forward.get()
+        if answer.plan is None:
+            self._warn(answer)
+            return self._laid(composed(x, w, b, self.slice))
+        result = call(answer.plan, *self._operands(answer.plan, {"signal": x, "weights": w, "bias": b}))
+        return self._signals(result, self._problem.result_length)
+
+    def gradients(self, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed) -> Gradients:
+        """The gradients that are needed, by one plan, or by PyTorch if no plan computes them."""
+        answer = self._gradient_answer(needed)
+        if answer is None or answer.plan is None:
+            dx, dw, db = composed_gradients(dy, x, w, b, self.slice, needed)
+            return None if dx is None else self._laid(dx), dw, db
+        plan = answer.plan
+        dy, _ = dense(dy, self._problem.layout)
+        given = {"signal": x, "weights": w, "bias": b, "gradient": dy}
+        if isinstance(plan.problem, Filter1d) and not plan.problem.pass_.is_gradient:
+            given["signal"] = dy  # the gradient of a signal is a filter of the gradient
+        found = call(plan, *self._operands(plan, given))
+        outputs = found if isinstance(found, tuple) else (found,)
+        results = {each.name: output for each, output in zip(plan.problem.outputs, outputs, strict=True)}
+        dx = results.get("result", results.get("signal_gradient"))
+        dw, db = results.get("weights_gradient"), results.get("bias_gradient")
+        return (
+            self._signals(dx, self._problem.signal) if needed.signal and dx is not None else None,
+            dw.view(w.shape) if needed.weights and dw is not None else None,
+            db if needed.bias else None,
+        )
+
+    def _gradient_answer(self, needed: Needed) -> Answer | None:
+        """The answer for the pass that computes these gradients; None if there is no such problem."""
+        if needed not in self._backward:
+            of_weights = needed.weights or needed.bias
+            pass_ = Filter1dPass.DGRAD if not of_weights else Filter1dPass.WGRAD
+            pass_ = Filter1dPass.BACKWARD if of_weights and needed.signal else pass_
+            bias = self._problem.bias and (needed.bias or self._problem.activation is not None)
+            try:
+                problem = dataclasses.replace(self._problem, pass_=pass_, bias=bias)
+            except BadArgument:
+                self._backward[needed] = None
+            else:
+                self._backward[needed] = CachedAnswer(problem, self._source)
+        cached = self._backward[needed]
+        return None if cached is None else cached.get()
+
+    def _operands(self, plan: Plan, given: Mapping[str, Tensor | None]) -> list[Tensor]:
+        """Operands of a plan from tensors by name: views without dimensions of 1."""
+        operands = []
+        for operand in plan.problem.inputs:
+            x = given[operand.name]
+            assert x is not None
+            x = x.detach() if x.requires_grad or type(x) is not Tensor else x
+            if operand.name in ("weights", "bias"):
+                by_value = operand.name in plan.match.program.by_value
+                x = (x.cpu() if by_value else usable(x)).reshape(operand.shape)
+            else:
+                x = x.as_strided(operand.shape, operand.element_strides)
+            operands.append(x)
+        return operands
+
+    def _signals(self, result: Tensor, samples: int) -> Tensor:
+        """A plan's result with all dimensions."""
+        problem = self._problem
+        if problem.layout is SignalLayout.BTC:
+            return result.view(problem.batch, samples, problem.channels).mT
+        return result.view(problem.batch, problem.channels, samples)
+
+    def _laid(self, y: Tensor) -> Tensor:
+        """PyTorch's result in the layout of the signals."""
+        return y.mT.contiguous().mT if self._problem.layout is SignalLayout.BTC else y.contiguous()
+
+    def _warn(self, answer: Answer) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            remedy = "tune it with warpsmith.tune, or take fallback='default'"
+            text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
+            warnings.warn(text, LeftToTorch, stacklevel=4)
+
+
+def composed(x: Tensor, w: Tensor, b: Tensor | None, part: Slice) -> Tensor:
+    """The filter by PyTorch's operations, which record derivatives themselves."""
+    channels, samples, taps = x.shape[1], x.shape[2], w.shape[1]
+    w = w.to(x.device, x.dtype)
+    filters = w.flip(-1) if part.convolve else w
+    if len(w) != channels:
+        filters = filters.repeat_interleave(channels // len(w), 0)
+    left, right = -part.first_lag, part.last_lag + taps - samples
+    padded = functional.pad(x, (left, right))
+    if taps < _TRANSFORM_TAPS or not x.dtype.is_floating_point:
+        y = functional.conv1d(padded, filters[:, None], None, part.down, groups=channels)
+    else:
+        size, wide = padded.shape[-1], torch.promote_types(x.dtype, torch.float32)
+        spectra = [torch.fft.rfft(each.to(wide), size) for each in (padded, filters)]
+        y = torch.fft.irfft(spectra[0] * spectra[1].conj(), size)[..., : size - taps + 1 : part.down].to(x.dtype)
+    y = y if b is None else y + b.to(x.device, x.dtype)[:, None]
+    return functional.silu(y) if part.activation is not None else y
+
+
+def composed_gradients(dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, part: Slice, needed: Needed) -> Gradients:
+    """The gradients that are needed, by PyTorch's operations, which record derivatives if they are asked for."""
+    is_recorded = torch.is_grad_enabled()
+    given = [None if each is None else each if each.requires_grad else each.detach() for each in (x, w, b)]
+    wanted = [each for each, is_needed in zip(given, needed, strict=True) if is_needed and each is not None]
+    with torch.enable_grad():
+        again = [each if each is None or each.requires_grad else each.requires_grad_() for each in given]
+        y = composed(again[0], again[1], again[2], part)  # type: ignore[arg-type]  # x and w are tensors
+        found = iter(torch.autograd.grad(y, wanted, dy, create_graph=is_recorded))
+    dx, dw, db = (next(found) if is_needed else None for is_needed in needed)
+    return dx, dw, db
