@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import exhaustive
+import forking
 import sanitized
 import verified
 from filter1d_cases import FAMILIES, covering_configs, program_of, solved_by
@@ -65,3 +68,11 @@ class TestResults:
         cases = [(each, program_of(family, each, turn)) for turn, each in enumerate(some)]
         assert cases
         sanitized.check(cases, tmp_path)
+
+
+def test_places_that_lie_anywhere_stay_within_the_arrays() -> None:
+    """`starts` that fall or lie outside, and rows that do not exist: no access leaves an array, whatever they hold."""
+    script = Path(__file__).parents[1] / "wild_places.py"
+    done = forking.run([sys.executable, str(script)], env=dict(os.environ), text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "180 calls stayed within their arrays" in done.stdout
