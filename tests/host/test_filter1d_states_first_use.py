@@ -28,7 +28,7 @@ def filter1d(**fields: Any) -> Filter1d:
 
 
 MISTAKES = (
-    (filter1d(batch=3, state="before"), "kStateWidth * static_cast<size_t>(kStateStep)", "kStateWidth - 1"),
+    (filter1d(batch=3, state="before"), "row % 4 * 4ll + kStateWidth", "row % 4 * 4ll + kStateWidth - 1"),
     (filter1d(packed=4), "const int begin = min(", "const int begin = 0 * min("),
     (filter1d(packed=4, state="both", layout="btc"), "sequence * kStatePitch", "(sequence / 2) * kStatePitch"),
     (filter1d(batch=3, state="carried", signal=2), "constexpr int first = 0;", "const int first = lag < 0 ? -lag : 0;"),
