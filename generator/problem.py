@@ -206,6 +206,22 @@ class Operand:
         return self.nbytes == self.span_bytes
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chunks:
+    """How the signals of a problem come in chunks: what a stream needs to know of it."""
+
+    signal: str
+    """Name of the input that comes in chunks."""
+    state: str
+    """Name of the state that is carried from chunk to chunk."""
+    axis: int
+    """Dimension of the signal and of the result that counts samples."""
+    samples: int
+    """Samples of the problem's own signal."""
+    step: int
+    """Samples of each result along that dimension: a chunk has a multiple of them."""
+
+
 class Problem(abc.ABC):
     """A computation without its data. Each operation has one frozen dataclass, which registers itself."""
 
@@ -301,6 +317,15 @@ class Problem(abc.ABC):
         """
         results = self.output.size
         return {"results": results, "work": self.flops / results, "bytes": self.bytes / results}
+
+    @property
+    def chunks(self) -> Chunks:
+        """How its signals come in chunks. Raises BadArgument if they do not: a stream then cannot be made."""
+        raise BadArgument("a stream needs a filter whose state is carried: Filter1d(..., state='carried')")
+
+    def of_samples(self, samples: int) -> Problem:
+        """The same problem of chunks with so many samples; only of a problem that has `chunks`."""
+        raise NotImplementedError
 
     @property
     def bytes(self) -> int:

@@ -13,8 +13,8 @@ from warpsmith.generator.filter1d.distance import between_filters
 from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, SignalLayout, SignalState
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
-from warpsmith.generator.filter1d.states import inputs_of_state, moved_bytes, outputs_of_state, set_states
-from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
+from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
+from warpsmith.generator.problem import Accuracy, Chunks, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
 """Element types of signals."""
@@ -299,6 +299,15 @@ class Filter1d(Problem):
     @property
     def bytes(self) -> int:
         return super().bytes + moved_bytes(self)
+
+    @property
+    def chunks(self) -> Chunks:
+        return chunks_of(self)
+
+    def of_samples(self, samples: int) -> Filter1d:
+        if samples == self.signal:
+            return self
+        return dataclasses.replace(self, signal=samples, mode=Mode.CAUSAL, lags=None)
 
     def samples_of(self, name: str, role: Role, rows: int, samples: int) -> Operand:
         """Dense operand of the signal's type with samples of all channels, in `rows` rows."""

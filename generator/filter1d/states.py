@@ -6,9 +6,9 @@ import itertools
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
-from warpsmith.generator.filter1d.fields import Filter1dFields, SignalState
+from warpsmith.generator.filter1d.fields import Filter1dFields, SignalLayout, SignalState
 from warpsmith.generator.filter1d.lags import Mode, kept, lags_of
-from warpsmith.generator.problem import DType, Operand, Role, member
+from warpsmith.generator.problem import Chunks, DType, Operand, Role, member
 
 MAX_PACKED = 2**31 - 1
 """Most samples of packed sequences: `starts` is int32."""
@@ -133,6 +133,18 @@ def moved_bytes(problem: Filter1dFields) -> int:
     read = problem.taps - 1 if problem.circular else state_width(problem)
     written = min(problem.signal, state_width(problem)) if problem.circular else state_width(problem)
     return state_rows_used(problem) * row * (read + written) - operand.nbytes
+
+
+def chunks_of(problem: Filter1dFields) -> Chunks:
+    """`Problem.chunks` of a filter. Raises BadArgument unless its state is carried, and belongs to one stream."""
+    if problem.state is not SignalState.CARRIED:
+        raise BadArgument("a stream needs a filter whose state is carried: Filter1d(..., state='carried')")
+    if problem.circular or problem.state_rows is not None or problem.packed is not None:
+        raise BadArgument("a stream keeps one state for itself; leave state_rows, circular and packed out")
+    if problem.pitch is not None or problem.result_pitch is not None:
+        raise BadArgument("a stream takes chunks without gaps between rows; leave pitch and result_pitch out")
+    axis = len(problem.inputs[0].shape) - (2 if problem.layout is SignalLayout.BTC else 1)
+    return Chunks("signal", "state", axis, problem.signal, problem.down)
 
 
 def check_starts(starts: object, samples: int) -> None:

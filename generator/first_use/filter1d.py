@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.first_use.filter1d_states import StatesReference
 from warpsmith.generator.first_use.reference import (
     ChannelPlanes,
     Reference,
@@ -30,8 +31,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    size = signal.dtype.itemsize
-    row = (problem.pitch or 0) // size or (problem.channels if is_btc else problem.signal)
+    row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
@@ -48,30 +48,45 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         "channel_step": 1 if is_btc else row,
         "sample_step": row if is_btc else 1,
     }
+    states = StatesReference.of(problem)
+    if states is not None:
+        integers |= states.integers
+    bias = "bias" if problem.bias else weights.name
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
-        program=reference_program("filter1d", threads, integers, {}, *types, parts=2 if is_complex else 1),
+        program=reference_program(
+            "filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 if states is None else 7
+        ),
         values=packed(integers, {}),
-        inputs=(signal.name, weights.name, problem.inputs[-1].name),
+        inputs=(signal.name, weights.name, bias, *(() if states is None else states.inputs)),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
-        scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE else Scale.TERMS,
+        scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE and states is None else Scale.TERMS,
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
         deviations=_deviations(problem),
-        planes=ChannelPlanes(
-            rows=problem.signal if is_btc else 1,
-            row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
-            row_bytes=row * size,
-            filters=problem.filters,
-            filter=(1, problem.taps),
-            channels=problem.channels,
-            outputs=problem.result_length,
-            is_btc=is_btc,
-            batch_bytes=integers["batch_step"] * size,
-            channel_bytes=integers["channel_step"] * size,
-        ),
+        planes=_planes(problem, integers),
+        given={} if states is None else states.given,
+        unchecked=frozenset() if states is None else states.unchecked,
+    )
+
+
+def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
+    """Channels of the signal, by the steps that the kernels take."""
+    is_btc, is_complex = problem.layout is SignalLayout.BTC, problem.dtype is DType.COMPLEX64
+    size, row = problem.dtype.itemsize, integers["sample_step" if is_btc else "channel_step"]
+    return ChannelPlanes(
+        rows=problem.signal if is_btc else 1,
+        row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
+        row_bytes=row * size,
+        filters=problem.filters,
+        filter=(1, problem.taps),
+        channels=problem.channels,
+        outputs=problem.result_length,
+        is_btc=is_btc,
+        batch_bytes=integers["batch_step"] * size,
+        channel_bytes=integers["channel_step"] * size,
     )
 
 

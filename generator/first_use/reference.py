@@ -24,6 +24,9 @@ FOUND_BYTES = 40
 MOMENTS_BYTES = 16
 """Bytes of the template's `Moments`: two doubles."""
 
+INPUTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
+"""Names of the kernels' arguments for the operands that sums read."""
+
 
 class Scale(enum.StrEnum):
     """Quantity that the error of a result is relative to."""
@@ -138,7 +141,7 @@ class Reference:
     program: Program
     values: bytes
     """The problem's numbers as bytes, as the kernels take them."""
-    inputs: tuple[str, str, str]
+    inputs: tuple[str, ...]
     """Operands that the sums read, in the order of the kernel's arguments; repeated if there are fewer than three."""
     terms: int
     """Most terms of one sum."""
@@ -158,6 +161,10 @@ class Reference:
     """Standard deviations of inputs that are drawn in host memory, if they are not 1."""
     planes: Planes | None = None
     """Given if `scale` is PLANE."""
+    given: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Contents of inputs that are not random."""
+    unchecked: frozenset[str] = frozenset()
+    """Operands that a program writes besides the result and that are not checked."""
 
 
 def reference_program(
@@ -168,9 +175,12 @@ def reference_program(
     source: DType,
     result: DType,
     parts: int = 1,
+    inputs: int = 3,
 ) -> Program:
-    """Cached program of an operation's kernels; `integers` and `reals` name the problem's numbers in order."""
-    return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts)
+    """Cached program of an operation's kernels; `integers` and `reals` name the problem's numbers in order, and sums
+    read so many inputs.
+    """
+    return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts, inputs)
 
 
 @functools.cache
@@ -182,6 +192,7 @@ def _program(
     source: DType,
     result: DType,
     parts: int,
+    inputs: int,
 ) -> Program:
     """Kernels of an operation for one pair of types.
 
@@ -193,6 +204,7 @@ def _program(
         source: element type of the inputs, float32 for complex ones.
         result: element type of the result, float32 for a complex one.
         parts: real numbers per element of the result.
+        inputs: operands that the sums read.
     """
     text = render(
         f"first_use/{operation}.cu.jinja",
@@ -202,11 +214,12 @@ def _program(
         source=str(source),
         result=str(result),
         parts=parts,
+        inputs=INPUTS[:inputs],
     )
     arguments: dict[Entry, tuple[Argument, ...]] = {
         Entry.SUMS: (
             ByValue("problem"),
-            *map(Pointer, ("first", "second", "third", "result", "samples", "found")),
+            *map(Pointer, (*INPUTS[:inputs], "result", "samples", "found")),
         ),
         Entry.FILL: (Pointer("target"), ByValue("elements"), ByValue("seed"), ByValue("way")),
         Entry.INPUT_MOMENTS: (Pointer("target"), ByValue("layout"), Pointer("moments")),

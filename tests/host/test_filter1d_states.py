@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 import exhaustive
+import forking
 import sanitized
 import verified
-from filter1d_cases import FAMILIES, covering_configs, program_of, solved_by
+from filter1d_cases import DEVICE, FAMILIES, covering_configs, program_of, solved_by
 from filter1d_states import STATES
+from policies import ONE_RUN
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.plain_family import Filter1dPlain
+from warpsmith.generator.program import Program
+from warpsmith.store.record import Failure, Measurement
+from warpsmith.tuner.evaluate.testbed import Testbed
 
 ABLE = tuple(family for family in FAMILIES if solved_by(family, STATES))
 every_family = pytest.mark.parametrize("family", ABLE, ids=lambda family: family.name)
@@ -65,3 +74,28 @@ class TestResults:
         cases = [(each, program_of(family, each, turn)) for turn, each in enumerate(some)]
         assert cases
         sanitized.check(cases, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint8", "complex64", "bfloat16"])
+@pytest.mark.parametrize("state", ["carried", "both"])
+def test_kernels_verify_states_of_every_type(dtype: str, state: str, host: HostRuntime, quickest: HostCompiler) -> None:
+    """Results and states of other types are verified by kernels; a kernel that leaves out a sample is found."""
+    problem = Filter1d(30, 4, 2, mode="causal", channels=3, dtype=dtype, state=state)  # type: ignore[arg-type]
+    right = Filter1dPlain().program(problem, Filter1dPlain().default(problem, DEVICE))
+    line = "target[i] = " if state == "carried" else "after[item] = samples"
+    assert right.source.count(line) == 1
+    text = right.source.replace(line, f"if ({'i' if state == 'carried' else 'item'} != 1) {line}")
+    wrong = Program.of_source(right.family, right.config, text, right.launches)
+    with contextlib.closing(Testbed(host, problem, 0, ONE_RUN, guarded=True, compiler=quickest)) as bed:
+        found = [bed.evaluate(each, quickest.compile_program(each), ONE_RUN).outcome for each in (right, wrong)]
+    assert isinstance(found[0], Measurement), found[0]
+    assert isinstance(found[1], Failure)
+    assert "state" in found[1].message if state == "carried" else "after" in found[1].message
+
+
+def test_places_that_lie_anywhere_stay_within_the_arrays() -> None:
+    """`starts` that fall or lie outside, and rows that do not exist: no access leaves an array, whatever they hold."""
+    script = Path(__file__).parents[1] / "wild_places.py"
+    done = forking.run([sys.executable, str(script)], env=dict(os.environ), text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "180 calls stayed within their arrays" in done.stdout

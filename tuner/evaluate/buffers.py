@@ -20,6 +20,8 @@ detected.
 """
 POISON = 0xFF
 """Fill byte of outputs, guards and gaps between rows. As a float it is NaN, so reading it shows in the result."""
+POISONS = (POISON, 0x00)
+"""All fill bytes of outputs: other outputs of a problem may need a run that this one does not."""
 _AT_ONCE = 1 << 28
 """Bytes of an operand that are laid out on the host at once. Larger operands are laid out one image at a time."""
 _ALIGNMENT = 512
@@ -33,7 +35,7 @@ def poisons(dtype: DType) -> tuple[int, ...]:
 
     A filter never returns NaN, so one run suffices for floats. Integers have no such value and take two runs.
     """
-    return (POISON, 0x00) if dtype in (DType.UINT8, DType.INT16) else (POISON,)
+    return POISONS if dtype in (DType.UINT8, DType.INT16) else (POISON,)
 
 
 class GuardedBuffer:

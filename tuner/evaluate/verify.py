@@ -26,7 +26,7 @@ from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.program import ByValue, Launch, Pointer, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config
-from warpsmith.tuner.evaluate.buffers import POISON, GuardedBuffer, poisons
+from warpsmith.tuner.evaluate.buffers import POISON, POISONS, GuardedBuffer
 from warpsmith.tuner.evaluate.device_reference import ReferenceBuffers
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND, Reference
 from warpsmith.tuner.operations.strips import for_each_strip
@@ -168,7 +168,7 @@ class DeviceVerifier:
             self._findings = self._allocated(opened, len(sets) * _FINDINGS.itemsize)
             self._places = self._allocated(opened, len(sets) * _SUM.itemsize)
             self._sums = self._allocated(opened, max(1, len(self._inputs)) * len(sets) * _SUM.itemsize)
-            self._launches = {byte: self._bound(program, module, byte, 1) for byte in poisons(output.dtype)}
+            self._launches = {byte: self._bound(program, module, byte, 1) for byte in POISONS}
             self._launches_on_all = self._bound(program, module, POISON, len(sets))
             self._sum_launches = self._bound_sums(program, module)
             worst = _on(program.launches[3], len(sets))

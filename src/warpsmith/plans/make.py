@@ -69,13 +69,18 @@ def _made(key: Key) -> Plan:
         if made is None or made.match != match:
             runtime = open_runtime(ref)
             _warn_of_soft_changes(match, runtime, binaries)
-            made = Plan.load(problem, match, binaries, runtime)
+            made = Plan.load(problem, match, binaries, runtime, functools.partial(_of_other_problem, key))
             wrong = verify(made.program, which, ref.compiler, functools.partial(_in_place_of, key))
             if wrong is not None:
                 _refuse(made.program, wrong, store)
                 continue  # a look-up skips it, so each round tries another program
         _PLANS.put(key, made, ref, before)
         return made
+
+
+def _of_other_problem(key: Key, problem: Problem) -> Plan:
+    """The plan that the same request gets for another problem."""
+    return plan(problem, *key[1:])
 
 
 def _in_place_of(key: Key, wrong_program: VerifiedProgram, wrong: Finding) -> VerifiedProgram:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import BadArgument
 from warpsmith.generator.problem import Problem, Role
+from warpsmith.plans.filter_stream import FilterStream
 from warpsmith.plans.loaded import LoadedProgram, Verification, VerifiedProgram, prepacked
 from warpsmith.plans.match import Match
 
@@ -58,11 +59,17 @@ class Plan:
     Args:
         program: the program that calls run, or the part of it that remains if inputs are prepacked.
         bound: inputs that calls do not pass.
+        other: makes a plan of another problem, on the same device and from the same store; None if nobody does.
     """
 
-    def __init__(self, program: VerifiedProgram, bound: BoundInputs | None = None) -> None:
+    def __init__(
+        self,
+        program: VerifiedProgram,
+        bound: BoundInputs | None = None,
+        other: Callable[[Problem], Plan] | None = None,
+    ) -> None:
         self.program = program
-        self._bound = bound
+        self._bound, self._other = bound, other
         names, arrays = program.loaded.signature.caller_inputs, {} if bound is None else bound.arrays
         self.caller_inputs = tuple(name for name in names if name not in arrays)
         """Names of the arrays that a call passes, in order."""
@@ -74,9 +81,16 @@ class Plan:
         """
 
     @classmethod
-    def load(cls, problem: Problem, match: Match, binaries: Binaries, runtime: Runtime) -> Plan:
+    def load(
+        cls,
+        problem: Problem,
+        match: Match,
+        binaries: Binaries,
+        runtime: Runtime,
+        other: Callable[[Problem], Plan] | None = None,
+    ) -> Plan:
         """Loads a program. Raises as `LoadedProgram.of` does."""
-        return cls(VerifiedProgram(LoadedProgram.of(problem, match, binaries, runtime)))
+        return cls(VerifiedProgram(LoadedProgram.of(problem, match, binaries, runtime)), other=other)
 
     @property
     def loaded(self) -> LoadedProgram:
@@ -175,7 +189,21 @@ class Plan:
         whole, earlier = (self, {}) if self._bound is None else (self._bound.whole, self._bound.arrays)
         bound = BoundInputs(whole, {**earlier, **inputs})
         part = prepacked(whole.loaded, bound.arrays)
-        return Plan(whole.program if part is None else VerifiedProgram(part), bound)
+        return Plan(whole.program if part is None else VerifiedProgram(part), bound, self._other)
+
+    def stream(self) -> FilterStream:
+        """A stream of a `Filter1d` whose state is carried: it takes chunks of any size and keeps their state.
+
+        Raises:
+            BadArgument: a plan of anything else.
+        """
+        return FilterStream(self, self._streamed if self._other is not None else None)
+
+    def _streamed(self, problem: Problem) -> Plan:
+        """The plan of another length, with the same bound inputs."""
+        assert self._other is not None  # `stream` asked
+        made = self._other(problem)
+        return made if self._bound is None else made.hold(**self._bound.arrays)
 
     def _call_checked(self, inputs: tuple[Any, ...], out: Any, stream: object, workspace: Any) -> Any:
         """Runs a call of a kind not seen before in this process, or one with unusual arguments."""

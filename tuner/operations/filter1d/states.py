@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsmith.generator.filter1d import Filter1d, SignalLayout, SignalState
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout, SignalState
 from warpsmith.generator.filter1d.states import state_rows_used, state_width
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.judge import Operands, Reference, References
@@ -129,7 +129,7 @@ def alone(problem: Filter1d, samples: int) -> Filter1d:
     return dataclasses.replace(
         problem,
         signal=samples,
-        mode="causal",
+        mode=Mode.CAUSAL,
         lags=None,
         packed=None,
         state=SignalState.BEFORE if is_read else None,

@@ -51,10 +51,17 @@ _LEAST, _MOST = 1e-30, 1e30
 
 def why_not(problem: Problem, runtime: Runtime) -> str | None:
     """Reason why a problem's results cannot be checked, in one line; None if they can."""
-    if sum(operand.role is not Role.INPUT for operand in problem.operands) != 1:
+    reference = reference_of(problem, threads_of(runtime))
+    written = {operand.name for operand in problem.outputs} - {problem.output.name}
+    if not written <= (frozenset() if reference is None else reference.unchecked):
         return "it has several results"
-    if reference_of(problem, threads_of(runtime)) is None:
-        return f"{problem.operation} has no reference kernels"
+    return f"{problem.operation} has no reference kernels" if reference is None else None
+
+
+def why_not_calls(problem: Problem) -> str | None:
+    """Reason why no call's results can be checked, in one line; None if they can: a check follows the call."""
+    if any(operand.role is Role.STATE for operand in problem.operands):
+        return "each call changes its state, and random data of this size take too long"
     return None
 
 
@@ -83,7 +90,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
         work = opened.enter_context(runtime.independent_work())
         work.reserve(needed)
         data = random_data(problem, loaded.signature, kernels, work, seed)
-        addresses = {**data.inputs, problem.output.name: data.result}
+        addresses = {**data.inputs, **data.written, problem.output.name: data.result}
         workspace = work.allocate(size) if size else None
         launches.launch(
             tuple(addresses[name] for name in arguments.buffers),
@@ -229,7 +236,7 @@ def _gains(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, samples: Samples
 ) -> NDArray[np.float64]:
     """Largest gain of each sample's filter times the largest |element| of its plane, and of what surrounds it."""
-    (image, weights, _), planes = kernels.reference.inputs, kernels.reference.planes
+    (image, weights, *_), planes = kernels.reference.inputs, kernels.reference.planes
     assert planes is not None  # the scale is PLANE
     places = [planes.of(int(result)) for result in samples.index]
     filters, starts = {number for number, _ in places}, sorted({start for _, start in places})

@@ -14,7 +14,7 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.runtime import ALIGNMENT, Work
 from warpsmith.devices.signature import CallerOperand, Signature
 from warpsmith.generator.first_use.reference import Reference
-from warpsmith.generator.problem import DType, Operand, Problem
+from warpsmith.generator.problem import DType, Operand, Problem, Role
 from warpsmith.plans.first_use.kernels import ReferenceKernels
 
 _POISON = 0xFF
@@ -34,6 +34,9 @@ class Data:
     result: int
     known: Mapping[str, NDArray[np.generic]]
     """Inputs whose values are also in host memory."""
+    written: Mapping[str, int] = MappingProxyType({})
+    """Addresses that a program gets for what it writes besides the result. A state lies there and, as the reference
+    kernels read it, among the inputs."""
 
 
 def host_inputs(
@@ -42,6 +45,9 @@ def host_inputs(
     """Host values of the inputs that the problem knows, that kernels take by value, or that are drawn on the host."""
     by_value = {each.operand.name for each in signature.by_value}
     found = _known(problem)
+    dtypes = {each.name: (numpy_dtype(each.dtype), each.shape) for each in problem.inputs}
+    for name, content in reference.given.items():
+        found[name] = np.frombuffer(content, dtypes[name][0]).reshape(dtypes[name][1])
     generator = np.random.default_rng(seed)
     for operand in problem.inputs:
         if operand.name not in found and (operand.name in by_value or operand.name in reference.from_host):
@@ -70,7 +76,8 @@ def _drawn(problem: Problem, operand: Operand, deviation: float, generator: np.r
 
 def memory_needed(problem: Problem) -> int:
     """Bytes that random operands and the scratch memory of the check take."""
-    return sum(operand.allocated_bytes + ALIGNMENT for operand in problem.operands) + SCRATCH_BYTES
+    operands = (*problem.operands, *(each for each in problem.operands if each.role is Role.STATE))
+    return sum(operand.allocated_bytes + ALIGNMENT for operand in operands) + SCRATCH_BYTES
 
 
 def random_data(
@@ -83,7 +90,7 @@ def random_data(
 ) -> Data:
     """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
     known = host_inputs(problem, signature, kernels.reference, seed)
-    inputs = {}
+    inputs, written = {}, {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
         if operand.name in there:
@@ -95,11 +102,16 @@ def random_data(
         else:
             elements = operand.allocated_bytes // operand.components.dtype.itemsize
             kernels.fill(work, address, elements, seed + number, way)
+            if operand.role is Role.STATE:
+                written[operand.name] = work.allocate(operand.allocated_bytes).address
+                kernels.fill(work, written[operand.name], elements, seed + number, way)
     for spectra in kernels.reference.mirrored:
         kernels.mirror(work, inputs[spectra.operand], spectra)
-    result = work.allocate(problem.output.allocated_bytes).address
-    work.fill(result, _POISON, problem.output.allocated_bytes)
-    return Data(inputs, result, known)
+    for operand in problem.operands:
+        if operand.role is Role.OUTPUT:
+            written[operand.name] = work.allocate(operand.allocated_bytes).address
+            work.fill(written[operand.name], _POISON, operand.allocated_bytes)
+    return Data(inputs, written.pop(problem.output.name), known, written)
 
 
 def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) -> Data:
@@ -112,8 +124,7 @@ def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) 
     for name, values in known.items():
         if name not in inputs:
             inputs[name] = work.uploaded(values)
-    (output,) = signature.outputs
-    return Data(inputs, places[output.name], known)
+    return Data(inputs, places[problem.output.name], known)
 
 
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:

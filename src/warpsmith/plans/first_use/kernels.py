@@ -19,6 +19,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import (
     FOUND_BYTES,
     GPU_THREADS,
+    INPUTS,
     MOMENTS_BYTES,
     SAMPLE_BYTES,
     Entry,
@@ -95,11 +96,8 @@ class ReferenceKernels:
         wanted = -(-_BLOCKS_A_MULTIPROCESSOR * self._multiprocessors // count)
         parts = min(shares, wanted) if self._threads > 1 else 1
         found = np.empty((count, parts), _FOUND)
-        first, second, third = (inputs[name] for name in reference.inputs)
         addresses = {
-            "first": first,
-            "second": second,
-            "third": third,
+            **{argument: inputs[name] for argument, name in zip(INPUTS, reference.inputs, strict=False)},
             "result": result,
             "samples": work.uploaded(np.stack([samples.index, samples.offset], axis=1)),
             "found": work.allocate(found.nbytes).address,

@@ -48,7 +48,7 @@ def _checked(program: VerifiedProgram, name: str, compiler: Callable[[], Compile
     loaded = program.loaded
     try:
         # This imports NumPy's random numbers, and Jinja2 with its templates.
-        from warpsmith.plans.first_use.check import check_on_random_data, is_quick, why_not
+        from warpsmith.plans.first_use.check import check_on_random_data, is_quick, why_not, why_not_calls
 
         if reason := why_not(loaded.problem, loaded.runtime):
             program.verified = Verification(Verified.NOT, reason=reason)
@@ -59,7 +59,9 @@ def _checked(program: VerifiedProgram, name: str, compiler: Callable[[], Compile
     except Exception as error:
         program.verified = Verification(Verified.NOT, reason=str(error))
         return None
-    if finding is None:
+    if finding is None and (reason := why_not_calls(loaded.problem)):
+        program.verified = Verification(Verified.NOT, reason=reason)
+    elif finding is None:
         program.check_next_call(FirstCall(name, compiler, other))
     else:
         VERDICTS.put(name, finding)
