@@ -76,7 +76,7 @@ def test_a_number_that_is_not_finite_reaches_only_its_windows(value: float) -> N
     operands = random_operands(problem, 1)
     signal, weights = (torch.from_numpy(np.array(operands[name])).cuda() for name in ("signal", "weights"))
     plan = ws.plan(problem, "cuda:0")
-    assert plan.match.family == FAMILY.name
+    assert plan.match.program.family == FAMILY.name
     clean = plan(signal, weights)
     assert torch.equal(plan(signal, weights), clean)
     signal[1, 1000] = value
