@@ -31,10 +31,10 @@ MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 SECOND, SECOND_COMPLEX = 0.64, 0.28
 """Share of the faster one of memory and instructions that does not overlap with the other (H200, 129 to 1025 taps), and
 the share with complex samples, whose loads and stores are twice as wide."""
-SPECTRUM_NS = 2500.0
-"""Time of the launch that transforms the filters, if they are few, besides its instructions."""
+BLOCK_CYCLES, POINT_CYCLES = 5000, 2.3
+"""Clock cycles that a thread block alone on its SM takes, at least and for each point (H200, 1024 to 24576 points)."""
 SPECTRUM_CYCLES = 1.2
-"""Cycles of one SM for each point of the filters."""
+"""Clock cycles of an SM for each point of many filters' spectra."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,16 +130,13 @@ def sizes_for(problem: Filter1d, packing: Packing, device: Device) -> tuple[int,
 def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float, device: Device) -> float:
     """Nanoseconds of a config whose lines take `cycles` for each point.
 
-    The longer one of memory and instructions counts in full, and a part of the other. Blocks come in waves if they are
-    few: each takes as long as an SM full of them.
+    The longer one of memory and instructions counts in full, and a part of the other.
     """
-    rates, per_block = device.rates, geometry.points * geometry.lines.count * cycles
-    resident_blocks = max(1, min(resident(geometry.points * geometry.lines.count, device), 8))
+    rates, alone = device.rates, BLOCK_CYCLES + POINT_CYCLES * geometry.points
     blocks = geometry.blocks / device.multiprocessors
-    waves = max(blocks, min(1.0, resident_blocks / 2)) if blocks < resident_blocks else blocks
-    issued = rates.cycles_ns(waves * per_block)
+    issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles, alone))
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
-    transformed = max(1.0, geometry.filters / device.multiprocessors) * geometry.points * SPECTRUM_CYCLES
-    spectrum = SPECTRUM_NS + rates.cycles_ns(transformed)
+    filters = geometry.filters / device.multiprocessors
+    spectrum = rates.cycles_ns(max(filters * geometry.points * SPECTRUM_CYCLES, alone / 2))
     second = SECOND_COMPLEX if geometry.packing is Packing.COMPLEX else SECOND
-    return rates.launch_ns + spectrum + max(issued, memory) + second * min(issued, memory)
+    return 2 * rates.launch_ns + spectrum + max(issued, memory) + second * min(issued, memory)

@@ -14,7 +14,7 @@ from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, Place
 from warpsmith.generator.filter1d.fft_model import PAIRS, SIZES, ways_of
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200, HOST
-from warpsmith.generator.ranking import likely
+from warpsmith.generator.ranking import default_answer, likely
 from warpsmith.generator.space import Config
 
 FAMILY = Filter1dFft()
@@ -139,7 +139,9 @@ def test_every_size_has_its_splits(points: int) -> None:
         (Filter1d(1 << 24, 17), "filter1d_registers"),
         (Filter1d(1 << 24, 33), "filter1d_registers"),
         (Filter1d(1 << 24, 129), "filter1d_fft"),
+        (Filter1d(1 << 24, 4097), "filter1d_fft"),
         (Filter1d(1 << 24, 16385), "filter1d_fft"),
+        (Filter1d(1_000_003, 9000), "filter1d_fft"),
         (Filter1d(1024, 1024, 64, channels=768, filters=768, mode="causal"), "filter1d_fft"),
         (Filter1d(1 << 24, 129, accuracy="elementwise"), "filter1d_registers"),
     ],
@@ -147,6 +149,7 @@ def test_every_size_has_its_splits(points: int) -> None:
 )
 def test_it_answers_where_it_is_faster(problem: Filter1d, family: str) -> None:
     assert likely(FILTER1D.families, problem, H200)[0].name == family
+    assert default_answer(problem, H200)[0].name == family
 
 
 def test_it_is_not_likely_on_a_host() -> None:

@@ -12,7 +12,6 @@ constexpr int kSignal = 16777216;  // samples of a channel
 constexpr int kSpan = 16781312;  // outputs of a channel
 constexpr int kFirst = -4096;  // first sample of the first block
 constexpr int kThreads = 256;
-constexpr int kLines = 1;  // lines of a thread block
 constexpr int kPoints = 8192;  // complex numbers of a line
 constexpr int kReach = 16384;  // samples from the first one of a line to its last one
 constexpr int kLineStep = 12288;  // outputs of a line
