@@ -218,7 +218,8 @@ def test_a_number_that_is_not_finite_reaches_only_its_windows(value: float, taps
     dirty = plan(x, w)
     assert not torch.isfinite(dirty[1, 1000 : 1000 + taps]).any()
     dirty[1, 1000 : 1000 + taps] = clean[1, 1000 : 1000 + taps]
-    assert torch.equal(dirty, clean)
+    # A tile of a matrix product that has such a number is computed again by direct sums, whose bits differ.
+    assert (dirty - clean).abs().max() <= (0 if taps == 5 else 1e-6) * clean.abs().max()
 
 
 def test_a_plan_in_a_graph() -> None:
