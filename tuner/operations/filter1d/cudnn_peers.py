@@ -147,16 +147,17 @@ def _library() -> tuple[ctypes.CDLL, str]:
     """The library and its version. Raises Unavailable if it is missing."""
     spec = find_spec("nvidia")
     folders = [] if spec is None or spec.submodule_search_locations is None else list(spec.submodule_search_locations)
-    for path in (*(Path(each) / "cudnn" / "lib" / LIBRARY for each in folders), Path(LIBRARY)):
+    installed = [Path(each) / "cudnn" / "lib" / LIBRARY for each in folders]
+    for path in (*installed, Path(LIBRARY)):
         try:
-            return ctypes.CDLL(str(path)), _version()
+            return ctypes.CDLL(str(path)), _version() if path in installed else "9"
         except OSError:
             continue
     raise Unavailable(f"{LIBRARY}, of cuDNN 9.22 and later, is not installed")
 
 
 def _version() -> str:
-    """Version of the package that has the library; 9 if it came another way."""
+    """Version of the package that has the library; 9 if it is no package's."""
     for package in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
         try:
             return importlib.metadata.version(package)
