@@ -59,7 +59,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
-        deviations=_deviations(problem),
+        deviations=deviations_of(problem),
         planes=ChannelPlanes(
             rows=problem.signal if is_btc else 1,
             row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
@@ -75,7 +75,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     )
 
 
-def _deviations(problem: Filter1d) -> Mapping[str, float]:
+def deviations_of(problem: Filter1d) -> Mapping[str, float]:
     """Standard deviations with which an activation bends the sums, and a bias is as large as they are."""
     sums = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
     weights = 1.0 if problem.activation is None else min(1.0, _ACTIVATED_DEVIATION / sums)

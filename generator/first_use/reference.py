@@ -138,8 +138,9 @@ class Reference:
     program: Program
     values: bytes
     """The problem's numbers as bytes, as the kernels take them."""
-    inputs: tuple[str, str, str]
-    """Operands that the sums read, in the order of the kernel's arguments; repeated if there are fewer than three."""
+    inputs: tuple[str, ...]
+    """Operands that the sums read, in the order of the kernel's arguments: three or four, repeated if there are fewer.
+    """
     terms: int
     """Most terms of one sum."""
     term_cost: int
@@ -158,6 +159,8 @@ class Reference:
     """Standard deviations of inputs that are drawn in host memory, if they are not 1."""
     planes: Planes | None = None
     """Given if `scale` is PLANE."""
+    output: str | None = None
+    """The result that it checks, of a problem with several."""
 
 
 def reference_program(
@@ -168,9 +171,14 @@ def reference_program(
     source: DType,
     result: DType,
     parts: int = 1,
+    inputs: int = 3,
 ) -> Program:
     """Cached program of an operation's kernels; `integers` and `reals` name the problem's numbers in order."""
-    return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts)
+    return _program(operation, threads, tuple(integers), tuple(reals), source, result, parts, inputs)
+
+
+INPUTS = ("first", "second", "third", "fourth")
+"""Arguments for the operands that sums read."""
 
 
 @functools.cache
@@ -182,6 +190,7 @@ def _program(
     source: DType,
     result: DType,
     parts: int,
+    inputs: int,
 ) -> Program:
     """Kernels of an operation for one pair of types.
 
@@ -193,6 +202,7 @@ def _program(
         source: element type of the inputs, float32 for complex ones.
         result: element type of the result, float32 for a complex one.
         parts: real numbers per element of the result.
+        inputs: operands that the sums read.
     """
     text = render(
         f"first_use/{operation}.cu.jinja",
@@ -206,7 +216,7 @@ def _program(
     arguments: dict[Entry, tuple[Argument, ...]] = {
         Entry.SUMS: (
             ByValue("problem"),
-            *map(Pointer, ("first", "second", "third", "result", "samples", "found")),
+            *map(Pointer, (*INPUTS[:inputs], "result", "samples", "found")),
         ),
         Entry.FILL: (Pointer("target"), ByValue("elements"), ByValue("seed"), ByValue("way")),
         Entry.INPUT_MOMENTS: (Pointer("target"), ByValue("layout"), Pointer("moments")),

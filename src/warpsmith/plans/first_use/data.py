@@ -31,9 +31,16 @@ class Data:
 
     inputs: Mapping[str, int]
     """Device address of each input, for the reference kernels."""
-    result: int
+    results: Mapping[str, int]
+    """Device address of each result."""
     known: Mapping[str, NDArray[np.generic]]
     """Inputs whose values are also in host memory."""
+
+    @property
+    def result(self) -> int:
+        """Address of the only result."""
+        (found,) = self.results.values()
+        return found
 
 
 def host_inputs(
@@ -97,9 +104,11 @@ def random_data(
             kernels.fill(work, address, elements, seed + number, way)
     for spectra in kernels.reference.mirrored:
         kernels.mirror(work, inputs[spectra.operand], spectra)
-    result = work.allocate(problem.output.allocated_bytes).address
-    work.fill(result, _POISON, problem.output.allocated_bytes)
-    return Data(inputs, result, known)
+    results = {}
+    for output in problem.outputs:
+        results[output.name] = work.allocate(output.allocated_bytes).address
+        work.fill(results[output.name], _POISON, output.allocated_bytes)
+    return Data(inputs, results, known)
 
 
 def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) -> Data:
@@ -112,8 +121,7 @@ def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) 
     for name, values in known.items():
         if name not in inputs:
             inputs[name] = work.uploaded(values)
-    (output,) = signature.outputs
-    return Data(inputs, places[output.name], known)
+    return Data(inputs, {each.name: places[each.name] for each in signature.outputs}, known)
 
 
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:

@@ -19,13 +19,14 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import (
     FOUND_BYTES,
     GPU_THREADS,
+    INPUTS,
     MOMENTS_BYTES,
     SAMPLE_BYTES,
     Entry,
     Mirrored,
     Reference,
 )
-from warpsmith.generator.first_use.registry import reference_of
+from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import Operand, Problem
 
 _BLOCKS_A_MULTIPROCESSOR = 8
@@ -95,11 +96,8 @@ class ReferenceKernels:
         wanted = -(-_BLOCKS_A_MULTIPROCESSOR * self._multiprocessors // count)
         parts = min(shares, wanted) if self._threads > 1 else 1
         found = np.empty((count, parts), _FOUND)
-        first, second, third = (inputs[name] for name in reference.inputs)
         addresses = {
-            "first": first,
-            "second": second,
-            "third": third,
+            **{argument: inputs[name] for argument, name in zip(INPUTS, reference.inputs, strict=False)},
             "result": result,
             "samples": work.uploaded(np.stack([samples.index, samples.offset], axis=1)),
             "found": work.allocate(found.nbytes).address,
@@ -146,16 +144,17 @@ def threads_of(runtime: Runtime) -> int:
     return GPU_THREADS if runtime.device.kind is DeviceKind.CUDA else 1
 
 
-def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> ReferenceKernels | None:
-    """Reference kernels of a problem; None if its operation has none.
+def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> tuple[ReferenceKernels, ...]:
+    """Reference kernels of each result of a problem; none if its operation has none.
 
     Raises:
         CompileError: they do not compile.
         LaunchError: the device refuses them.
     """
-    reference = reference_of(problem, threads_of(runtime))
-    if reference is None:
-        return None
+    return tuple(_loaded(each, runtime, compiler) for each in references_of(problem, threads_of(runtime)))
+
+
+def _loaded(reference: Reference, runtime: Runtime, compiler: Compiler) -> ReferenceKernels:
     key = runtime, reference.program.source
     with _LOADING:
         module = _MODULES.get(key)
