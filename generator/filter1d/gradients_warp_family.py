@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
     FOLDED,
     MAX_TAPS,
@@ -31,7 +32,7 @@ from warpsmith.generator.filter1d.gradients_text import (
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer, Program

@@ -76,7 +76,7 @@ def test_lanes_take_gradients_of_lanes_of_their_warp() -> None:
 
 
 def test_vectors_are_aligned() -> None:
-    """Those of a row that is not aligned begin before it, and its ends lie in some of them in part."""
+    """Groups of a row that is not aligned begin before it; the ends of the row lie in some vectors in part."""
     kinds = set()
     for problem in solved_by(BY_WARPS):
         pitch, gradient_pitch = pitches(problem)
