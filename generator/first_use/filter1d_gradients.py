@@ -11,13 +11,16 @@ from warpsmith.generator.problem import DType
 
 _KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.BFLOAT16: 2}
 """Numbers of element types in the template."""
+_MOST_TERMS = 1 << 25
+"""Most multiply-adds of one sum: 16 of them take a fraction of a second. Results with longer sums are not checked."""
 _WANTED = ("signal_gradient", "weights_gradient", "bias_gradient")
 """Results by their numbers in the template."""
 
 
 def filter1d_gradient_references(problem: Filter1d, threads: int) -> tuple[Reference, ...]:
-    """References whose sums are all products of one element, with the filter's outputs computed again."""
-    return tuple(_reference(problem, threads, each.name) for each in problem.outputs)
+    """References of the results whose sums are not too long; they compute the filter's outputs again."""
+    found = (_reference(problem, threads, each.name) for each in problem.outputs)
+    return tuple(each for each in found if each.terms * each.term_cost <= _MOST_TERMS)
 
 
 def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
