@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
     FOLDED,
     MAX_TAPS,
@@ -31,7 +32,7 @@ from warpsmith.generator.filter1d.gradients_text import (
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.plain_family import CHAIN
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer, Program
@@ -39,6 +40,7 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
 WARP = 32
+LANES = (8, 4, 2, 1)
 VECTOR_BYTES = 16
 """Bytes of the widest load."""
 LEAST_REGISTERS = 64
@@ -58,9 +60,30 @@ def vectors_of(samples: int, pitch: int, length: int, dtype: DType) -> tuple[int
     """Elements of one aligned load that lies inside a row or outside of it, the widest first."""
     return tuple(
         lanes
-        for lanes in (8, 4, 2, 1)
+        for lanes in LANES
         if not samples % lanes and not pitch % lanes and not length % lanes and lanes * dtype.itemsize <= VECTOR_BYTES
     )
+
+
+def slid_vectors_of(problem: Filter1d, samples: int) -> tuple[int, ...]:
+    """Elements of one load that is aligned if groups begin as much before each row as the row lies behind an aligned
+    address. Rows of the signal and of the gradient must lie equally far behind one.
+    """
+    pitch, gradient_pitch = pitches(problem)
+    size = problem.dtype.itemsize
+    if size != problem.output_dtype.itemsize:
+        return ()
+    return tuple(
+        lanes
+        for lanes in LANES[:-1]
+        if not samples % lanes and not (pitch - gradient_pitch) % lanes and lanes * size <= VECTOR_BYTES
+    )
+
+
+def signal_vectors(problem: Filter1d, samples: int) -> tuple[int, ...]:
+    """Samples of one load, the widest first."""
+    plain = vectors_of(samples, pitches(problem)[0], problem.signal, problem.dtype)
+    return tuple(sorted({*plain, *slid_vectors_of(problem, samples)}, reverse=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,6 +93,9 @@ class GradientsWarpGeometry:
     samples: int
     vector: int
     gradient_vector: int
+    slides: bool
+    """True if rows are not aligned, and groups of a row are: they begin before it, as far as it lies behind an aligned
+    address. Vectors at its ends then lie in it in part."""
     warps: int
     tiles: int
     shift: int
@@ -94,7 +120,9 @@ class GradientsWarpGeometry:
     @classmethod
     def of(cls, problem: Filter1d, config: Config) -> GradientsWarpGeometry:
         samples, warps = config.integer("samples"), config.integer("threads") // WARP
-        _, gradient_pitch = pitches(problem)
+        vector, (pitch, gradient_pitch) = config.integer("vector"), pitches(problem)
+        slides = vector not in vectors_of(samples, pitch, problem.signal, problem.dtype)
+        wide = vectors_of(samples, gradient_pitch, problem.result_length, problem.output_dtype)[0]
         groups = -problem.first_lag // samples
         start = problem.first_lag + groups * samples  # sample under tap 0 of a lane's first output, from its first on
         before = 1 if start < 0 else 0
@@ -104,13 +132,15 @@ class GradientsWarpGeometry:
         gives_signal = problem.pass_.gives_signal
         useful = WARP - low - high if gives_signal else WARP
         first_group = min(0, -groups)
-        end = max(-(-problem.signal // samples), -(-problem.result_length // samples) - groups)
-        steps = -(-(end - first_group) // max(1, useful * warps))
+        early = vector - 1 if slides else 0  # samples by which a group may begin before a row
+        ends = -(-(problem.signal + early) // samples), -(-(problem.result_length + early) // samples) - groups
+        steps = -(-(max(ends) - first_group) // max(1, useful * warps))
         blocks_along = -(-steps // config.integer("tiles"))
         return cls(
             samples=samples,
-            vector=config.integer("vector"),
-            gradient_vector=vectors_of(samples, gradient_pitch, problem.result_length, problem.output_dtype)[0],
+            vector=vector,
+            gradient_vector=vector if slides else wide,
+            slides=slides,
             warps=warps,
             tiles=-(-steps // blocks_along),
             shift=groups * samples,
@@ -208,7 +238,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    taps, items, (pitch, _) = problem.taps, problem.taps + problem.bias, pitches(problem)
+    taps, items, (pitch, gradient_pitch) = problem.taps, problem.taps + problem.bias, pitches(problem)
     gives_weights, is_activated = problem.pass_.gives_weights, problem.activation is not None
 
     def registers(samples: int) -> int:
@@ -218,8 +248,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
     return (
         Constraint(
-            f"vectors of samples, {pitch} elements from row to row, are aligned and end with the {problem.signal}",
-            lambda samples, vector: vector in vectors_of(samples, pitch, problem.signal, problem.dtype),
+            f"vectors of samples are aligned, {pitch} and {gradient_pitch} elements from row to row",
+            lambda samples, vector: vector in signal_vectors(problem, samples),
         ),
         Constraint(
             f"at most {CHAIN} products are added one after the other",
@@ -282,13 +312,12 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     work = problem.taps * (problem.pass_.gives_signal + problem.pass_.gives_weights)
     work += 0 if problem.activation is None else problem.taps + ACTIVATION_WORK
     is_wide = problem.dtype.itemsize == 4 and problem.taps <= SHORT_TAPS
-    pitch, _ = pitches(problem)
     if is_wide:
         threads, most, min_blocks = 64, 12, 8
     else:
         threads, most, min_blocks = (32, 32, 0) if work >= HEAVY_WORK else (96, 12, 0)
     for samples in (8, 4):
-        for vector in vectors_of(samples, pitch, problem.signal, problem.dtype):
+        for vector in signal_vectors(problem, samples):
             tiles = most
             while tiles > 1 and not _fills(problem, device, samples, threads, tiles):
                 tiles -= tiles // 2

@@ -65,7 +65,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=frozenset({weights.name, "bias"}),
-        deviations=_deviations(problem),
+        deviations=deviations_of(problem),
         planes=_planes(problem, integers),
         given={} if states is None else states.given,
         unchecked=frozenset() if states is None else states.unchecked,
@@ -90,7 +90,7 @@ def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
     )
 
 
-def _deviations(problem: Filter1d) -> Mapping[str, float]:
+def deviations_of(problem: Filter1d) -> Mapping[str, float]:
     """Standard deviations with which an activation bends the sums, and a bias is as large as they are."""
     sums = _ROOT_MEAN_SQUARES.get(problem.dtype, 1.0) * math.sqrt(problem.taps)
     weights = 1.0 if problem.activation is None else min(1.0, _ACTIVATED_DEVIATION / sums)

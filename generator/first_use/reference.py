@@ -165,6 +165,8 @@ class Reference:
     """Contents of inputs that are not random."""
     unchecked: frozenset[str] = frozenset()
     """Operands that a program writes besides the result and that are not checked."""
+    output: str | None = None
+    """The result that it checks, of a problem with several."""
 
 
 def reference_program(

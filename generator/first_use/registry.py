@@ -11,6 +11,7 @@ from warpsmith.generator.first_use.cgemm import cgemm_reference
 from warpsmith.generator.first_use.conv2d import conv2d_reference
 from warpsmith.generator.first_use.fft import fft_reference
 from warpsmith.generator.first_use.filter1d import filter1d_reference
+from warpsmith.generator.first_use.filter1d_gradients import filter1d_gradient_references
 from warpsmith.generator.first_use.filter2d import filter2d_reference
 from warpsmith.generator.first_use.reference import Reference
 from warpsmith.generator.problem import Problem
@@ -30,3 +31,11 @@ def reference_of(problem: Problem, threads: int) -> Reference | None:
         case Filter1d() if not problem.pass_.is_gradient:
             return filter1d_reference(problem, threads)
     return None
+
+
+def references_of(problem: Problem, threads: int) -> tuple[Reference, ...]:
+    """Reference kernels for each result of a problem; none for an operation that has none."""
+    if isinstance(problem, Filter1d) and problem.pass_.is_gradient:
+        return filter1d_gradient_references(problem, threads)
+    found = reference_of(problem, threads)
+    return () if found is None else (found,)

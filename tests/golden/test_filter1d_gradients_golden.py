@@ -39,6 +39,7 @@ CASES: dict[str, tuple[Family, Filter1d]] = {
     "warp_weights": (WARP, mixer("wgrad", taps=3, **EPILOGUE)),
     "warp_signal": (WARP, mixer("dgrad", taps=7, mode="same", dtype="float16", **EPILOGUE)),
     "warp_slice": (WARP, Filter1d(1027, 5, channels=6, lags=(3, 900), convolve=True, pass_="backward", **EPILOGUE)),
+    "warp_odd": (WARP, Filter1d(4099, 4, 8, "causal", 96, 96, dtype="bfloat16", pass_="backward", **EPILOGUE)),
     "warp_one_filter": (WARP, Filter1d(1 << 24, 5, mode="same", pass_="backward")),
     "channels": (CHANNELS, mixer("backward", layout="btc", **EPILOGUE)),
     "channels_without_activation": (CHANNELS, mixer("backward", layout="btc", bias=True)),

@@ -1,4 +1,4 @@
-"""Gradients of filters of signals on a GPU: every family, plans, many elements, sanitizers, and PyTorch's backward pass."""
+"""Gradients of filters of signals on a GPU: every family, plans, many elements, sanitizers, and PyTorch as a peer."""
 
 from __future__ import annotations
 

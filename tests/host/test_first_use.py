@@ -58,6 +58,12 @@ def filter1d(**fields: Any) -> Filter1d:
     return Filter1d(**{"signal": 90, "taps": 7, "batch": 2} | fields)
 
 
+def gradient(pass_: str, **fields: Any) -> Filter1d:
+    """A gradient of a filter that looks back, or of one with other lags."""
+    slice_ = {} if "lags" in fields else {"mode": "causal"}
+    return filter1d(**{"channels": 4, "filters": 4, "pass_": pass_} | slice_ | fields)
+
+
 def fft(*size: int, **fields: Any) -> ws.Fft:
     return ws.Fft(**{"size": size, "batch": 6} | fields)
 
@@ -137,6 +143,17 @@ PAIRS: tuple[tuple[Problem, Problem], ...] = (
     (
         filter1d(bias=True, dtype="bfloat16", activation="silu", weights=range(7)),
         filter1d(bias=True, dtype="bfloat16", weights=range(7)),
+    ),
+    (gradient("wgrad"), gradient("wgrad", convolve=True)),
+    (gradient("dgrad", activation="silu"), gradient("dgrad", activation="silu", convolve=True)),
+    (gradient("backward", bias=True), gradient("backward", bias=True, lags=(-3, 86))),
+    (
+        gradient("backward", bias=True, activation="silu", dtype="bfloat16", layout="btc"),
+        gradient("backward", bias=True, activation="silu", dtype="bfloat16", layout="bct"),
+    ),
+    (
+        gradient("backward", dtype="float16", taps_dtype="float16", filters=2),
+        gradient("backward", dtype="float16", taps_dtype="float16", filters=2, convolve=True),
     ),
 )
 """Pairs of problems. The program of either one gives wrong results for the other."""

@@ -11,6 +11,7 @@ import pytest
 from filter1d_gradient_problems import ALL, SPREAD
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
+from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import DType, Problem, Role
 from warpsmith.tuner.operations.filter1d.gradients import gradient_references
 from warpsmith.tuner.operations.registry import random_operands, reference
@@ -158,3 +159,14 @@ class TestRefusals:
     def test_an_unknown_pass(self) -> None:
         with pytest.raises(BadArgument, match="unknown pass 'forward'; choose one of fprop, dgrad, wgrad, backward"):
             gradient("forward")
+
+
+class TestFirstUse:
+    def test_each_result_has_a_reference_of_its_own(self) -> None:
+        for problem in SPREAD:
+            assert [each.output for each in references_of(problem, 128)] == [each.name for each in problem.outputs]
+
+    def test_sums_that_take_long_are_left_out(self) -> None:
+        """The weights' gradient of a filter that all channels share adds up all outputs."""
+        shared = Filter1d(8192, 4, 8, channels=2048, mode="causal", pass_="backward", **BOTH)  # type: ignore[arg-type]
+        assert [each.output for each in references_of(shared, 128)] == ["signal_gradient", "bias_gradient"]

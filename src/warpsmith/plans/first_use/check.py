@@ -18,7 +18,7 @@ from warpsmith.devices.launches import launches_of
 from warpsmith.devices.runtime import ALIGNMENT, Runtime, Work
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.first_use.reference import Entry, Planes, Reference, ResultFunction, Scale
-from warpsmith.generator.first_use.registry import reference_of
+from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import PEAK, DType, Problem, Role
 from warpsmith.generator.steps import Lifetime
 from warpsmith.plans.first_use.data import SCRATCH_BYTES, Data, data_of, memory_needed, random_data, values_of
@@ -51,11 +51,12 @@ _LEAST, _MOST = 1e-30, 1e30
 
 def why_not(problem: Problem, runtime: Runtime) -> str | None:
     """Reason why a problem's results cannot be checked, in one line; None if they can."""
-    reference = reference_of(problem, threads_of(runtime))
-    written = {operand.name for operand in problem.outputs} - {problem.output.name}
-    if not written <= (frozenset() if reference is None else reference.unchecked):
+    references = references_of(problem, threads_of(runtime))
+    others = {operand.name for operand in problem.outputs} - {problem.output.name}
+    checked = {name for each in references for name in (each.output, *each.unchecked)}
+    if not others <= checked:
         return "it has several results"
-    return f"{problem.operation} has no reference kernels" if reference is None else None
+    return None if references else f"{problem.operation} has no reference kernels"
 
 
 def why_not_calls(problem: Problem) -> str | None:
@@ -76,7 +77,7 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
     Raises WarpsmithError if the check cannot be carried out.
     """
     problem, runtime = loaded.problem, loaded.runtime
-    kernels = kernels_of(loaded, compiler)
+    kernels = kernels_for(problem, runtime, compiler)
     size = loaded.executable.workspace_bytes
     kept = sum(each.nbytes for each in loaded.executable.workspaces if each.lifetime is Lifetime.KEPT)
     needed = memory_needed(problem) + size + ALIGNMENT
@@ -89,8 +90,8 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
         launches = launches_of(loaded.executable, runtime, arguments)
         work = opened.enter_context(runtime.independent_work())
         work.reserve(needed)
-        data = random_data(problem, loaded.signature, kernels, work, seed)
-        addresses = {**data.inputs, **data.written, problem.output.name: data.result}
+        data = random_data(problem, loaded.signature, kernels[0], work, seed)
+        addresses = {**data.inputs, **data.written, **data.results}
         workspace = work.allocate(size) if size else None
         launches.launch(
             tuple(addresses[name] for name in arguments.buffers),
@@ -98,25 +99,24 @@ def check_on_random_data(loaded: LoadedProgram, compiler: Compiler, seed: int) -
             work.stream,
             workspace,
         )
-        return compared(loaded, kernels, work, data, seed, is_random=True)
+        return all_compared(loaded, kernels, work, data, seed, is_random=True)
 
 
 def check_call(loaded: LoadedProgram, compiler: Compiler, seed: int, call: ReadCall) -> Finding | None:
-    """Checks the result of a call; None if its data allow no check, for example because they are not finite.
+    """Checks the results of a call; None if its data allow no check, for example because they are not finite.
 
     Raises WarpsmithError if the check cannot be carried out.
     """
-    kernels = kernels_of(loaded, compiler)
+    kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
     with loaded.runtime.ordered_work(call.stream) as work:
         work.reserve(SCRATCH_BYTES)
         data = data_of(call, loaded.problem, loaded.signature, work)
-        return compared(loaded, kernels, work, data, seed, is_random=False)
+        return all_compared(loaded, kernels, work, data, seed, is_random=False)
 
 
 def kernels_of(loaded: LoadedProgram, compiler: Compiler) -> ReferenceKernels:
-    """Reference kernels of a program's problem, which must have some. Raises as `kernels_for` does."""
-    kernels = kernels_for(loaded.problem, loaded.runtime, compiler)
-    assert kernels is not None  # `why_not` was asked
+    """Reference kernels of a program's problem, which must have one result. Raises as `kernels_for` does."""
+    (kernels,) = kernels_for(loaded.problem, loaded.runtime, compiler)
     return kernels
 
 
@@ -126,6 +126,31 @@ def sample_count(reference: Reference, kind: DeviceKind) -> int:
     return max(LEAST_SAMPLES, min(MOST_SAMPLES, affordable))
 
 
+def all_compared(
+    loaded: LoadedProgram,
+    kernels: tuple[ReferenceKernels, ...],
+    work: Work,
+    data: Data,
+    seed: int,
+    *,
+    is_random: bool,
+) -> Finding | None:
+    """Compares samples of each result; None if one of them allows no comparison."""
+    total = Finding(0, 0, 0.0, "")
+    for each in kernels:
+        found = compared(loaded, each, work, data, seed, is_random=is_random)
+        if found is None:
+            return None
+        name = f"{each.reference.output}: " if each.reference.output and len(kernels) > 1 else ""
+        total = Finding(
+            total.samples + found.samples,
+            total.wrong + found.wrong,
+            max(total.largest_error, found.largest_error),
+            total.message or (found.message and name + found.message),
+        )
+    return total
+
+
 def compared(
     loaded: LoadedProgram, kernels: ReferenceKernels, work: Work, data: Data, seed: int, *, is_random: bool
 ) -> Finding | None:
@@ -133,9 +158,12 @@ def compared(
     small.
     """
     problem, reference = loaded.problem, kernels.reference
+    output = problem.output
+    if reference.output is not None:
+        (output,) = (each for each in problem.outputs if each.name == reference.output)
     count = sample_count(reference, loaded.runtime.device.kind)
-    samples = samples_of(problem.output, count, reference.groups, seed)
-    sums = kernels.sums(work, data.inputs, data.result, samples)
+    samples = samples_of(output, count, reference.groups, seed)
+    sums = kernels.sums(work, data.inputs, data.results[output.name], samples)
     scale = scales_of(problem, kernels, work, data, samples, sums)
     bound = problem.error_bound
     if not is_random:
@@ -146,14 +174,14 @@ def compared(
     expected = results_of(reference.function, sums.expected)
     if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
         return None
-    got, dtype = _elements(problem, sums)
+    got, dtype = _elements(output.dtype, sums)
     parts = got.shape[1]
     error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
     wrong = np.any(error > bound, axis=1)
     worst = int(np.argmax(np.max(error, axis=1)))
     message = ""
     if wrong.any():
-        at = tuple(int(i) for i in np.unravel_index(samples.index[worst], problem.output.shape))
+        at = tuple(int(i) for i in np.unravel_index(samples.index[worst], output.shape))
         part = int(error[worst].argmax())
         message = (
             f"{int(wrong.sum())} of {len(wrong)} results that were checked are wrong; the worst, at {at}, is "
@@ -176,9 +204,8 @@ def results_of(function: ResultFunction, sums: NDArray[np.float64]) -> NDArray[n
             return np.asarray(sums / (1.0 + np.exp(-np.maximum(sums, _LEAST_EXPONENT))))
 
 
-def _elements(problem: Problem, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:
+def _elements(dtype: DType, sums: Sums) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.generic]], DType]:
     """The results, (samples, parts), and their type; complex ones are two float32 numbers."""
-    dtype = problem.output.dtype
     if dtype is DType.COMPLEX64:
         return sums.bits.view(np.float32), DType.FLOAT32
     words = np.ascontiguousarray(sums.bits[:, :1])
@@ -225,7 +252,7 @@ def _rms(
     parts = 1 if output == output.components else 2
     own = sqrt(float(np.square(sums.expected).sum()) / (parts * len(sums.expected)))
     chosen = np.unique(samples.group)
-    targets = [data.result + int(group) * nbytes for group in chosen]
+    targets = [data.results[output.name] + int(group) * nbytes for group in chosen]
     moments = kernels.moments(work, Entry.RESULT_MOMENTS, targets, 1, numbers, nbytes)
     for group, each in zip(chosen, moments, strict=True):
         found[samples.group == group] = sqrt(each.mean_square) if isfinite(each.mean_square) else own

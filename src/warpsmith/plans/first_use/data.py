@@ -31,7 +31,8 @@ class Data:
 
     inputs: Mapping[str, int]
     """Device address of each input, for the reference kernels."""
-    result: int
+    results: Mapping[str, int]
+    """Device address of each result."""
     known: Mapping[str, NDArray[np.generic]]
     """Inputs whose values are also in host memory."""
     written: Mapping[str, int] = MappingProxyType({})
@@ -107,11 +108,13 @@ def random_data(
                 kernels.fill(work, written[operand.name], elements, seed + number, way)
     for spectra in kernels.reference.mirrored:
         kernels.mirror(work, inputs[spectra.operand], spectra)
+    results = {}
     for operand in problem.operands:
         if operand.role is Role.OUTPUT:
-            written[operand.name] = work.allocate(operand.allocated_bytes).address
-            work.fill(written[operand.name], _POISON, operand.allocated_bytes)
-    return Data(inputs, written.pop(problem.output.name), known, written)
+            kept = written if operand.name in kernels.reference.unchecked else results
+            kept[operand.name] = work.allocate(operand.allocated_bytes).address
+            work.fill(kept[operand.name], _POISON, operand.allocated_bytes)
+    return Data(inputs, results, known, written)
 
 
 def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) -> Data:
@@ -124,7 +127,7 @@ def data_of(call: ReadCall, problem: Problem, signature: Signature, work: Work) 
     for name, values in known.items():
         if name not in inputs:
             inputs[name] = work.uploaded(values)
-    return Data(inputs, places[problem.output.name], known)
+    return Data(inputs, {each.name: places[each.name] for each in signature.outputs}, known)
 
 
 def values_of(signature: Signature, known: Mapping[str, NDArray[np.generic]]) -> tuple[bytes, ...]:

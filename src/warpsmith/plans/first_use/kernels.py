@@ -26,7 +26,7 @@ from warpsmith.generator.first_use.reference import (
     Mirrored,
     Reference,
 )
-from warpsmith.generator.first_use.registry import reference_of
+from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import Operand, Problem
 
 _BLOCKS_A_MULTIPROCESSOR = 8
@@ -144,16 +144,17 @@ def threads_of(runtime: Runtime) -> int:
     return GPU_THREADS if runtime.device.kind is DeviceKind.CUDA else 1
 
 
-def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> ReferenceKernels | None:
-    """Reference kernels of a problem; None if its operation has none.
+def kernels_for(problem: Problem, runtime: Runtime, compiler: Compiler) -> tuple[ReferenceKernels, ...]:
+    """Reference kernels of each result of a problem; none if its operation has none.
 
     Raises:
         CompileError: they do not compile.
         LaunchError: the device refuses them.
     """
-    reference = reference_of(problem, threads_of(runtime))
-    if reference is None:
-        return None
+    return tuple(_loaded(each, runtime, compiler) for each in references_of(problem, threads_of(runtime)))
+
+
+def _loaded(reference: Reference, runtime: Runtime, compiler: Compiler) -> ReferenceKernels:
     key = runtime, reference.program.source
     with _LOADING:
         module = _MODULES.get(key)

@@ -1,0 +1,67 @@
+"""Reference kernels of the gradients of `filter1d`, one for each result of a problem."""
+
+from __future__ import annotations
+
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gradients_text import pitches
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.first_use.filter1d import deviations_of
+from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
+from warpsmith.generator.problem import DType
+
+_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.BFLOAT16: 2}
+"""Numbers of element types in the template."""
+_MOST_TERMS = 1 << 25
+"""Most multiply-adds of one sum: 16 of them take a fraction of a second. Results with longer sums are not checked."""
+_WANTED = ("signal_gradient", "weights_gradient", "bias_gradient")
+"""Results by their numbers in the template."""
+
+
+def filter1d_gradient_references(problem: Filter1d, threads: int) -> tuple[Reference, ...]:
+    """References of the results whose sums are not too long; they compute the filter's outputs again."""
+    found = (_reference(problem, threads, each.name) for each in problem.outputs)
+    return tuple(each for each in found if each.terms * each.term_cost <= _MOST_TERMS)
+
+
+def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
+    names = [each.name for each in problem.inputs]
+    is_btc, group = problem.layout is SignalLayout.BTC, problem.channels // problem.filters
+    pitch, gradient_pitch = pitches(problem)
+    (output,) = (each for each in problem.outputs if each.name == wanted)
+    integers = {
+        "wanted": _WANTED.index(wanted),
+        "is_btc": int(is_btc),
+        "convolves": int(problem.convolve),
+        "has_bias": int("bias" in names),
+        "is_activated": int(problem.activation is not None),
+        "sample_kind": _KINDS[problem.dtype],
+        "gradient_kind": _KINDS[problem.output_dtype],
+        "tap_kind": _KINDS[problem.weights_dtype],
+        "signal": problem.signal,
+        "taps": problem.taps,
+        "batch": problem.batch,
+        "channels": problem.channels,
+        "group": group,
+        "outputs": problem.result_length,
+        "first_lag": problem.first_lag,
+        "pitch": pitch,
+        "gradient_pitch": gradient_pitch,
+    }
+    terms = {
+        "signal_gradient": problem.taps,
+        "weights_gradient": problem.batch * group * problem.result_length,
+        "bias_gradient": problem.batch * problem.result_length,
+    }[wanted]
+    known = frozenset({"weights", "bias"} & set(names))
+    return Reference(
+        program=reference_program("filter1d_gradients", threads, integers, {}, problem.dtype, output.dtype, inputs=4),
+        values=packed(integers, {}),
+        inputs=tuple(name if name in names else names[0] for name in ("signal", "weights", "bias", "gradient")),
+        terms=terms,
+        term_cost=1 if problem.activation is None else 1 + problem.taps,
+        scale=Scale.TERMS,
+        # Random numbers have the type of the signal if a kernel draws them.
+        from_host=known if problem.output_dtype is problem.dtype else known | {"gradient"},
+        deviations=deviations_of(problem),
+        output=wanted,
+    )
