@@ -20,7 +20,14 @@ from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Packing, Twiddles
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, packings, samples_of, span_of, step_of
+from warpsmith.generator.filter1d.fft_geometry import (
+    Filter1dFftGeometry,
+    lines_of,
+    packings,
+    samples_of,
+    span_of,
+    step_of,
+)
 from warpsmith.generator.filter1d.fft_model import Shape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout
@@ -32,7 +39,7 @@ from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
-from warpsmith.generator.tiles.lines import Lines, axis_of, points_of, radices_of, text_of
+from warpsmith.generator.tiles.lines import points_of, radices_of, text_of
 from warpsmith.generator.tiles.space import INSTRUCTIONS
 
 THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -208,7 +215,7 @@ def _most_lines(problem: Filter1d, packing: str, radices: str) -> int:
 
 def _shared_bytes(problem: Filter1d, radices: str, lines: int) -> int:
     is_btc = problem.layout is SignalLayout.BTC
-    return Lines(axis_of(radices_of(radices), lines if is_btc else 1), lines, is_btc, 0).shared_bytes
+    return lines_of(radices_of(radices), lines, is_btc, 0).shared_bytes
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:

@@ -16,7 +16,7 @@ from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import row_pitch
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
-from warpsmith.generator.tiles.lines import Lines, axis_of, points_of, radices_of
+from warpsmith.generator.tiles.lines import Lines, Radices, axis_of, points_of, radices_of
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 GRAINS = (64, 32, 16, 8, 4, 2)
@@ -35,6 +35,11 @@ def packings(problem: Filter1d) -> tuple[Packing, ...]:
 def samples_of(points: int, packing: Packing) -> int:
     """Samples of the block that a line of `points` complex numbers transforms."""
     return 2 * points if packing is Packing.HALF else points
+
+
+def lines_of(radices: Radices, count: int, is_btc: bool, threads: int) -> Lines:
+    """Lines of a thread block: one after the other, or side by side, a channel each."""
+    return Lines(axis_of(radices, count if is_btc else 1, not is_btc), count, is_btc, threads, spreads=not is_btc)
 
 
 def ahead_of(problem: Filter1d, packing: Packing) -> int:
@@ -117,7 +122,7 @@ class Filter1dFftGeometry:
         is_result_even = problem.rows == 1 or row_pitch(problem, result, problem.result_length) % 2 == 0
         loads_pairs = adjacent and is_even
         return cls(
-            lines=Lines(axis_of(radices, count if is_btc else 1), count, is_btc, config.integer("threads")),
+            lines=lines_of(radices, count, is_btc, config.integer("threads")),
             packing=packing,
             twiddles=Twiddles(config.text("twiddles")),
             streaming=config.text("store") == "streaming",
