@@ -66,14 +66,14 @@ PAIRS = (
 )
 """Lines of two blocks, and of complex blocks."""
 HALVES = (
-    Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
-    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
-    Shape((8, 16, 8), 1, 64, 0, _POWERS, 0.80),
-    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
-    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.02),
-    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.20),
+    Shape((32, 8), 8, 64, 0, _POWERS, 0.70),
+    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.80),
+    Shape((16, 8, 8), 1, 64, 0, _POWERS, 0.71),
+    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.74),
+    Shape((32, 16, 8), 1, 128, 0, _POWERS, 0.92),
+    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.06),
     Shape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
-    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.15),
+    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.01),
 )
 """Lines of one block of real samples."""
 
