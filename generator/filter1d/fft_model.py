@@ -31,6 +31,8 @@ MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 SECOND, SECOND_COMPLEX = 0.64, 0.28
 """Share of the faster one of memory and instructions that does not overlap with the other (H200, 129 to 1025 taps), and
 the share with complex samples, whose loads and stores are twice as wide."""
+ONE_BLOCK = 0.9
+"""Cycles of lines whose zeros are known, as they are where a channel is one block, relative to others."""
 BLOCK_CYCLES, POINT_CYCLES = 5000, 2.3
 """Clock cycles that a thread block alone on its SM takes, at least and for each point (H200, 1024 to 24576 points)."""
 SPECTRUM_CYCLES = 1.2
@@ -66,12 +68,12 @@ PAIRS = (
 )
 """Lines of two blocks, and of complex blocks."""
 HALVES = (
-    Shape((32, 8), 8, 64, 0, _POWERS, 0.70),
-    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.80),
-    Shape((16, 8, 8), 1, 64, 0, _POWERS, 0.71),
-    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.74),
-    Shape((32, 16, 8), 1, 128, 0, _POWERS, 0.92),
-    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.06),
+    Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
+    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
+    Shape((16, 8, 8), 1, 64, 0, _POWERS, 0.80),
+    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
+    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.0),
+    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.14),
     Shape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
     Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.01),
 )
@@ -134,7 +136,8 @@ def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float,
     """
     rates, alone = device.rates, BLOCK_CYCLES + POINT_CYCLES * geometry.points
     blocks = geometry.blocks / device.multiprocessors
-    issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles, alone))
+    known = ONE_BLOCK if geometry.is_one_block else 1.0
+    issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles * known, alone))
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     filters = geometry.filters / device.multiprocessors
     spectrum = rates.cycles_ns(max(filters * geometry.points * SPECTRUM_CYCLES, alone / 2))
