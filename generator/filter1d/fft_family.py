@@ -61,7 +61,7 @@ _CHANGES: tuple[dict[str, Value], ...] = (
 """Changes to the default config that are worth a try."""
 OTHER_REGISTERS = 26
 """Registers of a thread besides those that hold its points."""
-MOST_SPECTRA = 1 << 30
+MOST_SPECTRA = 1 << 32
 """Most bytes of all filters' spectra."""
 
 
@@ -172,13 +172,13 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     def legal(packing: str, radices: str) -> bool:
         return points_of(radices) in sizes_for(problem, Packing(packing), device)
 
-    def blocks(packing: str, radices: str, lines: int) -> int:
+    def are_countable(packing: str, radices: str, lines: int) -> bool:
         made = Packing(packing)
         step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
         row_lines = -(-span_of(problem) // step)
         if problem.layout is SignalLayout.BTC:
-            return problem.batch * -(-problem.channels // lines) * row_lines
-        return -(-problem.rows * row_lines // lines)
+            return problem.batch * -(-problem.channels // lines) * row_lines <= MAX_GRID
+        return problem.rows * row_lines + lines <= MAX_GRID
 
     def items(packing: str, radices: str) -> bool:
         last = radices_of(radices)[-1]
@@ -188,8 +188,8 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         Constraint(f"blocks have outputs for {problem.taps} taps, every {problem.down}-th of them is kept", legal),
         Constraint("frequencies k and -k lie in two items of the last pass, in pairs", items),
         Constraint(
-            "a grid has less than 2^31 blocks",
-            lambda packing, radices, lines: blocks(packing, radices, lines) <= MAX_GRID,
+            f"a grid has less than 2^31 blocks, and a kernel counts lines in 32 bits, of {problem.rows} channels",
+            are_countable,
         ),
         Constraint(
             f"spectra of {problem.filters} filters take at most {MOST_SPECTRA} bytes",
