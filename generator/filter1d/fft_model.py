@@ -66,7 +66,9 @@ PAIRS = (
     Shape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
     Shape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
 )
-"""Lines of two blocks, and of complex blocks."""
+"""Lines of two blocks."""
+COMPLEX = (PAIRS[0], Shape((32, 16), 2, 32, 0, _POWERS, 0.45), *PAIRS[2:])
+"""Lines of complex blocks: with 129 taps short ones leave memory busy while others are transformed."""
 HALVES = (
     Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
     Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
@@ -95,7 +97,7 @@ SIDE_BY_SIDE = (
 def shapes_of(problem: Filter1d, packing: Packing) -> tuple[Shape, ...]:
     if problem.layout is SignalLayout.BTC:
         return () if packing is Packing.HALF else SIDE_BY_SIDE
-    return HALVES if packing is Packing.HALF else PAIRS
+    return {Packing.HALF: HALVES, Packing.COMPLEX: COMPLEX}.get(packing, PAIRS)
 
 
 @functools.cache
@@ -109,7 +111,7 @@ def ways_of(points: int) -> tuple[Radices, ...]:
     }
     ways = sorted(found, key=_way_cost)
     small = [each for each in ways[WAYS:] if each[-1] <= SMALL_LAST]
-    proven = {shape.radices: None for shape in (*PAIRS, *HALVES, *SIDE_BY_SIDE) if shape.points == points}
+    proven = {shape.radices: None for shape in (*PAIRS, *COMPLEX, *HALVES, *SIDE_BY_SIDE) if shape.points == points}
     return tuple(dict.fromkeys((*proven, *ways[:WAYS], *small[:2])))
 
 
