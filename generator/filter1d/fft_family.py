@@ -28,7 +28,7 @@ from warpsmith.generator.filter1d.fft_geometry import (
     span_of,
     step_of,
 )
-from warpsmith.generator.filter1d.fft_model import Shape, expected_ns, shapes_of, sizes_for, ways_of
+from warpsmith.generator.filter1d.fft_model import LineShape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
@@ -266,7 +266,7 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
     return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
 
 
-def _configs(packing: Packing, shape: Shape) -> Iterator[Config]:
+def _configs(packing: Packing, shape: LineShape) -> Iterator[Config]:
     """Yields configs of a shape, the likeliest first, legal or not."""
     values: dict[str, Value] = {
         "weights": Weights.GLOBAL.value,

@@ -62,8 +62,8 @@ def span_of(problem: Filter1d) -> int:
     return (problem.result_length - 1) * problem.down + 1
 
 
-class Place(enum.StrEnum):
-    """Place of some samples of a block relative to the signal."""
+class Coverage(enum.StrEnum):
+    """Coverage of some samples of a block relative to the signal."""
 
     INSIDE = "inside"
     ACROSS = "across"
@@ -71,12 +71,12 @@ class Place(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive loads of an item with one place."""
+class LoadRun:
+    """Consecutive loads of an item with one coverage."""
 
     start: int
     stop: int
-    place: Place
+    coverage: Coverage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -215,21 +215,21 @@ class Filter1dFftGeometry:
     def spectrum_bytes(self) -> int:
         return COMPLEX_BYTES * self.filters * self.spectrum_points
 
-    def runs(self, items: int, radix: int) -> tuple[Run, ...]:
+    def runs(self, items: int, radix: int) -> tuple[LoadRun, ...]:
         """Loads of an item of the first pass, if a channel is one block: which of them meet the signal is known."""
         width = 2 if self.is_half else 1
-        found: list[Run] = []
+        found: list[LoadRun] = []
         for k in range(radix):
             start = self.first + k * items * width
             end = start + items * width
             if end <= 0 or start >= self.signal:
-                place = Place.OUTSIDE
+                coverage = Coverage.OUTSIDE
             else:
-                place = Place.INSIDE if start >= 0 and end <= self.signal else Place.ACROSS
-            if found and found[-1].place is place:
+                coverage = Coverage.INSIDE if start >= 0 and end <= self.signal else Coverage.ACROSS
+            if found and found[-1].coverage is coverage:
                 found[-1] = dataclasses.replace(found[-1], stop=k + 1)
             else:
-                found.append(Run(k, k + 1, place))
+                found.append(LoadRun(k, k + 1, coverage))
         return tuple(found)
 
     @property

@@ -40,7 +40,7 @@ SPECTRUM_CYCLES = 1.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
+class LineShape:
     """Lines that do well, and what they cost."""
 
     radices: Radices
@@ -58,43 +58,43 @@ class Shape:
 
 _TABLE, _POWERS = Twiddles.TABLE, Twiddles.POWERS
 PAIRS = (
-    Shape((16, 16), 2, 32, 0, _POWERS, 0.53),
-    Shape((8, 8, 8), 1, 64, 0, _POWERS, 0.62),
-    Shape((8, 8, 16), 1, 64, 0, _TABLE, 0.64),
-    Shape((16, 8, 16), 1, 128, 6, _POWERS, 0.64),
-    Shape((16, 16, 16), 1, 256, 4, _POWERS, 0.77),
-    Shape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
-    Shape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
+    LineShape((16, 16), 2, 32, 0, _POWERS, 0.53),
+    LineShape((8, 8, 8), 1, 64, 0, _POWERS, 0.62),
+    LineShape((8, 8, 16), 1, 64, 0, _TABLE, 0.64),
+    LineShape((16, 8, 16), 1, 128, 6, _POWERS, 0.64),
+    LineShape((16, 16, 16), 1, 256, 4, _POWERS, 0.77),
+    LineShape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
+    LineShape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
 )
 """Lines of two blocks."""
-COMPLEX = (PAIRS[0], Shape((32, 16), 2, 32, 0, _POWERS, 0.45), *PAIRS[2:])
+COMPLEX = (PAIRS[0], LineShape((32, 16), 2, 32, 0, _POWERS, 0.45), *PAIRS[2:])
 """Lines of complex blocks: with 129 taps short ones leave memory busy while others are transformed."""
 HALVES = (
-    Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
-    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
-    Shape((16, 8, 8), 1, 64, 0, _POWERS, 0.80),
-    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
-    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.0),
-    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.14),
-    Shape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
-    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.01),
+    LineShape((32, 8), 8, 64, 0, _POWERS, 0.78),
+    LineShape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
+    LineShape((16, 8, 8), 1, 64, 0, _POWERS, 0.80),
+    LineShape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
+    LineShape((32, 16, 8), 1, 128, 0, _POWERS, 1.0),
+    LineShape((32, 32, 8), 1, 256, 0, _POWERS, 1.14),
+    LineShape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
+    LineShape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.01),
 )
 """Lines of one block of real samples."""
 
 
 SIDE_BY_SIDE = (
-    Shape((16, 16), 8, 128, 0, _TABLE, 1.35),
-    Shape((32, 16), 8, 128, 0, _TABLE, 1.30),
-    Shape((8, 8, 16), 4, 256, 0, _TABLE, 1.45),
-    Shape((16, 8, 16), 4, 512, 0, _TABLE, 1.7),
-    Shape((16, 16, 16), 2, 512, 0, _TABLE, 2.5),
-    Shape((32, 16, 16), 2, 512, 0, _TABLE, 4.0),
-    Shape((32, 32, 16), 1, 512, 0, _TABLE, 8.0),
+    LineShape((16, 16), 8, 128, 0, _TABLE, 1.35),
+    LineShape((32, 16), 8, 128, 0, _TABLE, 1.30),
+    LineShape((8, 8, 16), 4, 256, 0, _TABLE, 1.45),
+    LineShape((16, 8, 16), 4, 512, 0, _TABLE, 1.7),
+    LineShape((16, 16, 16), 2, 512, 0, _TABLE, 2.5),
+    LineShape((32, 16, 16), 2, 512, 0, _TABLE, 4.0),
+    LineShape((32, 32, 16), 1, 512, 0, _TABLE, 8.0),
 )
 """Lines of two blocks, and of complex blocks, of channels side by side; the first two sizes were measured."""
 
 
-def shapes_of(problem: Filter1d, packing: Packing) -> tuple[Shape, ...]:
+def shapes_of(problem: Filter1d, packing: Packing) -> tuple[LineShape, ...]:
     if problem.layout is SignalLayout.BTC:
         return () if packing is Packing.HALF else SIDE_BY_SIDE
     return {Packing.HALF: HALVES, Packing.COMPLEX: COMPLEX}.get(packing, PAIRS)

@@ -10,7 +10,7 @@ import pytest
 from warpsmith.generator.fft.text import Packing
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, Place, Run, packings, span_of, step_of
+from warpsmith.generator.filter1d.fft_geometry import Coverage, Filter1dFftGeometry, LoadRun, packings, span_of, step_of
 from warpsmith.generator.filter1d.fft_model import PAIRS, SIZES, ways_of
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200, HOST
@@ -92,7 +92,7 @@ def test_a_sample_ahead_aligns_pairs_of_samples() -> None:
     at = Filter1dFftGeometry.of(problem, Config.of({**config, "lines": 1, "min_blocks": 0}))
     assert (at.ahead, at.first, at.step, at.row_lines) == (1, -1024, 1024, 1)
     assert at.loads_pairs
-    assert at.runs(128, 8) == (Run(0, 4, Place.OUTSIDE), Run(4, 8, Place.INSIDE))
+    assert at.runs(128, 8) == (LoadRun(0, 4, Coverage.OUTSIDE), LoadRun(4, 8, Coverage.INSIDE))
 
 
 def test_real_samples_are_packed_in_two_ways_and_complex_ones_in_one() -> None:
