@@ -20,8 +20,15 @@ from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Packing, Twiddles
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, packings, samples_of, span_of, step_of
-from warpsmith.generator.filter1d.fft_model import Shape, expected_ns, shapes_of, sizes_for, ways_of
+from warpsmith.generator.filter1d.fft_geometry import (
+    Filter1dFftGeometry,
+    lines_of,
+    packings,
+    samples_of,
+    span_of,
+    step_of,
+)
+from warpsmith.generator.filter1d.fft_model import LineShape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
@@ -32,7 +39,7 @@ from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
-from warpsmith.generator.tiles.lines import Lines, axis_of, points_of, radices_of, text_of
+from warpsmith.generator.tiles.lines import points_of, radices_of, text_of
 from warpsmith.generator.tiles.space import INSTRUCTIONS
 
 THREADS = (32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -54,7 +61,7 @@ _CHANGES: tuple[dict[str, Value], ...] = (
 """Changes to the default config that are worth a try."""
 OTHER_REGISTERS = 26
 """Registers of a thread besides those that hold its points."""
-MOST_SPECTRA = 1 << 30
+MOST_SPECTRA = 1 << 32
 """Most bytes of all filters' spectra."""
 
 
@@ -165,13 +172,13 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     def legal(packing: str, radices: str) -> bool:
         return points_of(radices) in sizes_for(problem, Packing(packing), device)
 
-    def blocks(packing: str, radices: str, lines: int) -> int:
+    def are_countable(packing: str, radices: str, lines: int) -> bool:
         made = Packing(packing)
         step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
         row_lines = -(-span_of(problem) // step)
         if problem.layout is SignalLayout.BTC:
-            return problem.batch * -(-problem.channels // lines) * row_lines
-        return -(-problem.rows * row_lines // lines)
+            return problem.batch * -(-problem.channels // lines) * row_lines <= MAX_GRID
+        return problem.rows * row_lines + lines <= MAX_GRID
 
     def items(packing: str, radices: str) -> bool:
         last = radices_of(radices)[-1]
@@ -181,8 +188,8 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         Constraint(f"blocks have outputs for {problem.taps} taps, every {problem.down}-th of them is kept", legal),
         Constraint("frequencies k and -k lie in two items of the last pass, in pairs", items),
         Constraint(
-            "a grid has less than 2^31 blocks",
-            lambda packing, radices, lines: blocks(packing, radices, lines) <= MAX_GRID,
+            f"a grid has less than 2^31 blocks, and a kernel counts lines in 32 bits, of {problem.rows} channels",
+            are_countable,
         ),
         Constraint(
             f"spectra of {problem.filters} filters take at most {MOST_SPECTRA} bytes",
@@ -208,7 +215,7 @@ def _most_lines(problem: Filter1d, packing: str, radices: str) -> int:
 
 def _shared_bytes(problem: Filter1d, radices: str, lines: int) -> int:
     is_btc = problem.layout is SignalLayout.BTC
-    return Lines(axis_of(radices_of(radices), lines if is_btc else 1), lines, is_btc, 0).shared_bytes
+    return lines_of(radices_of(radices), lines, is_btc, 0).shared_bytes
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
@@ -259,7 +266,7 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
     return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
 
 
-def _configs(packing: Packing, shape: Shape) -> Iterator[Config]:
+def _configs(packing: Packing, shape: LineShape) -> Iterator[Config]:
     """Yields configs of a shape, the likeliest first, legal or not."""
     values: dict[str, Value] = {
         "weights": Weights.GLOBAL.value,

@@ -16,7 +16,7 @@ from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import row_pitch
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
-from warpsmith.generator.tiles.lines import Lines, axis_of, points_of, radices_of
+from warpsmith.generator.tiles.lines import Lines, Radices, axis_of, points_of, radices_of
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 GRAINS = (64, 32, 16, 8, 4, 2)
@@ -35,6 +35,11 @@ def packings(problem: Filter1d) -> tuple[Packing, ...]:
 def samples_of(points: int, packing: Packing) -> int:
     """Samples of the block that a line of `points` complex numbers transforms."""
     return 2 * points if packing is Packing.HALF else points
+
+
+def lines_of(radices: Radices, count: int, is_btc: bool, threads: int) -> Lines:
+    """Lines of a thread block: one after the other, or side by side, a channel each."""
+    return Lines(axis_of(radices, count if is_btc else 1, not is_btc), count, is_btc, threads, spreads=not is_btc)
 
 
 def ahead_of(problem: Filter1d, packing: Packing) -> int:
@@ -57,8 +62,8 @@ def span_of(problem: Filter1d) -> int:
     return (problem.result_length - 1) * problem.down + 1
 
 
-class Place(enum.StrEnum):
-    """Place of some samples of a block relative to the signal."""
+class Coverage(enum.StrEnum):
+    """Coverage of some samples of a block relative to the signal."""
 
     INSIDE = "inside"
     ACROSS = "across"
@@ -66,12 +71,12 @@ class Place(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """Consecutive loads of an item with one place."""
+class LoadRun:
+    """Consecutive loads of an item with one coverage."""
 
     start: int
     stop: int
-    place: Place
+    coverage: Coverage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +122,7 @@ class Filter1dFftGeometry:
         is_result_even = problem.rows == 1 or row_pitch(problem, result, problem.result_length) % 2 == 0
         loads_pairs = adjacent and is_even
         return cls(
-            lines=Lines(axis_of(radices, count if is_btc else 1), count, is_btc, config.integer("threads")),
+            lines=lines_of(radices, count, is_btc, config.integer("threads")),
             packing=packing,
             twiddles=Twiddles(config.text("twiddles")),
             streaming=config.text("store") == "streaming",
@@ -210,21 +215,21 @@ class Filter1dFftGeometry:
     def spectrum_bytes(self) -> int:
         return COMPLEX_BYTES * self.filters * self.spectrum_points
 
-    def runs(self, items: int, radix: int) -> tuple[Run, ...]:
+    def runs(self, items: int, radix: int) -> tuple[LoadRun, ...]:
         """Loads of an item of the first pass, if a channel is one block: which of them meet the signal is known."""
         width = 2 if self.is_half else 1
-        found: list[Run] = []
+        found: list[LoadRun] = []
         for k in range(radix):
             start = self.first + k * items * width
             end = start + items * width
             if end <= 0 or start >= self.signal:
-                place = Place.OUTSIDE
+                coverage = Coverage.OUTSIDE
             else:
-                place = Place.INSIDE if start >= 0 and end <= self.signal else Place.ACROSS
-            if found and found[-1].place is place:
+                coverage = Coverage.INSIDE if start >= 0 and end <= self.signal else Coverage.ACROSS
+            if found and found[-1].coverage is coverage:
                 found[-1] = dataclasses.replace(found[-1], stop=k + 1)
             else:
-                found.append(Run(k, k + 1, place))
+                found.append(LoadRun(k, k + 1, coverage))
         return tuple(found)
 
     @property

@@ -31,6 +31,8 @@ MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 SECOND, SECOND_COMPLEX = 0.64, 0.28
 """Share of the faster one of memory and instructions that does not overlap with the other (H200, 129 to 1025 taps), and
 the share with complex samples, whose loads and stores are twice as wide."""
+ONE_BLOCK = 0.9
+"""Cycles of lines whose zeros are known, as they are where a channel is one block, relative to others."""
 BLOCK_CYCLES, POINT_CYCLES = 5000, 2.3
 """Clock cycles that a thread block alone on its SM takes, at least and for each point (H200, 1024 to 24576 points)."""
 SPECTRUM_CYCLES = 1.2
@@ -38,7 +40,7 @@ SPECTRUM_CYCLES = 1.2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
+class LineShape:
     """Lines that do well, and what they cost."""
 
     radices: Radices
@@ -56,44 +58,46 @@ class Shape:
 
 _TABLE, _POWERS = Twiddles.TABLE, Twiddles.POWERS
 PAIRS = (
-    Shape((16, 16), 2, 32, 0, _POWERS, 0.53),
-    Shape((8, 8, 8), 1, 64, 0, _POWERS, 0.62),
-    Shape((8, 8, 16), 1, 64, 0, _TABLE, 0.64),
-    Shape((16, 8, 16), 1, 128, 6, _POWERS, 0.64),
-    Shape((16, 16, 16), 1, 256, 4, _POWERS, 0.77),
-    Shape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
-    Shape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
+    LineShape((16, 16), 2, 32, 0, _POWERS, 0.53),
+    LineShape((8, 8, 8), 1, 64, 0, _POWERS, 0.62),
+    LineShape((8, 8, 16), 1, 64, 0, _TABLE, 0.64),
+    LineShape((16, 8, 16), 1, 128, 6, _POWERS, 0.64),
+    LineShape((16, 16, 16), 1, 256, 4, _POWERS, 0.77),
+    LineShape((32, 16, 16), 1, 256, 0, _POWERS, 0.97),
+    LineShape((32, 32, 16), 1, 512, 0, _TABLE, 1.76),
 )
-"""Lines of two blocks, and of complex blocks."""
+"""Lines of two blocks."""
+COMPLEX = (PAIRS[0], LineShape((32, 16), 2, 32, 0, _POWERS, 0.45), *PAIRS[2:])
+"""Lines of complex blocks: with 129 taps short ones leave memory busy while others are transformed."""
 HALVES = (
-    Shape((32, 8), 8, 64, 0, _POWERS, 0.78),
-    Shape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
-    Shape((8, 16, 8), 1, 64, 0, _POWERS, 0.80),
-    Shape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
-    Shape((32, 16, 8), 1, 128, 0, _POWERS, 1.02),
-    Shape((32, 32, 8), 1, 256, 0, _POWERS, 1.20),
-    Shape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
-    Shape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.15),
+    LineShape((32, 8), 8, 64, 0, _POWERS, 0.78),
+    LineShape((8, 8, 8), 1, 32, 0, _POWERS, 0.85),
+    LineShape((16, 8, 8), 1, 64, 0, _POWERS, 0.80),
+    LineShape((16, 16, 8), 1, 128, 6, _POWERS, 0.85),
+    LineShape((32, 16, 8), 1, 128, 0, _POWERS, 1.0),
+    LineShape((32, 32, 8), 1, 256, 0, _POWERS, 1.14),
+    LineShape((32, 32, 16), 1, 512, 0, _POWERS, 1.72),
+    LineShape((12, 16, 16, 8), 1, 1024, 0, _TABLE, 2.01),
 )
 """Lines of one block of real samples."""
 
 
 SIDE_BY_SIDE = (
-    Shape((16, 16), 8, 128, 0, _TABLE, 1.35),
-    Shape((32, 16), 8, 128, 0, _TABLE, 1.30),
-    Shape((8, 8, 16), 4, 256, 0, _TABLE, 1.45),
-    Shape((16, 8, 16), 4, 512, 0, _TABLE, 1.7),
-    Shape((16, 16, 16), 2, 512, 0, _TABLE, 2.5),
-    Shape((32, 16, 16), 2, 512, 0, _TABLE, 4.0),
-    Shape((32, 32, 16), 1, 512, 0, _TABLE, 8.0),
+    LineShape((16, 16), 8, 128, 0, _TABLE, 1.35),
+    LineShape((32, 16), 8, 128, 0, _TABLE, 1.30),
+    LineShape((8, 8, 16), 4, 256, 0, _TABLE, 1.45),
+    LineShape((16, 8, 16), 4, 512, 0, _TABLE, 1.7),
+    LineShape((16, 16, 16), 2, 512, 0, _TABLE, 2.5),
+    LineShape((32, 16, 16), 2, 512, 0, _TABLE, 4.0),
+    LineShape((32, 32, 16), 1, 512, 0, _TABLE, 8.0),
 )
 """Lines of two blocks, and of complex blocks, of channels side by side; the first two sizes were measured."""
 
 
-def shapes_of(problem: Filter1d, packing: Packing) -> tuple[Shape, ...]:
+def shapes_of(problem: Filter1d, packing: Packing) -> tuple[LineShape, ...]:
     if problem.layout is SignalLayout.BTC:
         return () if packing is Packing.HALF else SIDE_BY_SIDE
-    return HALVES if packing is Packing.HALF else PAIRS
+    return {Packing.HALF: HALVES, Packing.COMPLEX: COMPLEX}.get(packing, PAIRS)
 
 
 @functools.cache
@@ -107,7 +111,7 @@ def ways_of(points: int) -> tuple[Radices, ...]:
     }
     ways = sorted(found, key=_way_cost)
     small = [each for each in ways[WAYS:] if each[-1] <= SMALL_LAST]
-    proven = {shape.radices: None for shape in (*PAIRS, *HALVES, *SIDE_BY_SIDE) if shape.points == points}
+    proven = {shape.radices: None for shape in (*PAIRS, *COMPLEX, *HALVES, *SIDE_BY_SIDE) if shape.points == points}
     return tuple(dict.fromkeys((*proven, *ways[:WAYS], *small[:2])))
 
 
@@ -134,7 +138,8 @@ def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float,
     """
     rates, alone = device.rates, BLOCK_CYCLES + POINT_CYCLES * geometry.points
     blocks = geometry.blocks / device.multiprocessors
-    issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles, alone))
+    known = ONE_BLOCK if geometry.is_one_block else 1.0
+    issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles * known, alone))
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     filters = geometry.filters / device.multiprocessors
     spectrum = rates.cycles_ns(max(filters * geometry.points * SPECTRUM_CYCLES, alone / 2))

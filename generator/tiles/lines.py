@@ -86,15 +86,31 @@ def _is_smooth(number: int) -> bool:
 
 
 @functools.cache
-def axis_of(radices: Radices, side_by_side: int) -> Axis:
+def axis_of(radices: Radices, side_by_side: int, spreads: bool = False) -> Axis:
     """A line in shared memory, laid out with few bank conflicts and few gaps.
 
     Args:
         radices: radices of its passes, forward.
         side_by_side: lines whose elements are interleaved; strides count elements of one line.
+        spreads: the items of a pass come in the order of `spread`.
     """
     choices = (Axis.of(radices, _strides(radices, gaps)) for gaps in itertools.product(_GAPS, repeat=len(radices) - 1))
-    return min(choices, key=lambda axis: turns(axis, side_by_side) + span(axis) / (2 * axis.points))
+    return min(choices, key=lambda axis: turns(axis, side_by_side, spreads) + span(axis) / (2 * axis.points))
+
+
+def is_spread(step: Pass) -> bool:
+    """True if `spread` reorders the items of a pass."""
+    return step.later in (2, 4, 8) and step.earlier % BANKS == 0
+
+
+def spread(number: int, later: int) -> int:
+    """Earlier digits of item `number * later` and the next: half a warp has those that are `later` apart.
+
+    If their places are an odd number of elements apart, half a warp's elements then lie in all banks, and so they do in
+    a pass whose items have these digits one after the other.
+    """
+    group = BANKS // later
+    return number % group * later + number // group % later + number // BANKS * BANKS
 
 
 def _strides(radices: Radices, gaps: tuple[int, ...]) -> tuple[int, ...]:
@@ -109,16 +125,19 @@ def span(axis: Axis) -> int:
     return 1 + sum((radix - 1) * place.at(1) for radix, place in zip(axis.radices, axis.places, strict=True))
 
 
-def turns(axis: Axis, side_by_side: int) -> float:
+def turns(axis: Axis, side_by_side: int, spreads: bool = False) -> float:
     """Wavefronts of shared memory per access of half a warp, averaged over the passes; 1 without bank conflicts."""
     together = max(1, BANKS // side_by_side)
-    total = [_turns_of(step, axis.points // step.radix, together) for step in axis.passes]
+    total = [_turns_of(step, axis.points // step.radix, together, spreads and is_spread(step)) for step in axis.passes]
     return sum(total) / len(total)
 
 
-def _turns_of(step: Pass, items: int, together: int) -> float:
+def _turns_of(step: Pass, items: int, together: int, spreads: bool) -> float:
+    def earlier(number: int) -> int:
+        return spread(number, step.later) if spreads else number
+
     bases = [
-        step.earlier_place.at(item // step.later) + step.later_place.at(item % step.later)
+        step.earlier_place.at(earlier(item // step.later)) + step.later_place.at(item % step.later)
         for item in range(min(items, _SAMPLED))
     ]
     counts = [
@@ -137,6 +156,8 @@ class Lines:
     side_by_side: bool
     """True for columns, whose elements lie side by side in rows; False for rows, which follow each other."""
     threads: int
+    spreads: bool = False
+    """True if the items of a pass come in the order of `spread`."""
 
     @property
     def points(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from warpsmith.generator.fft.axes import Pass, modulo, quotient, root
 from warpsmith.generator.fft.text import Power, Table, Twiddles, powers_of
-from warpsmith.generator.tiles.lines import Lines
+from warpsmith.generator.tiles.lines import Lines, is_spread
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class StepText:
         width = lines.count if lines.side_by_side else 1
         order = step.radix * step.later
         earlier, later = quotient("item", step.later), modulo("item", step.later)
+        if lines.spreads and is_spread(step):
+            earlier = f"spread<{step.later}>({earlier})"
         if step.later == 1:
             later = "0"
         elif step.earlier == 1:
@@ -83,6 +85,11 @@ class LinesText:
         return tuple(
             StepText.of(number, step, self.lines, self.twiddles) for number, step in enumerate(self.lines.axis.passes)
         )
+
+    @property
+    def are_spread(self) -> bool:
+        """True if some pass has its items in another order."""
+        return self.lines.spreads and any(map(is_spread, self.lines.axis.passes))
 
     @property
     def count(self) -> int:

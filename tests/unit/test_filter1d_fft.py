@@ -10,12 +10,13 @@ import pytest
 from warpsmith.generator.fft.text import Packing
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry, Place, Run, packings, span_of, step_of
+from warpsmith.generator.filter1d.fft_geometry import Coverage, Filter1dFftGeometry, LoadRun, packings, span_of, step_of
 from warpsmith.generator.filter1d.fft_model import PAIRS, SIZES, ways_of
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200, HOST
 from warpsmith.generator.ranking import default_answer, likely
 from warpsmith.generator.space import Config
+from warpsmith.generator.tiles.lines import axis_of, spread, turns
 
 FAMILY = Filter1dFft()
 PROBLEMS = (
@@ -91,7 +92,7 @@ def test_a_sample_ahead_aligns_pairs_of_samples() -> None:
     at = Filter1dFftGeometry.of(problem, Config.of({**config, "lines": 1, "min_blocks": 0}))
     assert (at.ahead, at.first, at.step, at.row_lines) == (1, -1024, 1024, 1)
     assert at.loads_pairs
-    assert at.runs(128, 8) == (Run(0, 4, Place.OUTSIDE), Run(4, 8, Place.INSIDE))
+    assert at.runs(128, 8) == (LoadRun(0, 4, Coverage.OUTSIDE), LoadRun(4, 8, Coverage.INSIDE))
 
 
 def test_real_samples_are_packed_in_two_ways_and_complex_ones_in_one() -> None:
@@ -166,3 +167,15 @@ def test_spectra_depend_on_the_weights_alone() -> None:
 
 def test_the_span_ends_with_the_last_kept_output() -> None:
     assert span_of(Filter1d(100, 20, down=8)) == 14 * 8 + 1
+
+
+@pytest.mark.parametrize("later", [2, 4, 8])
+def test_spread_is_an_order_of_all_items(later: int) -> None:
+    assert sorted(spread(number, later) for number in range(48)) == list(range(48))
+
+
+@pytest.mark.parametrize("radices", [(16, 8, 8), (16, 16, 8), (32, 32, 8), (16, 16, 4), (12, 16, 16, 8)])
+def test_spread_items_take_conflicts_away(radices: tuple[int, ...]) -> None:
+    """Half a warp's items have consecutive earlier digits in one pass, and later digits of two of them in another."""
+    assert turns(axis_of(radices, 1), 1) > 1
+    assert turns(axis_of(radices, 1, True), 1, True) == 1

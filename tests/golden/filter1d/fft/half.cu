@@ -172,6 +172,12 @@ template <unsigned kDivisor> __device__ __forceinline__ int modulo(unsigned numb
     return static_cast<int>(number) - quotient<kDivisor>(number) * static_cast<int>(kDivisor);
 }
 
+// Earlier digits of the items of a pass, in an order in which half a warp has no two elements in one bank.
+template <unsigned kLater> __device__ __forceinline__ int spread(unsigned number) {
+    constexpr unsigned kGroup = 16 / kLater;
+    return static_cast<int>(number % kGroup * kLater + number / kGroup % kLater + number / 16 * 16);
+}
+
 // exp(-2 pi i k q / 8192) for k = 1, 2, 4, 8, 16, q = 0 to 255.
 __device__ const float2 kTwiddles32x256[1280] = {
 { 1.0f, 0.0f }, { 0.999999706f, -0.000766990319f }, { 0.999998823f, -0.00153398019f },
@@ -799,7 +805,7 @@ filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 256) {
         const int line = i / 256u, item = i % 256u;
-        const int p = item / 8u, q = item % 8u;
+        const int p = spread<8>(item / 8u), q = item % 8u;
         float2* const element = tile + line * 8223 + p * 257 + q;
         float2 v[32];
 #pragma unroll
@@ -1024,7 +1030,7 @@ filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 256) {
         const int line = i / 256u, item = i % 256u;
-        const int p = item / 8u, q = item % 8u;
+        const int p = spread<8>(item / 8u), q = item % 8u;
         float2* const element = tile + line * 8223 + p * 257 + q;
         float2 v[32];
 #pragma unroll
@@ -1152,7 +1158,7 @@ filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 256u; i += 256) {
         const int line = i / 256u, item = i % 256u;
-        const int p = item / 8u, q = item % 8u;
+        const int p = spread<8>(item / 8u), q = item % 8u;
         float2* const element = tile + line * 8223 + p * 257 + q;
         float2 v[32];
 #pragma unroll
