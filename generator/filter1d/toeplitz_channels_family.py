@@ -28,6 +28,7 @@ from warpsmith.generator.filter1d.toeplitz_channels_geometry import (
     VECTOR,
     Filter1dToeplitzChannelsGeometry,
     channel_steps,
+    ring_of,
 )
 from warpsmith.generator.filter1d.toeplitz_geometry import STEP, WARP, Split, products_of, tap_parts
 from warpsmith.generator.filter1d.toeplitz_model import channels_ns
@@ -108,20 +109,6 @@ def _pitches(problem: Filter1d) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    steps, strips = channel_steps(problem), -(-problem.result_length // STRIP_OUTPUTS)
-
-    def ring(chunk: int) -> int:
-        return -(-steps // chunk) * chunk
-
-    def products(split: str, chunk: int) -> int:
-        return 2 * ring(chunk) * steps * len(products_of(problem, Split(split)))
-
-    def registers(split: str, chunk: int) -> int:
-        """Registers of a thread: its part of the band, samples of a strip's windows, sums, and loads."""
-        kind = Split(split)
-        sums = 8 * (1 + products_of(problem, kind)[-1].accumulator)
-        return 4 * steps * tap_parts(problem, kind) + 4 * ring(chunk) + sums + 4 * chunk + OTHER_REGISTERS
-
     return Space(
         parameters=(
             Parameter("weights", (Weights.GLOBAL.value,), "each warp reads its filter from global memory"),
@@ -132,44 +119,62 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("min_blocks", (0, 2, 3, 4, 6, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
-        constraints=(
-            Constraint(
-                f"band, sums and loads of a thread must fit {THREAD_REGISTERS} registers, for {problem.taps} taps",
-                lambda split, chunk: registers(split, chunk) <= THREAD_REGISTERS,
+        constraints=(*_resources(problem, device), *_blocks(problem)),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    steps = channel_steps(problem)
+
+    def registers(split: str, chunk: int) -> int:
+        """Registers of a thread: its part of the band, samples of a strip's windows, sums, and loads."""
+        kind = Split(split)
+        sums = 8 * (1 + products_of(problem, kind)[-1].accumulator)
+        return 4 * steps * tap_parts(problem, kind) + 4 * ring_of(steps, chunk) + sums + 4 * chunk + OTHER_REGISTERS
+
+    return (
+        Constraint(
+            f"band, samples and loads of a thread must fit {THREAD_REGISTERS} registers, for {problem.taps} taps",
+            lambda split, chunk: registers(split, chunk) <= THREAD_REGISTERS,
+        ),
+        Constraint(
+            f"at most {MAX_PRODUCTS} products are unrolled",
+            lambda split, chunk: (
+                2 * ring_of(steps, chunk) * steps * len(products_of(problem, Split(split))) <= MAX_PRODUCTS
             ),
-            Constraint(
-                f"at most {MAX_PRODUCTS} products are unrolled",
-                lambda split, chunk: products(split, chunk) <= MAX_PRODUCTS,
+        ),
+        Constraint(
+            f"chunks and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
+            lambda chunk, warps: (
+                64 * chunk * (COLUMNS * warps + 8) + 4 * warps * (16 * steps + 7) <= STATIC_SHARED_BYTES
             ),
-            Constraint(
-                f"a chunk is no longer than twice the {steps} steps of a window",
-                lambda chunk: chunk == 1 or chunk < 2 * steps,
+        ),
+        Constraint(
+            f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
+            lambda split, chunk, warps, min_blocks: (
+                min_blocks * warps * WARP * registers(split, chunk) <= device.registers_per_multiprocessor
             ),
-            Constraint(
-                f"a signal has {strips} strips of {STRIP_OUTPUTS} outputs", lambda segments: segments <= max(1, strips)
-            ),
-            Constraint(
-                f"a block wider than twice the {problem.channels} channels is a narrower one",
-                lambda warps: warps == 1 or COLUMNS * warps < 2 * problem.channels,
-            ),
-            Constraint(
-                f"chunks and taps of a block must fit {STATIC_SHARED_BYTES >> 10} KiB of shared memory",
-                lambda chunk, warps: (
-                    64 * chunk * (COLUMNS * warps + 8) + 4 * warps * (16 * steps + 7) <= STATIC_SHARED_BYTES
-                ),
-            ),
-            Constraint(
-                f"the blocks asked for must fit the multiprocessor's {device.registers_per_multiprocessor} registers",
-                lambda split, chunk, warps, min_blocks: (
-                    min_blocks * warps * WARP * registers(split, chunk) <= device.registers_per_multiprocessor
-                ),
-            ),
-            Constraint(
-                "a grid has less than 2^31 blocks",
-                lambda warps, segments: (
-                    problem.batch * -(-problem.channels // (COLUMNS * warps)) * segments <= MAX_GRID
-                ),
-            ),
+        ),
+    )
+
+
+def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
+    steps, strips = channel_steps(problem), -(-problem.result_length // STRIP_OUTPUTS)
+    return (
+        Constraint(
+            f"a chunk is no longer than twice the {steps} steps of a window",
+            lambda chunk: chunk == 1 or chunk < 2 * steps,
+        ),
+        Constraint(
+            f"a signal has {strips} strips of {STRIP_OUTPUTS} outputs", lambda segments: segments <= max(1, strips)
+        ),
+        Constraint(
+            f"a block wider than twice the {problem.channels} channels is a narrower one",
+            lambda warps: warps == 1 or COLUMNS * warps < 2 * problem.channels,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda warps, segments: problem.batch * -(-problem.channels // (COLUMNS * warps)) * segments <= MAX_GRID,
         ),
     )
 

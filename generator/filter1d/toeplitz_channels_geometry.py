@@ -29,6 +29,11 @@ def channel_steps(problem: Filter1d) -> int:
     return -(-(problem.taps + STRIP_OUTPUTS - 1) // STEP)
 
 
+def ring_of(steps: int, chunk: int) -> int:
+    """Steps of samples that a warp keeps in registers: whole chunks."""
+    return -(-steps // chunk) * chunk
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter1dToeplitzChannelsGeometry:
     """Geometry of one config on one problem."""
@@ -70,7 +75,7 @@ class Filter1dToeplitzChannelsGeometry:
             sums=1 + max(each.accumulator for each in products),
             steps=steps,
             chunk=chunk,
-            ring=-(-steps // chunk) * chunk,
+            ring=ring_of(steps, chunk),
             warps=warps,
             channel_blocks=channel_blocks,
             time_blocks=time_blocks,

@@ -7,7 +7,7 @@
 // registers, is the band of taps for output m of a strip of 16; column n of matrix B has 16 samples of segment n. A
 // warp
 // filters 8 segments that follow each other, reads their samples from a tile in shared memory, and adds them to all
-// strips in progress. Samples and taps are split into 2 float16 parts.
+// strips in progress. Samples and taps are split into 2 float16 tiled.
 
 constexpr int kSignal = 16777216;  // samples of a channel
 constexpr int kOutputs = 16777344;  // outputs of a channel
