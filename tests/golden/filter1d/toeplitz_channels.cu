@@ -108,12 +108,20 @@ __device__ __forceinline__ void split(float first, float second, unsigned (&part
     parts[0] = bfloat_pair(first, second);
 }
 
-// Bands of a matrix: word i of a thread has taps 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where
-// there
-// is none. They are parts of 8x8 blocks of the band, one for each distance from its diagonal.
+// A thread's part of the band: word i has tap 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where there
+// is none. It belongs to an 8x8 block of taps, and there is one block for each distance from the diagonal.
+using BandWords = unsigned[kSteps][2];
+
 struct Band {
-    unsigned words[kTapParts][kSteps][2];
+    BandWords words[kTapParts];
 };
+
+// Matrix A of a step, in the register layout of mma: its upper left and lower right blocks are the same.
+__device__ __forceinline__ void matrix_of(const BandWords& words, int step, unsigned (&matrix)[4]) {
+    matrix[0] = matrix[3] = words[step][0];
+    matrix[1] = step > 0 ? words[max(step - 1, 0)][1] : 0u;  // taps before the first one
+    matrix[2] = words[step][1];
+}
 
 constexpr int kPadded = 16 * kSteps + 7;  // taps with the zeros around them
 
@@ -216,8 +224,8 @@ __device__ __forceinline__ void sum_strip(const Samples (&ring)[kRing], int firs
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             {
-                const unsigned taps[4] = {band.words[0][step][0], step > 0 ? band.words[0][max(step - 1, 0)][1] : 0u,
-                                          band.words[0][step][1], band.words[0][step][0]};
+                unsigned taps[4];
+                matrix_of(band.words[0], step, taps);
                 mma_bf16(sums[half][0], taps, samples[half]);
             }
         }
@@ -225,8 +233,7 @@ __device__ __forceinline__ void sum_strip(const Samples (&ring)[kRing], int firs
 }
 
 // Stores a strip. `target` is the thread's first output of it, `output` the number of that. Returns NaN if some sum is
-// not
-// finite, else 0.
+// not finite, else 0.
 __device__ __forceinline__ float store_strip(const StripSums& sums, Result* target, int output) {
     float check = 0.0f;
 #pragma unroll
