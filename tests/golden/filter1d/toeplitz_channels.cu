@@ -1,7 +1,7 @@
 // warpsmith filter1d_toeplitz_channels
 // problem: filter1d signal=8192 taps=128 batch=1 mode=causal dtype=bfloat16 channels=8192 filters=512 layout=btc
 //          taps_dtype=bfloat16
-// config:  chunk=3 min_blocks=0 segments=8 split=bfloats store=streaming warps=4 weights=global
+// config:  chunk=3 min_blocks=0 segments=4 split=bfloats store=streaming warps=8 weights=global
 //
 // Products of a banded Toeplitz matrix with the samples of 16 adjacent channels, which have one filter, by
 // mma.m16n8k16. Row m of matrix A is the band of taps for output m of a strip of 16; matrix B has 16 samples of 8
@@ -15,14 +15,14 @@ constexpr int kLead = 0;  // taps of zero before the first one
 constexpr size_t kPitch = 8192;  // elements from one sample to the next
 constexpr size_t kResultPitch = 8192;
 constexpr int kSteps = 9;  // products along the windows of a strip, of 16 samples each
-constexpr int kStrips = 64;  // strips of a block, of 16 outputs each
+constexpr int kStrips = 128;  // strips of a block, of 16 outputs each
 constexpr int kChunk = 3;  // steps of 16 samples that a block loads at once
 constexpr int kRing = 9;  // steps of samples that a warp keeps, and steps of an iteration: whole chunks
-constexpr int kWarps = 4;  // of a block, each with 16 channels
+constexpr int kWarps = 8;  // of a block, each with 16 channels
 constexpr int kThreads = 32 * kWarps;
 constexpr int kVectors = 2 * kWarps;  // 16-byte vectors of a sample of a block's channels
 constexpr int kTilePitch = 16 * kWarps + 8;  // channels of a row in shared memory, padded against bank conflicts
-constexpr unsigned kChannelBlocks = 128;  // blocks across the channels
+constexpr unsigned kChannelBlocks = 64;  // blocks across the channels
 constexpr int kTapParts = 1;
 constexpr int kSums = 1;  // accumulators of a strip
 
