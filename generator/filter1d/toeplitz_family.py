@@ -276,7 +276,7 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     multiprocessor.
     """
     if tap_parts(problem, split) == 1:
-        best = (4, 2) if band > SHORT_BAND else (4, 4)
+        best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
     else:
         best = (4 if problem.dtype is DType.FLOAT32 and band > LIKELY_BAND else 8, 2)
     shapes = (best, (8, 2), (4, 2), (2, 2), (2, 1), (1, 1))
