@@ -29,6 +29,11 @@ def channel_steps(problem: Filter1d) -> int:
     return -(-(problem.taps + STRIP_OUTPUTS - 1) // STEP)
 
 
+def ring_of(steps: int, chunk: int) -> int:
+    """Steps of samples that a warp keeps in registers: whole chunks."""
+    return -(-steps // chunk) * chunk
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter1dToeplitzChannelsGeometry:
     """Geometry of one config on one problem."""
@@ -70,7 +75,7 @@ class Filter1dToeplitzChannelsGeometry:
             sums=1 + max(each.accumulator for each in products),
             steps=steps,
             chunk=chunk,
-            ring=-(-steps // chunk) * chunk,
+            ring=ring_of(steps, chunk),
             warps=warps,
             channel_blocks=channel_blocks,
             time_blocks=time_blocks,
@@ -91,5 +96,7 @@ class Filter1dToeplitzChannelsGeometry:
 
     @property
     def tap_top(self) -> int:
-        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32."""
-        return 0 if self.split is Split.BFLOATS else top_of(self.split)
+        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32, and the
+        scale of the largest tap must be a normal float.
+        """
+        return 1 if self.split is Split.BFLOATS else top_of(self.split)

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, vectors_of
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
@@ -49,13 +50,14 @@ from warpsmith.generator.space import Config, Constraint, Parameter, Space, Valu
 
 MAX_PRODUCTS = 640
 """Most mma instructions of a warp's tile, which are all unrolled: ptxas takes seconds for more."""
-LIKELY_TAPS, LIKELY_HALF_TAPS = 33, 5
-"""Least taps, of float32 and of 16-bit samples, with which the default is as fast as `filter1d_registers` (H200)."""
+LIKELY_TAPS, LIKELY_SPLIT_TAPS, LIKELY_HALF_TAPS = 29, 25, 2
+"""Least taps with which the default is as fast as that of `filter1d_registers` (H200): of float32 samples, of 16-bit
+samples with float32 taps, and of samples and taps of 16 bits."""
 LIKELY_BAND = 20
 """Most steps of all parts of the taps with which eight strips of float32 samples are better than four."""
-SHORT_BAND = 14
-"""Most steps of all parts of the taps with which a block has one tile: 97 float32 taps. Half as many if there are many
-channels."""
+SHORT_BAND = 7
+"""Most steps of 16-bit taps with which blocks of one tile and four warps are best. Blocks of one signal have one tile
+up to twice as many steps: 97 float32 taps, in two parts."""
 OTHER_REGISTERS = 40
 """Registers besides the band, sums, samples and loads, for addresses and the compiler."""
 
@@ -78,7 +80,10 @@ class Filter1dToeplitz(Family[Filter1d]):
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        least = LIKELY_TAPS if problem.dtype is DType.FLOAT32 else LIKELY_HALF_TAPS
+        is_split = tap_parts(problem, splits_of(problem)[0]) > 1
+        least = LIKELY_SPLIT_TAPS if is_split else LIKELY_HALF_TAPS
+        if problem.dtype is DType.FLOAT32:
+            least = LIKELY_TAPS
         return device.kind is DeviceKind.CUDA and problem.taps >= least and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
@@ -250,17 +255,16 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     store_vector = 2 if result_pitch % 2 == 0 else 1
     for split in splits_of(problem):
         band = tap_parts(problem, split) * steps_of(problem, widest)
-        strips = 8 if problem.dtype is DType.FLOAT32 and band <= LIKELY_BAND else 4
-        for shape in ((strips, 2), (4, 2), (2, 2), (2, 1), (1, 1)):
-            for row_blocks in _row_blocks(problem, device, SEGMENTS * STRIP * shape[0] * shape[1], band):
+        for strips, warps in _shapes(problem, device, split, band):
+            for row_blocks in _row_blocks(problem, device, SEGMENTS * STRIP * strips * warps, split, band):
                 for load_vector, store in itertools.product(dict.fromkeys((widest, 1)), (store_vector, 1)):
                     chosen: dict[str, Value] = {
                         "weights": Weights.GLOBAL.value,
                         "split": split.value,
                         "load_vector": load_vector,
                         "store_vector": store,
-                        "strips": shape[0],
-                        "warps": shape[1],
+                        "strips": strips,
+                        "warps": warps,
                         "row_blocks": row_blocks,
                         "min_blocks": 0,
                         "store": "streaming",
@@ -268,11 +272,28 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
                     yield Config.of(chosen)
 
 
-def _row_blocks(problem: Filter1d, device: Device, tile: int, band: int) -> Iterator[int]:
-    """Yields numbers of blocks of a channel, the likeliest first. `band` counts the products of the taps' parts."""
+def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Iterator[tuple[int, int]]:
+    """Yields strips of a warp and warps of a block, the likeliest first: at first those that make a block for each
+    multiprocessor.
+    """
+    if tap_parts(problem, split) == 1:
+        best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
+    else:
+        best = (4 if problem.dtype is DType.FLOAT32 and band > LIKELY_BAND else 8, 2)
+    shapes = (best, (8, 2), (4, 2), (2, 2), (2, 1), (1, 1))
+    smaller = [each for each in shapes if each[0] * each[1] <= best[0] * best[1]]
+    tiles = {each: -(-problem.result_length // (SEGMENTS * STRIP * each[0] * each[1])) for each in smaller}
+    yield from (each for each in smaller if problem.rows * tiles[each] >= device.multiprocessors)
+    yield from smaller[::-1]
+
+
+def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band: int) -> Iterator[int]:
+    """Yields numbers of blocks of a channel, the likeliest first: one for each tile, or fewer if each block prepares a
+    long band.
+    """
     tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
-    if problem.rows == 1 and tiles >= 2 * fewest and band > SHORT_BAND:
+    if problem.rows == 1 and tiles >= 2 * fewest and band > 2 * SHORT_BAND:
         yield fewest
-    elif problem.rows >= fewest and band > SHORT_BAND // 2:
+    elif problem.rows >= fewest and band > (SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND):
         yield from (each for each in (1, 2, 4, 8, 16) if 8 * each >= tiles)
     yield 0

@@ -177,8 +177,10 @@ class Filter1dToeplitzGeometry:
 
     @property
     def tap_top(self) -> int:
-        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32."""
-        return 0 if self.split is Split.BFLOATS and not self.is_scaled else top_of(self.split)
+        """Exponent of the largest tap after scaling. bfloat16 samples may be as large as float32, and the
+        scale of the largest tap must be a normal float.
+        """
+        return 1 if self.split is Split.BFLOATS and not self.is_scaled else top_of(self.split)
 
     @property
     def is_looped(self) -> bool:

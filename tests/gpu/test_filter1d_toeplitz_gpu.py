@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -50,21 +50,27 @@ def some_configs(family: Family, problem: Problem, device: Device, count: int) -
     return list(dict.fromkeys(filter(None, (family.default(problem, device), *drawn))))
 
 
+def solved(problems: Iterable[Filter1d]) -> list[Filter1d]:
+    """Problems that fit a thread's registers: three bfloat16 parts of 257 taps do not."""
+    device = cuda_device(0)
+    return [each for each in problems if any(family.why_not(each, device) is None for family in FAMILIES)]
+
+
 def some(count: int) -> Callable[[Family, Problem, Device], list[Config]]:
     return functools.partial(some_configs, count=count)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape['signal']}-{shape['taps']}")
 def test_random_configs(shape: dict[str, Any], check_configs: CheckConfigs) -> None:
-    check_configs([Filter1d(**shape, **types) for types in TYPES], some(5), families=FAMILIES)
+    problems = solved(Filter1d(**shape, **types) for types in TYPES)
+    assert len(problems) >= len(TYPES) - 2
+    check_configs(problems, some(5), families=FAMILIES)
 
 
 def test_every_number_of_taps(check_configs: CheckConfigs) -> None:
-    problems = [
-        Filter1d(5000, taps, **TYPES[taps % len(TYPES)])
-        for taps in (*range(1, 20), 31, 32, 33, 48, 64, 100, 128, 200, 256)
-    ]
-    check_configs(problems, some(1), families=FAMILIES)
+    counts = (*range(1, 20), 31, 32, 33, 48, 64, 100, 128, 200, 256)
+    problems = [Filter1d(5000, taps, **TYPES[taps % len(TYPES)]) for taps in counts]
+    check_configs(solved(problems), some(1), families=FAMILIES)
 
 
 def test_groups_of_channels(check_configs: CheckConfigs) -> None:

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from joined import plans_of
+from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.select import DeviceRef
@@ -100,3 +101,19 @@ def test_an_infinite_tap_gives_what_its_products_are(host: HostRuntime, quickest
     weights[3] = np.inf
     result = filtered(host, quickest, Filter1d(300, 9, mode="valid"), signal, weights)
     assert np.array_equal(result, np.where(signal[3:-5] > 0, np.inf, -np.inf))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("largest", [LARGEST, 2.0**-148])
+def test_the_largest_and_the_smallest_taps(
+    host: HostRuntime, quickest: HostCompiler, dtype: str, largest: float
+) -> None:
+    problem = Filter1d(600, 5, dtype=dtype, result_dtype="float32")  # type: ignore[arg-type]
+    weights = np.array([0.5, -1, 0.25, 0.125, 0], np.float32) * np.float32(largest)
+    signal = np.resize(np.array([0.5, 0.125, -0.25, 1], np.float32), 600)
+    result = filtered(host, quickest, problem, signal.astype(numpy_dtype(problem.dtype)), weights)
+    expected = exact(signal, weights)
+    fits = np.abs(expected) < LARGEST
+    assert fits.any()
+    bound = np.maximum(1e-6 * np.abs(weights).sum(dtype=np.float64), 2.0**-149)
+    assert (np.abs(result.astype(np.float64) - expected)[fits] <= bound).all()

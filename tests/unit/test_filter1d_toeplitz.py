@@ -201,7 +201,7 @@ def test_blocks_cover_each_channel_and_output_once(problem: Filter1d) -> None:
 
 
 def test_they_answer_where_they_are_faster() -> None:
-    """From the taps on at which they were measured to be faster than kernels of float32 multiply-adds (H200)."""
+    """Families of float32 multiply-adds answer as long as they were measured to be faster (H200)."""
 
     def fastest(problem: Filter1d) -> str:
         likely = [each for each in FILTER1D.families if each.is_likely(problem, H200)]

@@ -5,9 +5,8 @@
 //
 // Products of a banded Toeplitz matrix with segments of a signal by mma.m16n8k16. Row m of matrix A, which stays in
 // registers, is the band of taps for output m of a strip of 16; column n of matrix B has 16 samples of segment n. A
-// warp
-// filters 8 segments that follow each other, reads their samples from a tile in shared memory, and adds them to all
-// strips in progress. Samples and taps are split into 2 float16 parts.
+// warp filters 8 segments that follow each other, reads their samples from a tile in shared memory, and adds them to
+// all strips in progress. Samples and taps are split into 2 float16 parts.
 
 constexpr int kSignal = 16777216;  // samples of a channel
 constexpr int kOutputs = 16777344;  // outputs of a channel
@@ -247,12 +246,20 @@ __device__ __forceinline__ void fill_tile(const unsigned (&words)[kLoads][kWords
     }
 }
 
-// Bands of a matrix: word i of a thread has taps 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where
-// there
-// is none. They are parts of 8x8 blocks of the band, one for each distance from its diagonal.
+// A thread's part of the band: word i has tap 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where there
+// is none. It belongs to an 8x8 block of taps, and there is one block for each distance from the diagonal.
+using BandWords = unsigned[kSteps][2];
+
 struct Band {
-    unsigned words[kTapParts][kSteps][2];
+    BandWords words[kTapParts];
 };
+
+// Matrix A of a step, in the register layout of mma: its upper left and lower right blocks are the same.
+__device__ __forceinline__ void matrix_of(const BandWords& words, int step, unsigned (&matrix)[4]) {
+    matrix[0] = matrix[3] = words[step][0];
+    matrix[1] = step > 0 ? words[max(step - 1, 0)][1] : 0u;  // taps before the first one
+    matrix[2] = words[step][1];
+}
 
 constexpr int kPadded = 16 * kSteps + 7;  // taps with the zeros around them
 
@@ -324,9 +331,8 @@ __device__ __forceinline__ void repair(const Sample* signal, Result* result, con
     }
 }
 
-// Stores a strip. A thread has outputs g and g + 8 of two segments, where g is its lane / 4; it exchanges one of each
-// with
-// thread g ^ 1, and stores two that are adjacent, from `target` on. Returns NaN if some sum is not finite, else 0.
+// Stores a strip. A thread has outputs g and g + 8 of two segments, where g is its lane / 4. It exchanges one of each
+// with thread g ^ 1 and stores two adjacent ones, from `target` on. Returns NaN if some sum is not finite, else 0.
 __device__ __forceinline__ float store_strip(const float (&sums)[4], Result* target, int output, const Undo& undo) {
     const bool is_odd = threadIdx.x / 4 % 2 != 0;
     float check = 0.0f;
@@ -349,9 +355,9 @@ __device__ __forceinline__ float store_strip(const float (&sums)[4], Result* tar
 }
 
 // Filters the segments of a warp. `address` is that of the thread's row of the first ldmatrix, `target` the thread's
-// first
-// output, `output` its number. Returns NaN if some sum is not finite, else 0.
-__device__ __forceinline__ float filter_segments(SharedAddress address, const Band& band, Result* target, int output, const Undo& undo) {
+// first output, `output` its number. Returns NaN if some sum is not finite, else 0.
+__device__ __forceinline__ float filter_segments(
+    SharedAddress address, const Band& band, Result* target, int output, const Undo& undo) {
     float sums[kStrips][kSums][4] = {};
     float check = 0.0f;
 #pragma unroll
@@ -368,9 +374,8 @@ __device__ __forceinline__ float filter_segments(SharedAddress address, const Ba
             for (int strip = 0; strip < kStrips; ++strip) {
                 const int step = first + i - strip;
                 if (step >= 0 && step < kSteps) {
-                    const auto& words = band.words[0];
-                    const unsigned taps[4] = {words[step][0], step > 0 ? words[max(step - 1, 0)][1] : 0u, words[step][1],
-                                              words[step][0]};
+                    unsigned taps[4];
+                    matrix_of(band.words[0], step, taps);
                     mma_f16(sums[strip][0], taps, samples[i][0]);
                 }
             }
@@ -378,9 +383,8 @@ __device__ __forceinline__ float filter_segments(SharedAddress address, const Ba
             for (int strip = 0; strip < kStrips; ++strip) {
                 const int step = first + i - strip;
                 if (step >= 0 && step < kSteps) {
-                    const auto& words = band.words[1];
-                    const unsigned taps[4] = {words[step][0], step > 0 ? words[max(step - 1, 0)][1] : 0u, words[step][1],
-                                              words[step][0]};
+                    unsigned taps[4];
+                    matrix_of(band.words[1], step, taps);
                     mma_f16(sums[strip][1], taps, samples[i][0]);
                 }
             }
@@ -388,9 +392,8 @@ __device__ __forceinline__ float filter_segments(SharedAddress address, const Ba
             for (int strip = 0; strip < kStrips; ++strip) {
                 const int step = first + i - strip;
                 if (step >= 0 && step < kSteps) {
-                    const auto& words = band.words[0];
-                    const unsigned taps[4] = {words[step][0], step > 0 ? words[max(step - 1, 0)][1] : 0u, words[step][1],
-                                              words[step][0]};
+                    unsigned taps[4];
+                    matrix_of(band.words[0], step, taps);
                     mma_f16(sums[strip][1], taps, samples[i][1]);
                 }
             }

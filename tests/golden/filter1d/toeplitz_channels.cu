@@ -1,7 +1,7 @@
 // warpsmith filter1d_toeplitz_channels
 // problem: filter1d signal=8192 taps=128 batch=1 mode=causal dtype=bfloat16 channels=8192 filters=512 layout=btc
 //          taps_dtype=bfloat16
-// config:  chunk=3 min_blocks=0 segments=8 split=bfloats store=streaming warps=4 weights=global
+// config:  chunk=3 min_blocks=0 segments=4 split=bfloats store=streaming warps=8 weights=global
 //
 // Products of a banded Toeplitz matrix with the samples of 16 adjacent channels, which have one filter, by
 // mma.m16n8k16. Row m of matrix A is the band of taps for output m of a strip of 16; matrix B has 16 samples of 8
@@ -15,14 +15,14 @@ constexpr int kLead = 0;  // taps of zero before the first one
 constexpr size_t kPitch = 8192;  // elements from one sample to the next
 constexpr size_t kResultPitch = 8192;
 constexpr int kSteps = 9;  // products along the windows of a strip, of 16 samples each
-constexpr int kStrips = 64;  // strips of a block, of 16 outputs each
+constexpr int kStrips = 128;  // strips of a block, of 16 outputs each
 constexpr int kChunk = 3;  // steps of 16 samples that a block loads at once
 constexpr int kRing = 9;  // steps of samples that a warp keeps, and steps of an iteration: whole chunks
-constexpr int kWarps = 4;  // of a block, each with 16 channels
+constexpr int kWarps = 8;  // of a block, each with 16 channels
 constexpr int kThreads = 32 * kWarps;
 constexpr int kVectors = 2 * kWarps;  // 16-byte vectors of a sample of a block's channels
 constexpr int kTilePitch = 16 * kWarps + 8;  // channels of a row in shared memory, padded against bank conflicts
-constexpr unsigned kChannelBlocks = 128;  // blocks across the channels
+constexpr unsigned kChannelBlocks = 64;  // blocks across the channels
 constexpr int kTapParts = 1;
 constexpr int kSums = 1;  // accumulators of a strip
 
@@ -108,12 +108,20 @@ __device__ __forceinline__ void split(float first, float second, unsigned (&part
     parts[0] = bfloat_pair(first, second);
 }
 
-// Bands of a matrix: word i of a thread has taps 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where
-// there
-// is none. They are parts of 8x8 blocks of the band, one for each distance from its diagonal.
+// A thread's part of the band: word i has tap 8 i + 2 (lane % 4) - lane / 4 - kLead and the one after it, 0 where there
+// is none. It belongs to an 8x8 block of taps, and there is one block for each distance from the diagonal.
+using BandWords = unsigned[kSteps][2];
+
 struct Band {
-    unsigned words[kTapParts][kSteps][2];
+    BandWords words[kTapParts];
 };
+
+// Matrix A of a step, in the register layout of mma: its upper left and lower right blocks are the same.
+__device__ __forceinline__ void matrix_of(const BandWords& words, int step, unsigned (&matrix)[4]) {
+    matrix[0] = matrix[3] = words[step][0];
+    matrix[1] = step > 0 ? words[max(step - 1, 0)][1] : 0u;  // taps before the first one
+    matrix[2] = words[step][1];
+}
 
 constexpr int kPadded = 16 * kSteps + 7;  // taps with the zeros around them
 
@@ -216,8 +224,8 @@ __device__ __forceinline__ void sum_strip(const Samples (&ring)[kRing], int firs
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             {
-                const unsigned taps[4] = {band.words[0][step][0], step > 0 ? band.words[0][max(step - 1, 0)][1] : 0u,
-                                          band.words[0][step][1], band.words[0][step][0]};
+                unsigned taps[4];
+                matrix_of(band.words[0], step, taps);
                 mma_bf16(sums[half][0], taps, samples[half]);
             }
         }
@@ -225,8 +233,7 @@ __device__ __forceinline__ void sum_strip(const Samples (&ring)[kRing], int firs
 }
 
 // Stores a strip. `target` is the thread's first output of it, `output` the number of that. Returns NaN if some sum is
-// not
-// finite, else 0.
+// not finite, else 0.
 __device__ __forceinline__ float store_strip(const StripSums& sums, Result* target, int output) {
     float check = 0.0f;
 #pragma unroll
