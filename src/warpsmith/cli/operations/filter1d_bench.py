@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -102,8 +102,10 @@ def bench_filter1d(
     """Compare filters of signals with the other libraries that are installed."""
     shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
     dense = None, None, None  # weights of each call, and no gaps between rows
-    rules = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
-    problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
+    rules: tuple[Any, ...] = bias, activation, accuracy, nonfinite, pass_
+    states: dict[str, Any] = {"state": state, "state_width": state_width, "state_rows": state_rows}
+    states |= {"circular": circular, "packed": packed}
+    problems = [filter1d(signal, count, *shape, *dense, *rules, **states) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
