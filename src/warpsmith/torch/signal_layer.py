@@ -115,7 +115,7 @@ class SignalLayer:
         if answer.plan is None:
             self._warn(answer)
             return self._laid(composed(x, w, b, self.slice))
-        result = call(answer.plan, *self._operands(answer.plan, {"signal": x, "weights": w, "bias": b}))
+        result = call(answer.plan, *operands_of(answer.plan, {"signal": x, "weights": w, "bias": b}))
         return self._signals(result, self._problem.result_length)
 
     def gradients(self, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed) -> Gradients:
@@ -129,7 +129,7 @@ class SignalLayer:
         given = {"signal": x, "weights": w, "bias": b, "gradient": dy}
         if isinstance(plan.problem, Filter1d) and not plan.problem.pass_.is_gradient:
             given["signal"] = dy  # the gradient of a signal is a filter of the gradient
-        found = call(plan, *self._operands(plan, given))
+        found = call(plan, *operands_of(plan, given))
         outputs = found if isinstance(found, tuple) else (found,)
         results = {each.name: output for each, output in zip(plan.problem.outputs, outputs, strict=True)}
         dx = results.get("result", results.get("signal_gradient"))
@@ -156,21 +156,6 @@ class SignalLayer:
         cached = self._backward[needed]
         return None if cached is None else cached.get()
 
-    def _operands(self, plan: Plan, given: Mapping[str, Tensor | None]) -> list[Tensor]:
-        """Operands of a plan from tensors by name: views without dimensions of 1."""
-        operands = []
-        for operand in plan.problem.inputs:
-            x = given[operand.name]
-            assert x is not None
-            x = x.detach() if x.requires_grad or type(x) is not Tensor else x
-            if operand.name in ("weights", "bias"):
-                by_value = operand.name in plan.match.program.by_value
-                x = (x.cpu() if by_value else usable(x)).reshape(operand.shape)
-            else:
-                x = x.as_strided(operand.shape, operand.element_strides)
-            operands.append(x)
-        return operands
-
     def _signals(self, result: Tensor, samples: int) -> Tensor:
         """A plan's result with all dimensions."""
         problem = self._problem
@@ -188,6 +173,22 @@ class SignalLayer:
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
             warnings.warn(text, LeftToTorch, stacklevel=4)
+
+
+def operands_of(plan: Plan, given: Mapping[str, Tensor | None]) -> list[Tensor]:
+    """Operands of a plan from tensors by name: views without dimensions of 1. A state stays the caller's memory."""
+    operands = []
+    for operand in plan.problem.inputs:
+        x = given[operand.name]
+        assert x is not None
+        x = x.detach() if x.requires_grad or type(x) is not Tensor else x
+        if operand.name in ("weights", "bias"):
+            by_value = operand.name in plan.match.program.by_value
+            x = (x.cpu() if by_value else usable(x)).reshape(operand.shape)
+        else:
+            x = x.as_strided(operand.shape, operand.element_strides)
+        operands.append(x)
+    return operands
 
 
 def composed(x: Tensor, w: Tensor, b: Tensor | None, part: Slice) -> Tensor:

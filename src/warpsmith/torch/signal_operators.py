@@ -30,6 +30,27 @@ from warpsmith.torch.signal_layer import (
 )
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_intercepted
 
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+"""Element types of signals."""
+
+
+def check_rows(x: Tensor, w: Tensor, b: Tensor | None) -> None:
+    if x.dim() != 3 or w.dim() != 2 or (b is not None and b.dim() != 1):
+        given = ", ".join(str(tuple(each.shape)) for each in (x, w, b) if each is not None)
+        raise BadArgument(f"takes signals (batch, channels, samples), weights (channels, taps) and bias; got {given}")
+    if len(w) != x.shape[1] or (b is not None and len(b) != x.shape[1]):
+        raise BadArgument(f"x has {x.shape[1]} channels; got {len(w)} filters{'' if b is None else f', bias {len(b)}'}")
+    if 0 in x.shape or 0 in w.shape:
+        raise BadArgument(f"x and weight need elements; their shapes are {tuple(x.shape)} and {tuple(w.shape)}")
+    if x.dtype not in DTYPES:
+        raise BadArgument(f"x: takes float32, float16, bfloat16 and complex64, got {_name(x.dtype)}")
+    if w.dtype not in (torch.float32, x.dtype):
+        raise BadArgument(f"weight: takes float32, or x's {_name(x.dtype)}; got {_name(w.dtype)}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
 
 def filtered(x: Tensor, w: Tensor, b: Tensor | None, part: Slice, choice: tuple[str, str | None]) -> Tensor:
     """Filters signals (batch, channels, samples) by weights (filters, taps)."""
@@ -93,14 +114,14 @@ def _problem(x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, part:
         channels=channels,
         filters=len(w),
         layout=placement.layout,
-        dtype=x.dtype,
+        dtype=x.dtype,  # type: ignore[arg-type]  # its name counts
         lags=(part.first_lag, part.last_lag),
         down=part.down,
         convolve=part.convolve,
-        taps_dtype=w.dtype,
+        taps_dtype=w.dtype,  # type: ignore[arg-type]
         pitch=None if placement.pitch is None else placement.pitch * x.element_size(),
         bias=b is not None,
-        activation=part.activation,
+        activation=part.activation,  # type: ignore[arg-type]
     )
 
 

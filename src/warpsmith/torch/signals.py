@@ -1,24 +1,20 @@
-"""Filters of signals with gradients: convolutions of single channels, causal ones, and SciPy's functions of signals."""
+"""Filters of signals with gradients: convolutions of single channels, and SciPy's functions of signals."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d import Activation, Mode
+from warpsmith.generator.filter1d import Mode
 from warpsmith.generator.filter1d.lags import Lags, canonical_lags, lags_of
 from warpsmith.generator.problem import member
 from warpsmith.torch import arguments
 from warpsmith.torch.arguments import Fallback
 from warpsmith.torch.convolution import conv2d
 from warpsmith.torch.signal_layer import Slice
-from warpsmith.torch.signal_operators import filtered
-
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
-"""Element types of signals."""
+from warpsmith.torch.signal_operators import DTYPES, check_rows, filtered
 
 
 def conv1d(
@@ -62,48 +58,12 @@ def conv1d(
         return conv1d(input[None], weight, bias, stride, padding, dilation, groups, fallback=fallback, store=store)[0]
     part = _depthwise(input, weight, bias, stride, padding, dilation, groups)
     if part is None:
-        words = [_of_row(each, default) for each, default in ((stride, 1), (padding, 0), (dilation, 1))]
+        strides, pads, dilations = _of_row(stride, 1), _of_row(padding, 0), _of_row(dilation, 1)
         bank = weight[:, :, None] if weight.dim() == 3 else weight
         image = input[:, :, None] if input.dim() == 3 else input
-        return conv2d(image, bank, bias, *words, groups, fallback=fallback, store=store)[:, :, 0]
+        y = conv2d(image, bank, bias, strides, pads, dilations, groups, fallback=fallback, store=store)
+        return y[:, :, 0]
     return filtered(input, weight[:, 0], bias, part, choice)
-
-
-def causal_conv1d_fn(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    activation: str | None = None,
-    *,
-    fallback: str = "default",
-    store: str | None = None,
-) -> Tensor:
-    """A causal convolution of each channel, as `causal_conv1d_fn` of the package causal-conv1d computes it, for any
-    number of taps.
-
-    y[b, d, t] = activation(bias[d] + sum over k of weight[d, k] * x[b, d, t + k - (width - 1)]): the last tap meets the
-    newest sample, and samples before the first one are zero. All gradients come from one pass over x and dy, and are
-    the same from run to run.
-
-    Args:
-        x: (batch, dim, length), dense in this order, or with the channels side by side.
-        weight: (dim, width), float32 or of x's dtype.
-        bias: (dim,), or None.
-        activation: `silu`, or `swish`, which is the same; or None.
-        fallback: `default`, which runs a plan's default configuration if nothing is stored, or `torch`.
-        store: as for `warpsmith.plan`.
-
-    Returns:
-        y, (batch, dim, length), of x's dtype, and in its order of dimensions in memory.
-
-    Raises:
-        BadArgument: operands that do not fit together, another dtype, or an unknown activation or fallback.
-    """
-    choice = str(member(Fallback, fallback, "fallback")), store
-    _check_rows(x, weight, bias)
-    word = None if activation is None else str(member(Activation, activation, "activation"))
-    part = Slice(1 - weight.shape[1], x.shape[2], activation=word)
-    return filtered(x, weight, bias, part, choice)
 
 
 def convolve(
@@ -181,7 +141,7 @@ def _by_rows(in1: Tensor, in2: Tensor, lags: Lags, convolves: bool, fallback: st
         )
     bank = in2 if in2.dim() == 2 else in2[None]
     x = in1.reshape(-1, len(bank), in1.shape[-1])
-    _check_rows(x, bank, None)
+    check_rows(x, bank, None)
     y = filtered(x, bank, None, Slice(lags[0], lags[1] - lags[0] + 1, convolve=convolves), choice)
     return y.reshape(*in1.shape[:-1], y.shape[-1])
 
@@ -223,21 +183,3 @@ def _depthwise(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Slice | N
     if padding >= taps or after >= taps or outputs < 1 or (b is not None and x.is_complex()):
         return None
     return Slice(-padding, outputs, stride)
-
-
-def _check_rows(x: Tensor, w: Tensor, b: Tensor | None) -> None:
-    if x.dim() != 3 or w.dim() != 2 or (b is not None and b.dim() != 1):
-        given = ", ".join(str(tuple(each.shape)) for each in (x, w, b) if each is not None)
-        raise BadArgument(f"takes signals (batch, channels, samples), weights (channels, taps) and bias; got {given}")
-    if len(w) != x.shape[1] or (b is not None and len(b) != x.shape[1]):
-        raise BadArgument(f"x has {x.shape[1]} channels; got {len(w)} filters{'' if b is None else f', bias {len(b)}'}")
-    if 0 in x.shape or 0 in w.shape:
-        raise BadArgument(f"x and weight need elements; their shapes are {tuple(x.shape)} and {tuple(w.shape)}")
-    if x.dtype not in DTYPES:
-        raise BadArgument(f"x: takes float32, float16, bfloat16 and complex64, got {_name(x.dtype)}")
-    if w.dtype not in (torch.float32, x.dtype):
-        raise BadArgument(f"weight: takes float32, or x's {_name(x.dtype)}; got {_name(w.dtype)}")
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -56,6 +56,9 @@ from warpsmith.generator.problem import Accuracy, DType, NonFinite
 USUAL_SIGNAL = 2**24
 USUAL_TAPS = (5, 17, 33, 65, 129)
 
+Words = tuple[Any, ...]
+"""Options in the order of the problem's fields."""
+
 FLOP_RATE = Column("TFLOP/s", lambda row: f"{row.subject.problem.flops / row.ours / 1000:.3g}")
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
@@ -100,12 +103,10 @@ def bench_filter1d(
     json: JsonOption = False,
 ) -> int:
     """Compare filters of signals with the other libraries that are installed."""
-    shape = batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype
-    dense = None, None, None  # weights of each call, and no gaps between rows
-    rules: tuple[Any, ...] = bias, activation, accuracy, nonfinite, pass_
-    states: dict[str, Any] = {"state": state, "state_width": state_width, "state_rows": state_rows}
-    states |= {"circular": circular, "packed": packed}
-    problems = [filter1d(signal, count, *shape, *dense, *rules, **states) for count in taps or USUAL_TAPS]
+    shape: Words = (batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype)
+    dense: Words = (None, None, None)  # weights of each call, and no gaps between rows
+    rules: Words = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
+    problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
     output.write(Results(ref.device(), workload(problems[0]), rows), "taps", _show)
