@@ -85,9 +85,10 @@ class Filter1dJudge(Judge[Filter1d]):
         taps = problem.taps if problem.weights is not None else min(problem.taps, _SMALL_TAPS)
         is_causal = problem.state is not None or problem.packed is not None
         mode = Mode.CAUSAL if is_causal else problem.mode or Mode.FULL
+        samples = (taps + _BEYOND) * (problem.down if is_causal else 1)  # `down` divides a signal with a state
         return dataclasses.replace(
             problem,
-            signal=min(problem.signal, taps + _BEYOND),
+            signal=min(problem.signal, samples),
             taps=taps,
             batch=min(problem.batch, 2),
             mode=mode,
