@@ -78,7 +78,9 @@ class Filter1dRegisters(Family[Filter1d]):
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         config = _default(problem, device)
-        return None if config is None else expected_ns(problem, config, device)
+        if config is None:
+            return None
+        return expected_ns(problem, config, device) + len(carry_launches(problem, self.name)) * device.rates.launch_ns
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
