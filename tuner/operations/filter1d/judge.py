@@ -74,9 +74,11 @@ class Filter1dJudge(Judge[Filter1d]):
         return {problem.output.name: reference(problem, operands), **written_states(problem, operands)}
 
     def kernels(self, problem: Filter1d) -> Filter1dReference | None:
-        """None for gradients, states and packed sequences, which only the host computes."""
-        is_plain = problem.state is None and problem.packed is None and not problem.pass_.is_gradient
-        return Filter1dReference() if is_plain else None
+        """None for gradients, which only the host computes."""
+        return None if problem.pass_.is_gradient else Filter1dReference()
+
+    def copied(self, problem: Filter1d, operands: Operands) -> References:
+        return {} if problem.pass_.is_gradient else written_states(problem, operands)
 
     def samples(self, problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         return samples(problem, operands, indices)
