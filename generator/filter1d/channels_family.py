@@ -145,7 +145,8 @@ class Filter1dChannels(Family[Filter1d]):
         warps = geometry.blocks * geometry.columns * geometry.rows / WARP / device.multiprocessors
         issued = rates.cycles_ns(max(1.0, warps) * issue / SCHEDULERS / ISSUE_SHARE)
         memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
-        return rates.launch_ns + max(issued, memory) + 0.15 * min(issued, memory)
+        launches = 1 + len(carry_launches(problem, self.name))
+        return launches * rates.launch_ns + max(issued, memory) + 0.15 * min(issued, memory)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)

@@ -62,8 +62,8 @@ class Filter1dRegisters(Family[Filter1d]):
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
             return reason
-        if problem.packed is not None:
-            return "solves no packed sequences"
+        if problem.packed is not None and problem.taps > GLOBAL_TAPS:
+            return f"packs sequences for filters of {GLOBAL_TAPS} taps at the most; this one has {problem.taps}"
         if problem.layout is not SignalLayout.BCT:
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:
@@ -78,7 +78,9 @@ class Filter1dRegisters(Family[Filter1d]):
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         config = _default(problem, device)
-        return None if config is None else expected_ns(problem, config, device)
+        if config is None:
+            return None
+        return expected_ns(problem, config, device) + len(carry_launches(problem, self.name)) * device.rates.launch_ns
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
@@ -132,7 +134,13 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("min_blocks", (0, 2, 4, 8), "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
-        constraints=(*_accesses(problem, device), *_loops(problem), *_resources(problem, device), *_blocks(problem)),
+        constraints=(
+            *_accesses(problem, device),
+            *_loops(problem),
+            *_resources(problem, device),
+            *_blocks(problem),
+            *_sequences(problem),
+        ),
     )
 
 
@@ -266,6 +274,13 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
             ),
         ),
     )
+
+
+def _sequences(problem: Filter1d) -> tuple[Constraint, ...]:
+    if problem.packed is None:
+        return ()
+    why = "windows of several sequences lie in a thread's registers, from global memory"
+    return (Constraint(why, lambda path: path == MemoryPath.GLOBAL),)
 
 
 @functools.lru_cache(maxsize=256)

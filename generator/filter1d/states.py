@@ -129,7 +129,7 @@ def moved_bytes(problem: Filter1dFields) -> int:
     if problem.state is not SignalState.CARRIED:
         return 0
     row = problem.channels * problem.dtype.itemsize
-    operand = next(each for each in problem.operands if each.name == "state")
+    operand = next(each for each in problem.inputs if each.name == "state")
     read = problem.taps - 1 if problem.circular else state_width(problem)
     written = min(problem.signal, state_width(problem)) if problem.circular else state_width(problem)
     return state_rows_used(problem) * row * (read + written) - operand.nbytes

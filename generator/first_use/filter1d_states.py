@@ -7,8 +7,9 @@ import random
 import struct
 from collections.abc import Mapping
 
-from warpsmith.generator.filter1d.problem import Filter1d, SignalLayout
-from warpsmith.generator.filter1d.states import SignalState, state_rows_used, state_width
+from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states import state_rows_used, state_width
 
 _SEED = 1
 

@@ -6,6 +6,7 @@ import math
 
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.states_text import StatesText
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.reference.kernels import (
@@ -42,8 +43,9 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
         row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
-        has_gains = problem.accuracy is Accuracy.SIGNALWISE
-        has_peaks = has_gains or problem.nonfinite is NonFinite.ANY
+        is_plain = problem.state is None and problem.packed is None  # others have no floors
+        has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_plain
+        has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_plain)
         frequencies = min(MOST_FREQUENCIES, 1 << (2 * problem.taps - 1).bit_length())
         waves = frequencies if problem.weights_dtype is DType.COMPLEX64 else frequencies // 2 + 1
         source = render(
@@ -59,6 +61,7 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             waves=waves,
             has_peaks=has_peaks,
             has_gains=has_gains,
+            states=StatesText.of(problem),
         )
         names = [operand.name for operand in problem.inputs]
         parts = problem.rows * math.ceil(problem.signal / SPAN)

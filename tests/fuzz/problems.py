@@ -20,7 +20,7 @@ from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass, Precision
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
-from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout
+from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout, SignalState
 from warpsmith.generator.filter1d.lags import lags_of
 from warpsmith.generator.filter1d.problem import SIGNALS
 from warpsmith.generator.filter2d import Border, Filter2d
@@ -241,6 +241,8 @@ def _filter1d(rng: random.Random, scale: Scale) -> Problem:
     if fields["mode"] is None and rng.random() < 0.6:
         first, last = lags_of(Mode.FULL, signal, taps)
         fields["lags"] = sorted(rng.randint(first, last) for _ in range(2))
+    if rng.random() < 0.25:
+        fields = {"mode": Mode.CAUSAL, **_states(rng, taps)}
     free = Filter1d(
         signal=signal,
         taps=taps,
@@ -265,6 +267,19 @@ def _filter1d(rng: random.Random, scale: Scale) -> Problem:
         for row in (operand.strides[-2],)
     }
     return dataclasses.replace(free, **changes) if changes else free
+
+
+def _states(rng: random.Random, taps: int) -> dict[str, Any]:
+    """Fields of a state or of packed sequences; some are refused together with others."""
+    state = rng.choice((None, *SignalState))
+    fields: dict[str, Any] = {"state": state}
+    if state is None or rng.random() < 0.3:
+        fields["packed"] = random_size(rng, 40)
+    if state is SignalState.CARRIED and rng.random() < 0.5:
+        fields["state_width"] = max(1, taps - 1) + rng.choice((0, 1, random_size(rng, 40)))
+        fields["state_rows"] = rng.choice((None, random_size(rng, 40)))
+        fields["circular"] = rng.random() < 0.5
+    return fields
 
 
 _MAKERS: dict[str, Callable[[random.Random, Scale], Problem]] = {

@@ -31,6 +31,7 @@ CASES: dict[str, tuple[Family, Filter1d]] = {
         Filter1d(20, 4, 3, **DECODER, layout="btc", circular=True, state_width=32, state_rows=9),
     ),
     "registers_both": (Filter1dRegisters(), Filter1d(8192, 4, 8, **MIXER, state="both")),
+    "registers_packed": (Filter1dRegisters(), Filter1d(65536, 4, **MIXER, packed=64, state="both")),
     "registers_carried": (Filter1dRegisters(), Filter1d(480, 129, mode="causal", state="carried")),
     "channels_before": (Filter1dChannels(), Filter1d(8192, 4, 8, **MIXER, layout="btc", state="before")),
     "channels_packed": (Filter1dChannels(), Filter1d(65536, 4, **MIXER, layout="btc", packed=64, state="both")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.space import Config
+from warpsmith.plans.match import MatchKind
 from warpsmith.tuner.operations.registry import random_operands, references
 
 pytestmark = pytest.mark.gpu
@@ -140,6 +142,13 @@ class TestDecoding:
                 plan(x, w, wrong)
         with pytest.raises(BadArgument, match="state: is written by each call, so that no plan holds it"):
             plan.hold(state=state)
+
+
+@pytest.mark.parametrize("signal", [1, 300])
+def test_a_search_verifies_states_in_graphs(signal: int, tmp_path: Path) -> None:
+    problem, store = filter1d(signal, 4, batch=3, channels=64, filters=64, state="carried"), str(tmp_path / "a.db")
+    ws.tune(problem, "cuda:0", trials=4, store=store)
+    assert ws.plan(problem, "cuda:0", store=store).match.kind is MatchKind.EXACT
 
 
 @pytest.mark.parametrize("layout", ["bct", "btc"])

@@ -22,6 +22,7 @@ from warpsmith.generator.conv2d import Conv2d, PaddingMode, Pass
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.fft import Fft, Tiling
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.plain_family import Filter1dPlain
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.program import Program
@@ -124,6 +125,14 @@ LINES = [
     Filter1d(200, 9, batch=2, channels=4, filters=2, accuracy="elementwise"),
     Filter1d(200, 9, batch=2, channels=4, accuracy="elementwise", nonfinite="any", bias=True),
     Filter1d(200, 9, batch=2, channels=4, filters=2, layout="btc", nonfinite="any", dtype="complex64"),
+    Filter1d(3, 9, batch=2, channels=4, mode="causal", state="both", bias=True, activation="silu"),
+    Filter1d(200, 9, mode="causal", state="after", down=2, accuracy="elementwise"),
+    Filter1d(200, 9, batch=2, channels=4, mode="causal", state="before", layout="btc", dtype="complex64"),
+    Filter1d(2, 4, batch=9, channels=4, filters=4, mode="causal", state="carried", state_rows=11, dtype="bfloat16"),
+    Filter1d(2, 4, batch=9, channels=4, mode="causal", state="carried", circular=True, state_width=7, layout="btc"),
+    Filter1d(60, 4, channels=4, filters=4, mode="causal", packed=9),
+    Filter1d(60, 4, channels=4, filters=4, mode="causal", packed=9, state="both", layout="btc", dtype="int16"),
+    Filter1d(60, 4, channels=4, mode="causal", packed=9, state="carried", state_rows=12, convolve=True),
 ]
 TRANSFORMS = [
     Fft((30,), batch=7),
@@ -392,3 +401,28 @@ def test_one_that_is_wrong_is_made_on_the_host(
         failed = next(each for each in bed.faults if each.part is Part.REFERENCE)
     assert failed.name == "on the device"
     assert "sampled results" in failed.failure.message
+
+
+@pytest.mark.parametrize("state", ["carried", "both"])
+@pytest.mark.parametrize("rows", [{"batch": 3}, {"packed": 4}])
+def test_states_are_judged_beside_a_result_whose_reference_lies_there(
+    host: HostRuntime, quickest: HostCompiler, monkeypatch: pytest.MonkeyPatch, state: str, rows: dict[str, int]
+) -> None:
+    monkeypatch.setattr(dataset, "QUICK_TERMS", 0)
+    problem = Filter1d(30, 4, channels=3, mode="causal", state=state, **rows)  # type: ignore[arg-type]
+    family = Filter1dPlain()
+    right = family.program(problem, family.default(problem, HostRuntime().device))
+    copy = "target[i] = " if state == "carried" else "after[item] = samples"
+    with contextlib.closing(Testbed(host, problem, 3, ONE_RUN, guarded=True, compiler=quickest)) as bed:
+        assert bed._data.is_made_on_device
+        assert not bed.faults
+        assert isinstance(outcome(bed, quickest, right), Measurement)
+        for line, mistake, told in (
+            (copy, f"if (channel != 1) {copy}", "state" if state == "carried" else "after"),
+            ("result[output] = to_result(", "result[output] = to_result(1.5f * ", "elements are wrong"),
+        ):
+            wrong = Program.of_source(right.family, right.config, right.source.replace(line, mistake), right.launches)
+            found = outcome(bed, quickest, wrong)
+            assert isinstance(found, Failure)
+            assert told in found.message
+        assert isinstance(outcome(bed, quickest, right), Measurement)

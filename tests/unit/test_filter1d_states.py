@@ -17,7 +17,7 @@ from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.filter1d.states import check_starts, moved_bytes
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import DType, Problem, Role
-from warpsmith.tuner.operations.registry import random_operands, references, stress_operands
+from warpsmith.tuner.operations.registry import judge_of, random_operands, references, stress_operands
 
 CARRIED = Filter1d(
     2,
@@ -216,6 +216,14 @@ class TestReferences:
     def test_some_signals_are_skipped(self) -> None:
         drawn = random_operands(filter1d(1, batch=40, state="carried", state_rows=50), 1)
         assert (drawn["indices"] < 0).any()
+
+    def test_small_problems_have_the_same_state(self) -> None:
+        judge = judge_of(CARRIED)
+        for problem in (*STATES, filter1d(8000, down=8, state="carried"), filter1d(8000, packed=30, state="both")):
+            small = judge.smaller(problem)
+            assert (small.state, small.circular, small.packed) == (problem.state, problem.circular, problem.packed)
+            assert small.signal <= 8 * (problem.taps + 32)
+            assert references(small, random_operands(small, 0)).keys() == {each.name for each in problem.outputs}
 
     def test_pieces_give_the_whole(self) -> None:
         """A state written by one piece is read by the next, in every form: the results are those of one signal."""

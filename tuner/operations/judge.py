@@ -88,6 +88,10 @@ class Judge(abc.ABC, Generic[P]):
         """Kernels that compute the reference on a device; None if only the host can. `samples` checks them."""
         return None
 
+    def copied(self, problem: P, operands: Operands) -> References:  # noqa: ARG002 - part of the interface
+        """References of the results besides `problem.output`, which no kernels compute: copies of inputs."""
+        return {}
+
     def samples(self, problem: P, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         """Results with these indices, in C order of the output's real numbers, by direct sums on the host."""
         raise NotImplementedError(f"{problem.operation} has no kernels for its reference, and so no samples")

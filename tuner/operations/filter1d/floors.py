@@ -38,6 +38,9 @@ def all_floors(problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any]) -> N
 
 
 def has_floors(problem: Filter1d) -> bool:
+    """False with a state or packed sequences: only direct sums solve these."""
+    if problem.state is not None or problem.packed is not None:
+        return False
     return problem.accuracy is Accuracy.SIGNALWISE or problem.nonfinite is NonFinite.ANY
 
 

@@ -75,9 +75,11 @@ class Filter1dJudge(Judge[Filter1d]):
         return {problem.output.name: reference(problem, operands), **written_states(problem, operands)}
 
     def kernels(self, problem: Filter1d) -> Filter1dReference | None:
-        """None for gradients, states and packed sequences, which only the host computes."""
-        is_plain = problem.state is None and problem.packed is None and not problem.pass_.is_gradient
-        return Filter1dReference() if is_plain else None
+        """None for gradients, which only the host computes."""
+        return None if problem.pass_.is_gradient else Filter1dReference()
+
+    def copied(self, problem: Filter1d, operands: Operands) -> References:
+        return {} if problem.pass_.is_gradient else written_states(problem, operands)
 
     def samples(self, problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
         return samples(problem, operands, indices)
@@ -86,9 +88,10 @@ class Filter1dJudge(Judge[Filter1d]):
         taps = problem.taps if problem.weights is not None else min(problem.taps, _SMALL_TAPS)
         is_causal = problem.state is not None or problem.packed is not None
         mode = Mode.CAUSAL if is_causal else problem.mode or Mode.FULL
+        samples = (taps + _BEYOND) * (problem.down if is_causal else 1)  # `down` divides a signal with a state
         return dataclasses.replace(
             problem,
-            signal=min(problem.signal, taps + _BEYOND),
+            signal=min(problem.signal, samples),
             taps=taps,
             batch=min(problem.batch, 2),
             mode=mode,

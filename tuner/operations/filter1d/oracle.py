@@ -299,10 +299,9 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    if problem.packed is not None or problem.state_rows is not None:
-        found = reference(problem, operands)  # there are no kernels that these samples would check
-        return Samples(indices, found.expected.reshape(-1)[indices], found.scale.reshape(-1)[indices])
-    signal, lead = _with_history(problem, operands)
+    signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
+    rows = places(problem, operands) if problem.state_rows is not None else None
+    starts = operands["starts"].astype(np.int64) if problem.packed is not None else np.zeros(1, np.int64)
     taps = correlation_taps(problem, operands["weights"])
     parts = 2 if problem.output.dtype is DType.COMPLEX64 else 1
     is_btc = problem.layout is SignalLayout.BTC
@@ -318,7 +317,15 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
-        products, magnitudes = _terms(problem, signal[batch, channel], lead, taps, channel, output)
+        row = batch if problem.packed is None else int(np.searchsorted(starts, output, "right")) - 1
+        if rows is not None and rows[row] < 0:
+            expected[number] = scale[number] = 0.0
+            continue
+        begin = int(starts[row]) if problem.packed is not None else 0
+        there = signal[batch, channel, begin:]
+        lead = 0 if before is None else problem.taps - 1
+        there = there if before is None else np.concatenate([before[row, channel], there])
+        products, magnitudes = _terms(problem, there, lead, taps, channel, output - begin)
         total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
         scale[number] = magnitudes.sum() + abs(biases[channel])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout, SignalState
 from warpsmith.generator.filter1d.states import state_rows_used, state_width
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand
 from warpsmith.tuner.operations.judge import Operands, Reference, References
 
 _SKIPPED = 8
@@ -111,7 +111,7 @@ def written_states(problem: Filter1d, operands: Operands) -> References:
         old = target[row] if name == "state" else np.zeros_like(target[row])
         if state is SignalState.BOTH:
             old = rows_of(problem, operands["before"], width)[number]
-        target[row] = np.concatenate([old, new], axis=1)[:, -width:]
+        target[row] = np.concatenate([old, new[:, -width:]], axis=1)[:, -width:]
     assert used == len(places(problem, operands))
     return {name: _exact(problem, whole)}
 
@@ -132,6 +132,8 @@ def alone(problem: Filter1d, samples: int) -> Filter1d:
         mode=Mode.CAUSAL,
         lags=None,
         packed=None,
+        accuracy=Accuracy.ELEMENTWISE,  # without floors, as all problems with a state
+        nonfinite=NonFinite.WINDOW,
         state=SignalState.BEFORE if is_read else None,
         state_width=None,
         state_rows=None,

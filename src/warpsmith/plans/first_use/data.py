@@ -35,7 +35,7 @@ class Data:
     """Device address of each result."""
     known: Mapping[str, NDArray[np.generic]]
     """Inputs whose values are also in host memory."""
-    written: Mapping[str, int] = MappingProxyType({})
+    written: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Addresses that a program gets for what it writes besides the result. A state lies there and, as the reference
     kernels read it, among the inputs."""
 
