@@ -317,14 +317,14 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
-        row = batch if problem.packed is None else int(np.searchsorted(starts, output, "right")) - 1
-        if rows is not None and rows[row] < 0:
+        own = batch if problem.packed is None else int(np.searchsorted(starts, output, "right")) - 1
+        if rows is not None and rows[own] < 0:
             expected[number] = scale[number] = 0.0
             continue
-        begin = int(starts[row]) if problem.packed is not None else 0
+        begin = int(starts[own]) if problem.packed is not None else 0
         there = signal[batch, channel, begin:]
         lead = 0 if before is None else problem.taps - 1
-        there = there if before is None else np.concatenate([before[row, channel], there])
+        there = there if before is None else np.concatenate([before[own, channel], there])
         products, magnitudes = _terms(problem, there, lead, taps, channel, output - begin)
         total = complex(products.sum() + biases[channel])
         expected[number] = total.imag if part else total.real
