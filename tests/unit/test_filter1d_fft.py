@@ -138,13 +138,13 @@ def test_every_size_has_its_splits(points: int) -> None:
     ("problem", "family"),
     [
         (Filter1d(1 << 24, 17), "filter1d_registers"),
-        (Filter1d(1 << 24, 33), "filter1d_registers"),
-        (Filter1d(1 << 24, 129), "filter1d_fft"),
+        (Filter1d(1 << 24, 129), "filter1d_toeplitz"),
+        (Filter1d(1 << 24, 257), "filter1d_fft"),
         (Filter1d(1 << 24, 4097), "filter1d_fft"),
         (Filter1d(1 << 24, 16385), "filter1d_fft"),
         (Filter1d(1_000_003, 9000), "filter1d_fft"),
         (Filter1d(1024, 1024, 64, channels=768, filters=768, mode="causal"), "filter1d_fft"),
-        (Filter1d(1 << 24, 129, accuracy="elementwise"), "filter1d_registers"),
+        (Filter1d(1 << 24, 257, accuracy="elementwise"), "filter1d_registers"),
     ],
     ids=str,
 )
