@@ -13,7 +13,7 @@ from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.filter1d import cudnn_peers
-from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, why_not
+from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, reason_to_leave_out
 from warpsmith.tuner.operations.registry import Peer, candidates, random_operands, reference
 
 torch = pytest.importorskip("torch")
@@ -46,7 +46,7 @@ PROBLEM = Filter1d(64, 4, 2, **CAUSAL)
     ids=str,
 )
 def test_problems_are_refused_with_a_reason(problem: Filter1d, method: str, reason: str | None) -> None:
-    assert why_not(problem, CausalMethod(method)) == reason
+    assert reason_to_leave_out(problem, CausalMethod(method)) == reason
 
 
 def test_are_asked_for_causal_problems_only() -> None:

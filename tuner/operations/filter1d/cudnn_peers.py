@@ -45,7 +45,7 @@ class CausalMethod(enum.StrEnum):
     """One transform of a signal that is as long as the filter."""
 
 
-def why_not(problem: Filter1d, method: CausalMethod) -> str | None:
+def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
     """Reason why a method does not solve a problem, in one line; None if it does."""
     usual = problem.operands[0].is_in_row_order and problem.output.is_in_row_order and problem.output_dtype
     if problem.mode is not Mode.CAUSAL or problem.down > 1:

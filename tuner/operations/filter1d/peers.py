@@ -64,7 +64,7 @@ def gpu_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMa
                 f"cuDNN {method}",
                 ("torch",),
                 partial(causal_peer, problem, operands, method, sets),
-                cudnn_peers.why_not(problem, method),
+                cudnn_peers.reason_to_leave_out(problem, method),
             )
             for method in CausalMethod
             if problem.mode is Mode.CAUSAL
