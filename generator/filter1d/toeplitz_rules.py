@@ -27,6 +27,8 @@ def why_no_products(problem: Filter1d, device: Device) -> str | None:
         return reason
     if problem.dtype is DType.FLOAT16 and problem.accuracy is not Accuracy.SIGNALWISE:
         return "loses bits of float16 samples below 2^-14, which accuracy elementwise does not allow"
+    if problem.dtype is DType.FLOAT16 and problem.output_dtype is DType.FLOAT32:
+        return "loses bits of float16 samples below 2^-14, which a float32 result would show"
     if problem.down > 1:
         return f"computes every output; this problem keeps every {problem.down}-th"
     if problem.taps > MAX_TAPS:

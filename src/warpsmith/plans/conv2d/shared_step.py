@@ -252,7 +252,7 @@ def _found(parts: Mapping[Call, LoadedProgram], compiler: Compiler, work: Work, 
         signature = part.signature
         data = random_data(part.problem, signature, kernels, work, seed + number, there)
         there |= {name: data.inputs[name] for name in (X, W, DY) if name in data.inputs}
-        addresses = {**data.inputs, part.problem.output.name: data.result}
+        addresses = {**data.inputs, **data.results}
         launched = tuple(addresses[name] for name in signature.arguments.buffers)
         part.launches.launch(launched, values_of(signature, data.known), work.stream)
         one = compared(part, kernels, work, data, seed, is_random=True)

@@ -91,7 +91,8 @@ def random_data(
 ) -> Data:
     """Random inputs, except those in `there`, and a result filled with NaNs, in new memory. Raises OutOfMemory."""
     known = host_inputs(problem, signature, kernels.reference, seed)
-    inputs, written = {}, {}
+    inputs: dict[str, int] = {}
+    written: dict[str, int] = {}
     way = int(DType.UINT8 in (problem.inputs[0].dtype, problem.output.dtype))
     for number, operand in enumerate(problem.inputs):
         if operand.name in there:
@@ -108,7 +109,7 @@ def random_data(
                 kernels.fill(work, written[operand.name], elements, seed + number, way)
     for spectra in kernels.reference.mirrored:
         kernels.mirror(work, inputs[spectra.operand], spectra)
-    results = {}
+    results: dict[str, int] = {}
     for operand in problem.operands:
         if operand.role is Role.OUTPUT:
             kept = written if operand.name in kernels.reference.unchecked else results
