@@ -14,6 +14,7 @@ from warpsmith.generator.filter2d.warpgroup_family import Filter2dWarpgroup
 
 CLAIMS = {
     "README.md": 1,
+    "docs/long-signals.md": 0,
     "docs/quickstart-image-processing.md": 7,
     "docs/quickstart-signal-processing.md": 7,
     "docs/quickstart-cuda.md": 1,
