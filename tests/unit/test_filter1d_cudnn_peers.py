@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from torch_signals import causal
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.problem import DType
 from warpsmith.store.record import LeftOut
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.filter1d import cudnn_peers
 from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, reason_to_leave_out
-from warpsmith.tuner.operations.registry import Peer, candidates, random_operands, reference
+from warpsmith.tuner.operations.registry import Peer, candidates, random_operands, reference, references
 
 torch = pytest.importorskip("torch")
 
@@ -87,6 +89,33 @@ class Library:
                 result[at] = sums / (1 + np.exp(-sums))
         return 0
 
+    def cudnnCausalConv1dBackward(self, *given: Any) -> int:  # noqa: N802
+        return self._backward(*given, is_btc=False)
+
+    def cudnnCausalConv1dNwhBackward(self, *given: Any) -> int:  # noqa: N802
+        return self._backward(*given, is_btc=True)
+
+    def _backward(self, stream: Any, *given: Any, is_btc: bool) -> int:
+        """Gradients by PyTorch, added to those of the weights and the bias."""
+        assert stream.value is None
+        batch, channels, samples, taps = (each.value for each in given[7:11])
+        assert given[11:] == (0, 0, 1)  # float32 twice, SiLU
+        rows = (batch, samples, channels) if is_btc else (batch, channels, samples)
+        filters = (taps, channels) if is_btc else (channels, taps)
+        shapes = (rows, filters, (channels,), rows, rows, filters, (channels,))
+        x, w, b, dy, dx, dw, db = (
+            torch.from_numpy(np.ctypeslib.as_array(ctypes.cast(each.value, ctypes.POINTER(ctypes.c_float)), shape))
+            for each, shape in zip(given[:7], shapes, strict=True)
+        )
+        wanted = [each.clone().requires_grad_() for each in (x, w, b)]
+        signal, weights = (each.mT if is_btc and each.dim() > 1 else each for each in wanted[:2])
+        y = causal(signal, weights, wanted[2], "silu")
+        found = torch.autograd.grad(y, wanted, dy.mT if is_btc else dy)
+        dx.copy_(found[0])
+        dw.add_(found[1])
+        db.add_(found[2])
+        return 0
+
     def cudnnFFTCausalConv1dForward(self, *given: Any) -> int:  # noqa: N802, ARG002
         return 3000
 
@@ -111,6 +140,28 @@ def test_the_library_computes_the_problem(layout: SignalLayout, bias: bool) -> N
     peer.run()
     assert peer.name == "cudnn 9.28 causal_conv1d"
     assert verify(peer.result(), reference(problem, random_operands(problem, 0)), problem.output.dtype, 1e-6).right
+
+
+@pytest.mark.usefixtures("on_the_host")
+@pytest.mark.parametrize("layout", SignalLayout)
+def test_the_library_computes_all_gradients(layout: SignalLayout) -> None:
+    problem = Filter1d(64, 4, 2, layout=layout, bias=True, activation="silu", pass_="backward", **CAUSAL)
+    operands = random_operands(problem, 0)
+    peer = cudnn_peers.backward_peer(problem, operands, 2)
+    for index in (0, 1, 0):
+        peer.run(index)
+    found = peer.result()
+    for name, expected in references(problem, operands).items():
+        assert verify(found[name], expected, DType.FLOAT32, 1e-6).right, name
+
+
+def test_one_gradient_alone_is_left_out() -> None:
+    for pass_ in ("wgrad", "backward"):
+        problem = Filter1d(64, 4, pass_=pass_, **CAUSAL)
+        names = [each.name for each in candidates(problem, random_operands(problem, 0), DeviceKind.CUDA)]
+        assert "cuDNN causal backward" in names
+        reason = cudnn_peers.backward_reason_to_leave_out(problem)
+        assert (reason is None) == (pass_ == "backward")
 
 
 @pytest.mark.usefixtures("on_the_host")

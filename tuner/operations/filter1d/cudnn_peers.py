@@ -18,12 +18,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.filter1d import Filter1d, Filter1dPass, Mode, SignalLayout
 from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
 from warpsmith.tuner.operations.filter1d.oracle import correlation_taps
 from warpsmith.tuner.operations.judge import Operands
-from warpsmith.tuner.operations.peer import Peer, Unavailable
+from warpsmith.tuner.operations.peer import Peer, Unavailable, torch_stream
 from warpsmith.tuner.operations.torch_tensors import HALF_TOLERANCES, array_of, tensor_of
 
 LIBRARY = "libcudnn_ext.so.9"
@@ -47,10 +48,10 @@ class CausalMethod(enum.StrEnum):
 
 def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
     """Reason why a method does not solve a problem, in one line; None if it does."""
-    usual = problem.operands[0].is_in_row_order and problem.output.is_in_row_order and problem.output_dtype
+    is_dense = problem.pitch is None and problem.result_pitch is None
     if problem.mode is not Mode.CAUSAL or problem.down > 1:
         return "computes causal convolutions only"
-    if usual is not problem.dtype or problem.dtype not in _DATA_TYPES:
+    if not is_dense or problem.output_dtype is not problem.dtype or problem.dtype not in _DATA_TYPES:
         return "has one real element type and no gaps between rows"
     if problem.filters != problem.channels:
         return "has one filter for each channel"
@@ -66,6 +67,13 @@ def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
     if method is CausalMethod.LONG and problem.signal != problem.taps:
         return "filters signals as long as the filter"
     return None
+
+
+def backward_reason_to_leave_out(problem: Filter1d) -> str | None:
+    """Reason why `backward_peer` does not solve a problem, in one line; None if it does."""
+    if problem.pass_ is not Filter1dPass.BACKWARD or problem.convolve:
+        return "computes all gradients of a correlation at once"
+    return reason_to_leave_out(problem, CausalMethod.DIRECT)
 
 
 def causal_peer(problem: Filter1d, operands: Operands, method: CausalMethod, sets: int) -> Peer:
@@ -105,6 +113,57 @@ def causal_peer(problem: Filter1d, operands: Operands, method: CausalMethod, set
     return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype, float("inf")))
 
 
+def backward_peer(problem: Filter1d, operands: Operands, sets: int) -> Peer:
+    """Peer of all gradients, which adds up those of the weights and the bias by float32 atomics: they are set to zero
+    in each run. float32 taps of 16-bit signals are rounded.
+
+    Raises Unavailable if PyTorch finds no GPU or the library is missing.
+    """
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise Unavailable("PyTorch finds no GPU")
+    library, version = _library()
+    number, is_btc = getattr(torch, problem.dtype.value), problem.layout is SignalLayout.BTC
+    taps = correlation_taps(problem, operands["weights"])
+    weights = tensor_of((taps.T if is_btc else taps).copy(), torch, on_gpu=True).to(number).contiguous()
+    bias = torch.zeros(problem.channels, dtype=number, device="cuda")
+    if "bias" in operands:
+        bias = tensor_of(operands["bias"], torch, on_gpu=True).to(number)
+    first = [tensor_of(operands[name], torch, on_gpu=True) for name in ("signal", "gradient")]
+    given = [first, *([each.clone() for each in first] for _ in range(sets - 1))]
+    sums = [torch.zeros(weights.numel() + problem.channels, dtype=torch.float32, device="cuda") for _ in range(sets)]
+    made = [torch.empty_like(first[0]) for _ in range(sets)]
+    function = library.cudnnCausalConv1dNwhBackward if is_btc else library.cudnnCausalConv1dBackward
+    words = (_DATA_TYPES[problem.dtype], _DATA_TYPES[DType.FLOAT32], 0 if problem.activation is None else 1)
+    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), *words)
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        with torch_stream(torch, stream):
+            sums[index].zero_()
+        signal, gradient = given[index]
+        of_weights, of_bias = sums[index][: weights.numel()], sums[index][weights.numel() :]
+        pointers = (signal, weights, bias, gradient, made[index], of_weights, of_bias)
+        _check(function(c_void_p(stream), *(c_void_p(each.data_ptr()) for each in pointers), *sizes), "backward")
+
+    def result() -> dict[str, NDArray[Any]]:
+        of_weights, of_bias = sums[0][: weights.numel()], sums[0][weights.numel() :]
+        shaped = of_weights.view(weights.shape)
+        found = {
+            "signal_gradient": made[0],
+            "weights_gradient": shaped.T if is_btc else shaped,
+            "bias_gradient": of_bias,
+        }
+        return {
+            each.name: array_of(found[each.name].contiguous(), torch)
+            .reshape(each.shape)
+            .astype(numpy_dtype(each.dtype))
+            for each in problem.outputs
+        }
+
+    name = f"cudnn {version} causal_conv1d backward by atomics"
+    return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype))
+
+
 Launch = Callable[[c_void_p, tuple[c_void_p, ...], tuple[Any, ...]], int]
 """Runs a function with a stream, the pointers of signal, taps, bias and result, and sizes with the element type."""
 
@@ -137,7 +196,7 @@ def _long_launcher(library: ctypes.CDLL, problem: Filter1d, torch: Any) -> Launc
     return launch
 
 
-def _check(status: int, method: CausalMethod) -> None:
+def _check(status: int, method: str) -> None:
     if status:
         raise RuntimeError(f"{method} returned the status {status}")
 

@@ -9,8 +9,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
 from warpsmith.generator.problem import DType
+from warpsmith.tuner.operations.filter1d.cudnn_peers import backward_peer, backward_reason_to_leave_out
 from warpsmith.tuner.operations.filter1d.extent import Extent
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, PeerMaker, torch_stream, torch_with_cudnn
@@ -30,7 +31,12 @@ def gradient_makers(problem: Filter1d, operands: Operands, kind: DeviceKind, set
         why_not = f"adds up term by term: {problem.multiply_adds:.0e} multiply-adds"
     elif _excess(problem) is None:
         why_not = "its padding reads other samples than these outputs"
-    return (PeerMaker(name, ("torch",), lambda: gradient_peer(problem, operands, kind, sets), why_not),)
+    by_torch = PeerMaker(name, ("torch",), lambda: gradient_peer(problem, operands, kind, sets), why_not)
+    if kind is DeviceKind.HOST or problem.mode is not Mode.CAUSAL:
+        return (by_torch,)
+    reason = backward_reason_to_leave_out(problem)
+    by_cudnn = PeerMaker("cuDNN causal backward", ("torch",), lambda: backward_peer(problem, operands, sets), reason)
+    return (by_torch, by_cudnn)
 
 
 def _excess(problem: Filter1d) -> int | None:
