@@ -128,6 +128,29 @@ class TestCausal:
             wt.causal_conv1d_fn(**{"x": x, "weight": w, "bias": b, **change})
 
 
+class TestLongFilters:
+    """No fast family has so many taps: PyTorch's transforms are faster than sums term by term."""
+
+    @pytest.mark.parametrize("down", [1, 3])
+    def test_gradients_are_those_of_sums(self, down: int) -> None:
+        given = [each.requires_grad_() for each in (seeded(2, 3, 700), seeded(3, 1, 300))]
+        y = wt.conv1d(*given, padding=299, stride=down, groups=3)
+        expected = functional.conv1d(*given, padding=299, stride=down, groups=3)
+        assert_close(y, expected)
+        exact = torch.autograd.grad(expected.square().sum(), given)
+        for one, other in zip(torch.autograd.grad(y.square().sum(), given), exact, strict=True):
+            assert_close(one, other, 1e-4)
+
+    def test_sums_term_by_term_are_left_to_transforms(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        x, w = seeded(1, 60_000), seeded(50_000)
+        called: list[Any] = []
+        composed = signal_layer.composed
+        monkeypatch.setattr(signal_layer, "composed", lambda *given: called.append(given) or composed(*given))
+        expected = signal_processing.fftconvolve(x[0].double().numpy(), w.double().numpy())
+        assert_close(wt.convolve(x, w)[0].double(), torch.from_numpy(expected))
+        assert len(called) == 1
+
+
 class TestConv1d:
     @pytest.mark.parametrize(
         "options",

@@ -14,7 +14,7 @@ from torch.nn import functional
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.plans.plan import Plan
-from warpsmith.torch.answers import Answer, CachedAnswer
+from warpsmith.torch.answers import STORED, Answer, CachedAnswer
 from warpsmith.torch.arguments import LeftToTorch, Source
 from warpsmith.torch.tensors import call, usable
 
@@ -34,6 +34,8 @@ _ALIGNMENT = 16
 """Bytes at which an operand of a plan must begin."""
 _TRANSFORM_TAPS = 256
 """Taps from which on PyTorch's transforms replace its sums, where PyTorch computes a filter."""
+_BASELINES = ("filter1d_plain", "filter1d_gradients_plain")
+"""Families that solve every problem, term by term."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class SignalLayer:
         answer = self._forward.get()
         if answer.plan is None:
             self._warn(answer)
+        if answer.plan is None or self._is_slow(answer):
             return self._laid(composed(x, w, b, self.slice))
         result = call(answer.plan, *operands_of(answer.plan, {"signal": x, "weights": w, "bias": b}))
         return self._signals(result, self._problem.result_length)
@@ -121,7 +124,7 @@ class SignalLayer:
     def gradients(self, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed) -> Gradients:
         """The gradients that are needed, by one plan, or by PyTorch if no plan computes them."""
         answer = self._gradient_answer(needed)
-        if answer is None or answer.plan is None:
+        if answer is None or answer.plan is None or self._is_slow(answer):
             dx, dw, db = composed_gradients(dy, x, w, b, self.slice, needed)
             return None if dx is None else self._laid(dx), dw, db
         plan = answer.plan
@@ -155,6 +158,13 @@ class SignalLayer:
                 self._backward[needed] = CachedAnswer(problem, self._source)
         cached = self._backward[needed]
         return None if cached is None else cached.get()
+
+    def _is_slow(self, answer: Answer) -> bool:
+        """True if a default adds up a long filter term by term, where PyTorch has transforms."""
+        assert answer.plan is not None
+        is_default = answer.match is None or answer.match.kind not in STORED
+        family = answer.plan.match.program.family
+        return is_default and self._problem.taps >= _TRANSFORM_TAPS and family in _BASELINES
 
     def _signals(self, result: Tensor, samples: int) -> Tensor:
         """A plan's result with all dimensions."""
