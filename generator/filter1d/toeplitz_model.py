@@ -51,7 +51,7 @@ def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float) 
     instruction, rates = device.tensor_instruction(split.tensor_type), device.rates
     if instruction is None:
         return None
-    per_ns = instruction.per_cycle(device.compute_capability) * device.multiprocessors * rates.cycles_per_ns
+    per_ns = rates.tensor_multiply_adds_per_ns(instruction)
     products = multiply_adds / (PRODUCT_SHARE * max(per_ns, 1.0))
     memory = moved / rates.memory_bytes_per_ns
     first = rates.launch_ns + rates.cycles_ns(FIRST_CYCLES)

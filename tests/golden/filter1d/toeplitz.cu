@@ -302,7 +302,8 @@ __device__ __forceinline__ Number sum_of_window(const Sample* signal, const Weig
     Number sum = zero();
 #pragma unroll 1
     for (int k = first; k < end; ++k) {
-        multiply_add(tap(weights, filter, k), to_number(__ldg(signal + lag + k)), sum);
+        const Sample* sample = signal + lag + k;
+        multiply_add(tap(weights, filter, k), to_number(__ldg(sample)), sum);
     }
     return sum;
 }
@@ -455,7 +456,8 @@ filter1d_toeplitz(
             load_tile(signal, start + 2 * kTileOutputs, words);
         }
         const SharedAddress address = shared_address(&tiles[turn % 2][0][first_place]);
-        const float check = filter_segments(address, band, result + block_output + own_output, block_output + own_output, undo);
+        const float check = filter_segments(address, band, result + block_output + own_output,
+                                            block_output + own_output, undo);
         repair(signal, result, weights, filter, block_output + warp_output, check);
         if (left-- == 0) {
             break;

@@ -148,7 +148,8 @@ __device__ __forceinline__ void fill_band(const Weights& weights, int filter, fl
 
 // Loads a thread's vectors of the chunk that begins at sample `start`, zeros outside of the signal. `samples` is the
 // thread's first channel.
-__device__ __forceinline__ void load_chunk(const Sample* samples, int start, uint4 (&vectors)[kChunk]) {
+__device__ __forceinline__ void load_chunk(const Sample* samples, int start,
+                                           uint4 (&vectors)[kChunk]) {
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
         const int sample = start + i * 16 + static_cast<int>(threadIdx.x / kVectors);
@@ -161,7 +162,8 @@ __device__ __forceinline__ void load_chunk(const Sample* samples, int start, uin
 
 // Writes a thread's vectors to shared memory. Of the 16 channels of a warp, pairs 0, 2, 4 and 6 come first, then pairs
 // 1, 3, 5 and 7: a thread then gets the sums of four adjacent channels.
-__device__ __forceinline__ void fill_chunk(const uint4 (&vectors)[kChunk], unsigned short (&tile)[16 * kChunk][kTilePitch]) {
+__device__ __forceinline__ void fill_chunk(const uint4 (&vectors)[kChunk],
+                                           unsigned short (&tile)[16 * kChunk][kTilePitch]) {
     const int vector = threadIdx.x % kVectors, column = vector / 2 * 16 + vector % 2 * 4;
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
@@ -179,7 +181,8 @@ __device__ __forceinline__ Number sum_of_window(const Sample* signal, const Weig
     Number sum = zero();
 #pragma unroll 1
     for (int k = first; k < end; ++k) {
-        multiply_add(tap(weights, filter, k), to_number(__ldg(signal + (lag + k) * static_cast<long long>(kPitch))), sum);
+        const Sample* sample = signal + (lag + k) * static_cast<long long>(kPitch);
+        multiply_add(tap(weights, filter, k), to_number(__ldg(sample)), sum);
     }
     return sum;
 }

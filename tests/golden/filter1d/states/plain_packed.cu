@@ -143,7 +143,8 @@ filter1d_plain(
     Number sum = zero();
 #pragma unroll 1
     for (int k = first; k < end; ++k) {
-        const Sample* sample = lag + k >= begin ? signal + lag + k : history + (lag + k - begin);
+        const Sample* sample = lag + k >= begin ? signal + lag + k
+                                                  : history + (lag + k - begin);
         multiply_add(tap(weights, filter, k), to_number(__ldg(sample)), sum);
     }
     result[output] = to_result(finish(sum, to_weight(__ldg(bias + row))));
