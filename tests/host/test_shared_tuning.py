@@ -152,6 +152,16 @@ def test_what_a_killed_one_had_claimed_is_taken_over(
     faults = dict.fromkeys(numbers, TAKES_A_WHILE)
     victim = start("victim", numbers, faults=faults)
     await_that(lambda: tried_by("victim") and stored(database_with_store), victim)
+
+    def is_stopped_with_claims() -> bool:
+        """Stops the victim, unless it is between two trials."""
+        os.kill(victim.pid, signal.SIGSTOP)
+        if claimed(postgresql, database_with_store):
+            return True
+        os.kill(victim.pid, signal.SIGCONT)
+        return False
+
+    await_that(is_stopped_with_claims, victim)
     victim.kill()
     assert claimed(postgresql, database_with_store) > 0
     heir = start("heir", numbers, faults=faults, hurry=True).report()
