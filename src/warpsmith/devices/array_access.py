@@ -40,7 +40,7 @@ class ArrayAccess:
     """Makes the function that reads an operand's arrays. They must start at a multiple of the given number of bytes."""
     values_of: ValuesOf
     empty: tuple[Callable[[], tuple[Any, int]], ...]
-    """For each result, a function that makes an uninitialised array and returns it with its address."""
+    """Functions that make an uninitialised array, one for each result, and return it with its address."""
     mark_written: Callable[[tuple[Any, ...]], None] | None
     """Tells the library that arrays are written to. A RuntimeError leaves the call to `CheckedCalls`."""
     current_stream: CurrentStream

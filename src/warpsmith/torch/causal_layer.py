@@ -11,13 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout, SignalState
+from warpsmith.generator.filter1d import SignalLayout, SignalState
 from warpsmith.torch import arguments
 from warpsmith.torch.answers import CachedAnswer, new_cache
 from warpsmith.torch.arguments import Source
 from warpsmith.torch.bilinear import LIBRARY, TAGS
-from warpsmith.torch.signal_layer import Placement, Slice, dense, operands_of, placed
-from warpsmith.torch.tensors import call
+from warpsmith.torch.signal_layer import Placement, Slice, dense, key_of, placed, problem_of, results_of, rows_of
 
 
 def packed_starts(starts: Tensor, samples: int) -> tuple[Tensor, int]:
@@ -51,77 +50,50 @@ class CausalCall:
             if number is not None and number > sequences:
                 before = functional.pad(before, (0, 0, 0, 0, 0, number - sequences))
             before, _ = dense(before.to(x.dtype), placement.layout)
-        problem = self._problem(x, w, b, placement, number)
+        state = _STATES[self.has_before, self.has_after]
         given = {"signal": x, "weights": w, "bias": b, "before": before, "starts": starts}
-        found = _computed(problem, x, self.choice, given)
-        y = _rows(found["result"], placement.layout, (len(x), x.shape[1], x.shape[2]))
+        fields = {"state": state, "packed": number}
+        found = _computed(x, w, b, placement, self.part, fields, self.choice, given)
+        y = rows_of(found["result"], placement.layout, (len(x), x.shape[1], x.shape[2]))
         if not self.has_after:
             return y, None
         shape = (number or len(x), x.shape[1], w.shape[1] - 1)
-        return y, _rows(found["after"], placement.layout, shape)[:sequences]
-
-    def _problem(self, x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, packed: int | None) -> Filter1d:
-        states = {
-            (True, True): SignalState.BOTH,
-            (True, False): SignalState.BEFORE,
-            (False, True): SignalState.AFTER,
-            (False, False): None,
-        }
-        pitch = None if placement.pitch is None else placement.pitch * x.element_size()
-        state = states[self.has_before, self.has_after]
-        return _causal(x, w, b, placement.layout, self.part.activation, pitch=pitch, state=state, packed=packed)
+        return y, rows_of(found["after"], placement.layout, shape)[:sequences]
 
 
-def _causal(
-    x: Tensor, w: Tensor, b: Tensor | None, layout: SignalLayout, activation: str | None, **fields: Any
-) -> Filter1d:
-    batch, channels, samples = x.shape
-    return Filter1d(
-        signal=samples,
-        taps=w.shape[1],
-        batch=batch,
-        mode=Mode.CAUSAL,
-        channels=channels,
-        filters=channels,
-        layout=layout,
-        dtype=x.dtype,  # type: ignore[arg-type]  # its name counts
-        taps_dtype=w.dtype,  # type: ignore[arg-type]
-        bias=b is not None,
-        activation=activation,  # type: ignore[arg-type]
-        **fields,
-    )
-
-
-def _rows(result: Tensor, layout: SignalLayout, shape: tuple[int, int, int]) -> Tensor:
-    """A plan's result with the dimensions batch, channels and samples."""
-    batch, channels, samples = shape
-    if layout is SignalLayout.BTC:
-        return result.view(batch, samples, channels).mT
-    return result.view(batch, channels, samples)
-
+_STATES = {
+    (True, True): SignalState.BOTH,
+    (True, False): SignalState.BEFORE,
+    (False, True): SignalState.AFTER,
+    (False, False): None,
+}
+"""The state of a problem, by whether it has samples before it and leaves those after it."""
 
 _ANSWERS: dict[Any, CachedAnswer] = new_cache()
 
 
 def _computed(
-    problem: Filter1d, x: Tensor, choice: tuple[str, str | None], given: Mapping[str, Tensor | None]
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    placement: Placement,
+    part: Slice,
+    fields: Mapping[str, Any],
+    choice: tuple[str, str | None],
+    given: Mapping[str, Tensor | None],
 ) -> dict[str, Tensor]:
     """Results of a plan by name. Raises BadArgument if no plan computes the problem."""
-    key = (problem, x.device, choice)
+    key = (*key_of(x, w, b, placement, part), *fields.values(), choice)
     cached = _ANSWERS.get(key)
     if cached is None:
         source = Source.of(x.device, *choice)
         if source is None:
             raise BadArgument(f"filters compute on CUDA GPUs and the CPU; the signals are on {x.device}")
-        cached = _ANSWERS[key] = CachedAnswer(problem, source)
+        cached = _ANSWERS[key] = CachedAnswer(problem_of(x, w, b, placement, part, **fields), source)
     answer = cached.get()
     if answer.plan is None:
-        raise BadArgument(f"{problem.key()}: {answer.why_not}; take fallback='default'")
-    b = given.get("bias")
-    whole = {**given, "bias": None if b is None else b.to(given["weights"].dtype)}  # type: ignore[union-attr]
-    found = call(answer.plan, *operands_of(answer.plan, whole))
-    outputs = found if isinstance(found, tuple) else (found,)
-    return dict(zip([each.name for each in answer.plan.problem.outputs if each.name != "state"], outputs, strict=True))
+        raise BadArgument(f"{answer.problem.key()}: {answer.why_not}; take fallback='default'")
+    return results_of(answer.plan, {**given, "bias": None if b is None else b.to(w.dtype)})
 
 
 def updated(
@@ -173,22 +145,23 @@ def update(
     found = Placement.of(state)
     layout = SignalLayout.BCT if found is None else found.layout
     own, _ = dense(state, layout)
-    x, _ = dense(x, layout)
+    x, placement = dense(x, layout)
     fields: dict[str, Any] = {
         "state": SignalState.CARRIED,
         "state_width": state.shape[2],
         "state_rows": None if indices is None else len(state),
         "circular": positions is not None,
     }
-    problem = _causal(x, w, b, layout, activation, **fields)
     numbers = {
         name: None if each is None else each.to(x.device, torch.int32)
         for name, each in (("indices", indices), ("positions", positions))
     }
-    found_results = _computed(problem, x, choice, {"signal": x, "weights": w, "bias": b, "state": own, **numbers})
+    part = Slice(1 - w.shape[1], x.shape[2], activation=activation)
+    given = {"signal": x, "weights": w, "bias": b, "state": own, **numbers}
+    results = _computed(x, w, b, placement, part, fields, choice, given)
     if own.data_ptr() != state.data_ptr():
         state.copy_(own)
-    return _rows(found_results["result"], layout, (len(x), x.shape[1], x.shape[2])).contiguous()
+    return rows_of(results["result"], layout, (len(x), x.shape[1], x.shape[2])).contiguous()
 
 
 def _made(x: Tensor, *_: Any) -> Tensor:

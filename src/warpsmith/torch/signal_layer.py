@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
+from warpsmith.generator.problem import Role
 from warpsmith.plans.plan import Plan
 from warpsmith.torch.answers import STORED, Answer, CachedAnswer
 from warpsmith.torch.arguments import LeftToTorch, Source
@@ -118,8 +119,8 @@ class SignalLayer:
             self._warn(answer)
         if answer.plan is None or self._is_slow(answer):
             return self._laid(composed(x, w, b, self.slice))
-        result = call(answer.plan, *operands_of(answer.plan, {"signal": x, "weights": w, "bias": b}))
-        return self._signals(result, self._problem.result_length)
+        found = results_of(answer.plan, {"signal": x, "weights": w, "bias": b})
+        return self._signals(found["result"], self._problem.result_length)
 
     def gradients(self, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed) -> Gradients:
         """The gradients that are needed, by one plan, or by PyTorch if no plan computes them."""
@@ -132,9 +133,7 @@ class SignalLayer:
         given = {"signal": x, "weights": w, "bias": b, "gradient": dy}
         if isinstance(plan.problem, Filter1d) and not plan.problem.pass_.is_gradient:
             given["signal"] = dy  # the gradient of a signal is a filter of the gradient
-        found = call(plan, *operands_of(plan, given))
-        outputs = found if isinstance(found, tuple) else (found,)
-        results = {each.name: output for each, output in zip(plan.problem.outputs, outputs, strict=True)}
+        results = results_of(plan, given)
         dx = results.get("result", results.get("signal_gradient"))
         dw, db = results.get("weights_gradient"), results.get("bias_gradient")
         return (
@@ -167,11 +166,8 @@ class SignalLayer:
         return is_default and self._problem.taps >= _TRANSFORM_TAPS and family in _BASELINES
 
     def _signals(self, result: Tensor, samples: int) -> Tensor:
-        """A plan's result with all dimensions."""
         problem = self._problem
-        if problem.layout is SignalLayout.BTC:
-            return result.view(problem.batch, samples, problem.channels).mT
-        return result.view(problem.batch, problem.channels, samples)
+        return rows_of(result, problem.layout, (problem.batch, problem.channels, samples))
 
     def _laid(self, y: Tensor) -> Tensor:
         """PyTorch's result in the layout of the signals."""
@@ -183,6 +179,48 @@ class SignalLayer:
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
             warnings.warn(text, LeftToTorch, stacklevel=4)
+
+
+def rows_of(result: Tensor, layout: SignalLayout, shape: tuple[int, int, int]) -> Tensor:
+    """A plan's result with the dimensions batch, channels and samples."""
+    batch, channels, samples = shape
+    if layout is SignalLayout.BTC:
+        return result.view(batch, samples, channels).mT
+    return result.view(batch, channels, samples)
+
+
+def key_of(x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, part: Slice) -> tuple[Any, ...]:
+    """What the problem of a call depends on, and its device: making the problem at each call would take longer."""
+    return x.shape, w.shape, x.dtype, w.dtype, b is None, placement, part, x.device
+
+
+def problem_of(x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, part: Slice, **states: Any) -> Filter1d:
+    """The filter of signals (batch, channels, samples) by weights (filters, taps), with the fields of its states."""
+    batch, channels, samples = x.shape
+    return Filter1d(
+        signal=samples,
+        taps=w.shape[1],
+        batch=batch,
+        channels=channels,
+        filters=len(w),
+        layout=placement.layout,
+        dtype=x.dtype,  # type: ignore[arg-type]  # its name counts
+        lags=(part.first_lag, part.last_lag),
+        down=part.down,
+        convolve=part.convolve,
+        taps_dtype=w.dtype,  # type: ignore[arg-type]
+        pitch=None if placement.pitch is None else placement.pitch * x.element_size(),
+        bias=b is not None,
+        activation=part.activation,  # type: ignore[arg-type]
+        **states,
+    )
+
+
+def results_of(plan: Plan, given: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """Results of a plan by name, from operands by name."""
+    found = call(plan, *operands_of(plan, given))
+    names = [each.name for each in plan.problem.outputs if each.role is Role.OUTPUT]
+    return dict(zip(names, found if isinstance(found, tuple) else (found,), strict=True))
 
 
 def operands_of(plan: Plan, given: Mapping[str, Tensor | None]) -> list[Tensor]:

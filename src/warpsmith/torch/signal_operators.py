@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from warpsmith.errors import BadArgument
-from warpsmith.generator.filter1d import Filter1d, SignalLayout
+from warpsmith.generator.filter1d import SignalLayout
 from warpsmith.torch import arguments
 from warpsmith.torch.answers import new_cache
 from warpsmith.torch.arguments import Source
@@ -26,7 +26,9 @@ from warpsmith.torch.signal_layer import (
     composed,
     composed_gradients,
     dense,
+    key_of,
     placed,
+    problem_of,
 )
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_intercepted
 
@@ -96,33 +98,13 @@ def _layer(
     x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, part: Slice, choice: tuple[str, str | None]
 ) -> SignalLayer:
     """The layer of a call, cached."""
-    key = (x.shape, w.shape, x.dtype, w.dtype, b is None, placement, part, x.device, choice)
+    key = (*key_of(x, w, b, placement, part), choice)
     found = _LAYERS.get(key)
     if found is None:
         source = Source.of(x.device, *choice)
         assert source is not None  # the device was checked
-        found = _LAYERS[key] = SignalLayer(_problem(x, w, b, placement, part), source)
+        found = _LAYERS[key] = SignalLayer(problem_of(x, w, b, placement, part), source)
     return found
-
-
-def _problem(x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, part: Slice) -> Filter1d:
-    batch, channels, samples = x.shape
-    return Filter1d(
-        signal=samples,
-        taps=w.shape[1],
-        batch=batch,
-        channels=channels,
-        filters=len(w),
-        layout=placement.layout,
-        dtype=x.dtype,  # type: ignore[arg-type]  # its name counts
-        lags=(part.first_lag, part.last_lag),
-        down=part.down,
-        convolve=part.convolve,
-        taps_dtype=w.dtype,  # type: ignore[arg-type]
-        pitch=None if placement.pitch is None else placement.pitch * x.element_size(),
-        bias=b is not None,
-        activation=part.activation,  # type: ignore[arg-type]
-    )
 
 
 _WORDS = "SymInt first_lag, SymInt outputs, SymInt down, bool convolve, str? activation, str fallback, str? store"

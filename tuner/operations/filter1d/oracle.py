@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
 from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
-from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms
+from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms, spoil
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
 from warpsmith.tuner.operations.strips import STRIP_BYTES, for_each_strip, room_beside
 
@@ -256,19 +256,13 @@ class _Work:
         """Adds the products of some taps to all outputs of a part."""
         down, outputs = self.problem.down, expected.shape[1]
         bad = ~np.isfinite(samples)
-        is_spoilt = bool(bad.any())
-        if is_spoilt:
-            samples[bad] = 0
+        samples[bad] = 0
         spread = (self.tile - 1) * down + len(taps)
         tiles = np.lib.stride_tricks.sliding_window_view(samples, spread, axis=1)[:, :: self.tile * down]
         band = _band(taps, self.tile, down)
         expected += _product(tiles, band)[:, :outputs]
         scale += _product(np.abs(tiles), np.abs(band))[:, :outputs]
-        if is_spoilt:
-            counts = np.pad(bad.cumsum(axis=1), ((0, 0), (1, 0)))
-            starts = np.arange(outputs) * down
-            spoilt = counts[:, starts + len(taps)] > counts[:, starts]
-            expected[spoilt], scale[spoilt] = np.nan, np.nan
+        spoil(bad, len(taps), down, expected, scale)
 
 
 def _with_history(problem: Filter1d, operands: Operands) -> tuple[NDArray[Any], int]:

@@ -28,10 +28,15 @@ def add_by_transforms(
     samples[bad] = 0
     expected += _correlated(taps, samples, down, outputs)
     scale += np.maximum(0.0, _correlated(np.abs(taps), np.abs(samples), down, outputs))
+    spoil(bad, len(taps), down, expected, scale)
+
+
+def spoil(bad: NDArray[np.bool_], taps: int, down: int, expected: NDArray[Any], scale: NDArray[np.float64]) -> None:
+    """Makes NaN of results and scales whose windows of so many taps contain a bad sample."""
     if bad.any():
         counts = np.pad(bad.cumsum(axis=1), ((0, 0), (1, 0)))
-        starts = np.arange(outputs) * down
-        spoilt = counts[:, starts + len(taps)] > counts[:, starts]
+        starts = np.arange(expected.shape[1]) * down
+        spoilt = counts[:, starts + taps] > counts[:, starts]
         expected[spoilt], scale[spoilt] = np.nan, np.nan
 
 
