@@ -29,7 +29,7 @@ from warpsmith.generator.filter1d.text import (
     Weights,
     filter1d_arguments,
     filter1d_constants,
-    row_pitch,
+    pitches,
     weights_parameter,
     why_no_gradient,
 )
@@ -204,9 +204,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    signal, result = problem.inputs[0], problem.output
-    pitch = row_pitch(problem, signal, problem.signal)
-    out_pitch = row_pitch(problem, result, problem.result_length)
+    result, (pitch, out_pitch) = problem.output, pitches(problem)
     return (
         Constraint(
             f"a thread has whole vectors of the {problem.channels} channels, {pitch} elements apart",
@@ -314,15 +312,14 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
         Weights.GLOBAL,
     )
     places = [each.value for each in order if each.value in values["weights"]]
-    signal, result = problem.inputs[0], problem.output
-    pitches = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
+    result, (pitch, out_pitch) = problem.output, pitches(problem)
     most = max(1, (4 if problem.taps <= SHORT_TAPS else 2 if problem.taps <= LONG_TAPS else 1) // parts_of(problem))
     for weights in places:
         for walk in Walk:
             for vector in (each for each in (4, 2, 1) if each <= most):
-                if problem.channels % vector or pitches[0] % vector:
+                if problem.channels % vector or pitch % vector:
                     continue
-                store = max(each for each in vectors_of(result) if pitches[1] % each == 0 and vector % each == 0)
+                store = max(each for each in vectors_of(result) if out_pitch % each == 0 and vector % each == 0)
                 for outputs in _outputs(problem, device, vector):
                     for min_blocks in (2, 0) if problem.taps <= SHORT_TAPS else (0,):
                         yield _config(problem, weights, walk, vector, store, outputs, min_blocks)

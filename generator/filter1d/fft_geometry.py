@@ -13,7 +13,7 @@ from math import ceil
 from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import row_pitch
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.lines import Lines, Radices, axis_of, points_of, radices_of
@@ -116,10 +116,8 @@ class Filter1dFftGeometry:
         radices, is_btc = radices_of(config.text("radices")), problem.layout is SignalLayout.BTC
         count = config.integer("lines")
         ahead, step = ahead_of(problem, packing), step_of(problem, points_of(config.text("radices")), packing)
-        signal, result = problem.inputs[0], problem.output
         adjacent = packing is Packing.HALF and not is_btc and step % 2 == 0
-        is_even = problem.rows == 1 or row_pitch(problem, signal, problem.signal) % 2 == 0
-        is_result_even = problem.rows == 1 or row_pitch(problem, result, problem.result_length) % 2 == 0
+        is_even, is_result_even = (problem.rows == 1 or each % 2 == 0 for each in pitches(problem))
         loads_pairs = adjacent and is_even
         return cls(
             lines=lines_of(radices, count, is_btc, config.integer("threads")),

@@ -20,20 +20,20 @@ from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
-    FOLDED,
     MAX_TAPS,
     PAIRED,
-    SUMS,
     Fold,
     GradientsText,
-    operand_pointers,
-    pitches,
+    expected_pass_ns,
+    pass_arguments,
+    pass_program,
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.pair_stores import pair_stores
-from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
@@ -47,7 +47,6 @@ SEGMENTS = tuple(range(16, CHAIN + 1, 8))
 MAX_STRAIGHT = 4000
 """Most multiply-adds of a turn of the loop, which are all unrolled."""
 MEMORY_SHARE = 3500 / REFERENCE.memory_bytes_per_ns
-SCHEDULERS, WARP, ISSUE_SHARE = 4, 32, 0.8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,10 +113,7 @@ class Filter1dGradientsChannels(Family[Filter1d]):
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         if _default(problem, device) is None:
             return None
-        outputs, rates = problem.rows * problem.result_length, device.rates
-        each = problem.multiply_adds / outputs + 16
-        issued = rates.cycles_ns(outputs * each / WARP / device.multiprocessors / SCHEDULERS / ISSUE_SHARE)
-        return 2 * rates.launch_ns + max(problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns), issued)
+        return expected_pass_ns(problem, device, 16, MEMORY_SHARE)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
@@ -132,8 +128,8 @@ class Filter1dGradientsChannels(Family[Filter1d]):
         return _unrolled(problem, config.integer("vector"), config.integer("ahead"))
 
     def program(self, problem: Filter1d, config: Config) -> Program:
-        geometry, gives_weights = GradientsChannelsGeometry.of(problem, config), problem.pass_.gives_weights
-        fold = Fold.of(problem, problem.batch * geometry.blocks_along) if gives_weights else None
+        geometry = GradientsChannelsGeometry.of(problem, config)
+        fold = Fold.of(problem, problem.batch * geometry.blocks_along) if problem.pass_.gives_weights else None
         source = render(
             "filter1d/gradients_channels.cu.jinja",
             p=GradientsText.of(problem),
@@ -142,14 +138,9 @@ class Filter1dGradientsChannels(Family[Filter1d]):
             config=config.key(),
             store=config.text("store"),
         )
-        arguments = [each for each in operand_pointers(problem) if each.buffer not in FOLDED]
-        arguments += [Pointer(SUMS)] if gives_weights else []
         block = (geometry.columns, geometry.rows, 1)
-        launches = [Launch(self.name, (geometry.blocks, 1, 1), block, tuple(arguments))]
-        if fold is not None:
-            launches.append(fold.launch(self.name, problem))
-        workspaces = () if fold is None else (fold.workspace,)
-        return Program.of_source(self.name, config, source, tuple(launches), workspaces)
+        launch = Launch(self.name, (geometry.blocks, 1, 1), block, pass_arguments(problem))
+        return pass_program(problem, config, source, launch, fold)
 
 
 def _unrolled(problem: Filter1d, vector: int, ahead: int) -> int:

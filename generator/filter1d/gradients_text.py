@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.passes import reaches_all
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import STORED, count_type, index_type
+from warpsmith.generator.filter1d.text import STORED, count_type, index_type, pitches
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Launch, Pointer
+from warpsmith.generator.program import Argument, Launch, Pointer, Program
+from warpsmith.generator.space import Config
 from warpsmith.generator.steps import Workspace
 
 SUMS = "sums"
@@ -23,6 +25,7 @@ MAX_TAPS = 32
 PAIRED = (DType.FLOAT16, DType.BFLOAT16)
 """Types of samples that these kernels convert in pairs."""
 FOLD_THREADS = 256
+WARP, SCHEDULERS, ISSUE_SHARE = 32, 4, 0.8
 _FEW_TERMS = 32
 """Partial sums of an element that one thread adds up; more lanes share longer sums."""
 
@@ -107,20 +110,6 @@ class GradientsText:
         )
 
 
-def pitches(problem: Filter1d) -> tuple[int, int]:
-    """Elements from one row to the next, of the signal and of the result's gradient."""
-    is_btc = problem.layout is SignalLayout.BTC
-    given = (
-        (problem.pitch, problem.dtype, problem.signal),
-        (problem.result_pitch, problem.output_dtype, problem.result_length),
-    )
-    pitch, gradient_pitch = (
-        (problem.channels if is_btc else samples) if bytes_ is None else bytes_ // dtype.itemsize
-        for bytes_, dtype, samples in given
-    )
-    return pitch, gradient_pitch
-
-
 def operand_pointers(problem: Filter1d) -> tuple[Pointer, ...]:
     """Arguments of a kernel that takes all operands."""
     return tuple(Pointer(each.name) for each in problem.operands)
@@ -186,3 +175,26 @@ class Fold:
     def launch(self, family: str, problem: Filter1d) -> Launch:
         results = [each.name for each in problem.outputs if each.name in FOLDED]
         return Launch.of_blocks(f"{family}_fold", self.blocks, self.threads, tuple(map(Pointer, (SUMS, *results))))
+
+
+def pass_arguments(problem: Filter1d) -> tuple[Argument, ...]:
+    """Arguments of a kernel that passes over memory once: all operands but those that the fold writes, and its sums."""
+    own = tuple(each for each in operand_pointers(problem) if each.buffer not in FOLDED)
+    return (*own, Pointer(SUMS)) if problem.pass_.gives_weights else own
+
+
+def pass_program(problem: Filter1d, config: Config, source: str, launch: Launch, fold: Fold | None) -> Program:
+    """Program of a kernel that passes over memory once, and of the fold of its sums if there are any."""
+    folds = () if fold is None else (fold.launch(launch.entry, problem),)
+    workspaces = () if fold is None else (fold.workspace,)
+    return Program.of_source(launch.entry, config, source, (launch, *folds), workspaces)
+
+
+def expected_pass_ns(problem: Filter1d, device: Device, others: int, memory_share: float) -> float:
+    """Nanoseconds of one pass over memory and its fold: by bytes at a share of the memory rate, or by instructions,
+    `others` for each output besides its multiply-adds.
+    """
+    outputs, rates = problem.rows * problem.result_length, device.rates
+    each = problem.multiply_adds / outputs + others
+    issued = rates.cycles_ns(outputs * each / WARP / device.multiprocessors / SCHEDULERS / ISSUE_SHARE)
+    return 2 * rates.launch_ns + max(problem.bytes / (memory_share * rates.memory_bytes_per_ns), issued)

@@ -21,25 +21,25 @@ from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
-    FOLDED,
     MAX_TAPS,
     PAIRED,
-    SUMS,
+    WARP,
     Fold,
     GradientsText,
-    operand_pointers,
-    pitches,
+    expected_pass_ns,
+    pass_arguments,
+    pass_program,
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.problem import DType
-from warpsmith.generator.program import Launch, Pointer, Program
+from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 
-WARP = 32
 LANES = (8, 4, 2, 1)
 VECTOR_BYTES = 16
 """Bytes of the widest load."""
@@ -53,7 +53,6 @@ ACTIVATION_WORK, HEAVY_WORK = 10, 20
 SHORT_TAPS = 8
 """Most taps of which a default asks for a number of blocks of float32 signals: more take more registers."""
 MEMORY_SHARE = 3600 / REFERENCE.memory_bytes_per_ns
-SCHEDULERS, ISSUE_SHARE = 4, 0.8
 
 
 def vectors_of(samples: int, pitch: int, length: int, dtype: DType) -> tuple[int, ...]:
@@ -177,15 +176,9 @@ class Filter1dGradientsWarp(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
-        if config is None:
+        if _default(problem, device) is None:
             return None
-        rates = device.rates
-        each = problem.multiply_adds / problem.rows / problem.result_length + 14
-        issued = problem.rows * problem.result_length * each / WARP / device.multiprocessors / SCHEDULERS / ISSUE_SHARE
-        return 2 * rates.launch_ns + max(
-            problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns), rates.cycles_ns(issued)
-        )
+        return expected_pass_ns(problem, device, 14, MEMORY_SHARE)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
@@ -201,8 +194,7 @@ class Filter1dGradientsWarp(Family[Filter1d]):
 
     def program(self, problem: Filter1d, config: Config) -> Program:
         geometry = GradientsWarpGeometry.of(problem, config)
-        gives_weights = problem.pass_.gives_weights
-        fold = Fold.of(problem, problem.batch * geometry.blocks_along) if gives_weights else None
+        fold = Fold.of(problem, problem.batch * geometry.blocks_along) if problem.pass_.gives_weights else None
         source = render(
             "filter1d/gradients_warp.cu.jinja",
             p=GradientsText.of(problem),
@@ -211,14 +203,9 @@ class Filter1dGradientsWarp(Family[Filter1d]):
             config=config.key(),
             store=config.text("store"),
         )
-        of_kernel = [each for each in operand_pointers(problem) if each.buffer not in FOLDED]
-        of_kernel += [Pointer(SUMS)] if gives_weights else []
-        blocks = problem.rows * geometry.blocks_along
-        launches = [Launch.of_blocks(self.name, blocks, geometry.warps * WARP, tuple(of_kernel))]
-        if fold is not None:
-            launches.append(fold.launch(self.name, problem))
-        workspaces = () if fold is None else (fold.workspace,)
-        return Program.of_source(self.name, config, source, tuple(launches), workspaces)
+        blocks, threads = problem.rows * geometry.blocks_along, geometry.warps * WARP
+        launch = Launch.of_blocks(self.name, blocks, threads, pass_arguments(problem))
+        return pass_program(problem, config, source, launch, fold)
 
 
 @functools.lru_cache(maxsize=256)

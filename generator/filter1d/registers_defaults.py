@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, Exchange, MemoryPath, parts_of, vectors_of
-from warpsmith.generator.filter1d.text import Weights, row_pitch
+from warpsmith.generator.filter1d.text import Weights, pitches
 from warpsmith.generator.pair_stores import stores_pairs
 from warpsmith.generator.problem import Operand
 from warpsmith.generator.space import Config, Space, Value
@@ -41,7 +41,7 @@ def likely(problem: Filter1d, device: Device, space: Space) -> Iterator[Config]:
     window = most + problem.taps - 1
     is_short = window <= min(GLOBAL_WINDOW, GLOBAL_WINDOW_BYTES // signal.dtype.itemsize)
     is_short &= problem.filters == 1 or problem.taps <= GLOBAL_TAPS
-    is_wide = _width(signal, problem.signal, problem) * signal.dtype.itemsize >= 8 and stores_pairs(
+    is_wide = _width(signal, pitches(problem)[0], problem) * signal.dtype.itemsize >= 8 and stores_pairs(
         problem.output_dtype, device, PAIRED
     )
     if is_short and is_wide and problem.down <= 2:
@@ -82,10 +82,9 @@ def _shrinking(problem: Filter1d, device: Device, outputs: int, columns: int, le
         count //= 2
 
 
-def _width(operand: Operand, samples: int, problem: Filter1d) -> int:
+def _width(operand: Operand, pitch: int, problem: Filter1d) -> int:
     """Elements of the widest access that all rows allow."""
-    pitch = row_pitch(problem, operand, samples) if problem.rows > 1 else 0
-    return max(lanes for lanes in vectors_of(operand) if pitch % lanes == 0)
+    return max(lanes for lanes in vectors_of(operand) if problem.rows == 1 or pitch % lanes == 0)
 
 
 def _config(
@@ -105,9 +104,9 @@ def _config(
     while 2 * rows * columns <= threads and 2 * rows <= problem.rows:
         rows *= 2
     stride = outputs * problem.down * (columns if path is MemoryPath.SHARED else 1)
-    load = min(_width(signal, problem.signal, problem), stride & -stride)
+    load = min(_width(signal, pitches(problem)[0], problem), stride & -stride)
     store = (
-        min(_width(result, problem.result_length, problem), outputs)
+        min(_width(result, pitches(problem)[1], problem), outputs)
         if stores_pairs(problem.output_dtype, device, PAIRED)
         else 1
     )

@@ -34,7 +34,7 @@ from warpsmith.generator.filter1d.text import (
     Weights,
     filter1d_arguments,
     filter1d_constants,
-    row_pitch,
+    pitches,
     weights_parameter,
     why_no_gradient,
 )
@@ -145,9 +145,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    signal, result = problem.inputs[0], problem.output
-    pitch = row_pitch(problem, signal, problem.signal)
-    out_pitch = row_pitch(problem, result, problem.result_length)
+    pitch, out_pitch = pitches(problem)
     several = problem.rows > 1
     return (
         Constraint(

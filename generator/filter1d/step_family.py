@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
 from warpsmith.generator.filter1d.states import state_width
-from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments, row_pitch
+from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, filter1d_arguments, pitches
 from warpsmith.generator.pair_stores import stores_pairs
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
@@ -133,9 +133,9 @@ def _registers(problem: Filter1d, vector: int, rows: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    signal, result = problem.inputs[0], problem.output
+    result = problem.output
     is_btc = problem.layout is SignalLayout.BTC
-    pitches = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
+    pitch, out_pitch = pitches(problem)
     run = 1 if is_btc else problem.signal
     most = MAX_REGISTERS
     return Space(
@@ -152,8 +152,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Constraint(
                 f"a thread has whole vectors of the {problem.channels} channels",
                 lambda vector: (
-                    problem.channels % vector == 0
-                    and (not is_btc or (pitches[0] % vector == 0 and pitches[1] % vector == 0))
+                    problem.channels % vector == 0 and (not is_btc or (pitch % vector == 0 and out_pitch % vector == 0))
                 ),
             ),
             Constraint(

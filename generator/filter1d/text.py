@@ -10,7 +10,7 @@ from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
-from warpsmith.generator.problem import DType, Operand
+from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
 from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config, Parameter, words
@@ -115,8 +115,7 @@ class Filter1dText:
     def of(cls, problem: Filter1d) -> Filter1dText:
         signal, weights, result = *problem.inputs[:2], problem.output
         is_btc = problem.layout is SignalLayout.BTC
-        pitch = row_pitch(problem, signal, problem.signal)
-        result_pitch = row_pitch(problem, result, problem.result_length)
+        pitch, result_pitch = pitches(problem)
         complex64 = DType.COMPLEX64
         return cls(
             key=problem.key(),
@@ -168,11 +167,18 @@ def count_type(elements: int, threads: int) -> str:
     return "unsigned" if elements + threads < 2**32 else "unsigned long long"
 
 
-def row_pitch(problem: Filter1d, operand: Operand, samples: int) -> int:
-    """Elements from one row of an operand to the next."""
-    given = problem.pitch if operand.name == "signal" else problem.result_pitch
-    dense = problem.channels if problem.layout is SignalLayout.BTC else samples
-    return dense if given is None else given // operand.dtype.itemsize
+def pitches(problem: Filter1d) -> tuple[int, int]:
+    """Elements from one row to the next, of the signal and of the result, or of its gradient."""
+    is_btc = problem.layout is SignalLayout.BTC
+    given = (
+        (problem.pitch, problem.dtype, problem.signal),
+        (problem.result_pitch, problem.output_dtype, problem.result_length),
+    )
+    pitch, result_pitch = (
+        (problem.channels if is_btc else samples) if bytes_ is None else bytes_ // dtype.itemsize
+        for bytes_, dtype, samples in given
+    )
+    return pitch, result_pitch
 
 
 def why_no_gradient(problem: Filter1d) -> str | None:

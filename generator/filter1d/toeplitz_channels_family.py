@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
     filter1d_arguments,
-    row_pitch,
+    pitches,
 )
 from warpsmith.generator.filter1d.toeplitz_channels_geometry import (
     COLUMNS,
@@ -67,7 +67,7 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
         group = problem.channels // problem.filters
         if problem.filters > 1 and group % COLUMNS:
             return f"multiplies {COLUMNS} channels by one filter; groups of {group} channels have one each"
-        pitch, result_pitch = _pitches(problem)
+        pitch, result_pitch = pitches(problem)
         if problem.channels % VECTOR or pitch % VECTOR or result_pitch % 4:
             return f"needs whole vectors of {VECTOR} channels; there are {problem.channels}, {pitch} elements apart"
         if _default(problem, device) is None:
@@ -107,12 +107,6 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
         arguments = filter1d_arguments(problem, Weights.GLOBAL)
         launch = Launch.of_blocks(self.name, geometry.blocks, WARP * geometry.warps, arguments)
         return Program.of_source(self.name, config, source, (launch,))
-
-
-def _pitches(problem: Filter1d) -> tuple[int, int]:
-    """Elements from sample to sample, and from output to output."""
-    signal, result = problem.inputs[0], problem.output
-    return row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
 
 
 @functools.lru_cache(maxsize=256)

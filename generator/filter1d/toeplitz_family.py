@@ -25,7 +25,7 @@ from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
     filter1d_arguments,
-    row_pitch,
+    pitches,
 )
 from warpsmith.generator.filter1d.toeplitz_geometry import (
     SEGMENTS,
@@ -143,9 +143,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    signal, result = problem.inputs[0], problem.output
-    pitch = row_pitch(problem, signal, problem.signal)
-    out_pitch = row_pitch(problem, result, problem.result_length)
+    pitch, out_pitch = pitches(problem)
     several = problem.rows > 1
     return (
         Constraint(
@@ -249,8 +247,7 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     with more taps a block prepares its band for several tiles.
     """
     signal = problem.inputs[0]
-    pitch = row_pitch(problem, signal, problem.signal) if problem.rows > 1 else 0
-    result_pitch = row_pitch(problem, problem.output, problem.result_length) if problem.rows > 1 else 0
+    pitch, result_pitch = pitches(problem) if problem.rows > 1 else (0, 0)
     widest = max(each for each in vectors_of(signal) if pitch % each == 0)
     store_vector = 2 if result_pitch % 2 == 0 else 1
     for split in splits_of(problem):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.first_use.filter1d_states import StatesReference
 from warpsmith.generator.first_use.reference import (
     ChannelPlanes,
@@ -31,7 +32,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
+    row, _ = pitches(problem)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),

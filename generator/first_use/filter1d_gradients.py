@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from warpsmith.generator.filter1d.fields import SignalLayout
-from warpsmith.generator.filter1d.gradients_text import pitches
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.first_use.filter1d import deviations_of
 from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import DType

@@ -7,6 +7,7 @@ import math
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states_text import StatesText
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Program
 from warpsmith.generator.reference.kernels import (
@@ -42,7 +43,7 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
     def program(self, problem: Filter1d) -> Program:
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
-        row = (problem.pitch or 0) // signal.dtype.itemsize or (problem.channels if is_btc else problem.signal)
+        row, _ = pitches(problem)
         is_plain = problem.state is None and problem.packed is None  # others have no floors
         has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_plain
         has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_plain)

@@ -14,7 +14,7 @@ from warpsmith.generator.filter1d.channels_family import (
     Filter1dChannels,
     Filter1dChannelsGeometry,
 )
-from warpsmith.generator.filter1d.text import row_pitch
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.presets import H200, PRESETS
 from warpsmith.generator.program import ByValue, Pointer
 from warpsmith.generator.space import Config
@@ -75,7 +75,7 @@ def test_threads_cover_each_output_of_each_channel_once(problem: Filter1d) -> No
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_vectors_are_aligned_and_whole(problem: Filter1d) -> None:
     signal, result = problem.inputs[0], problem.output
-    pitch, result_pitch = row_pitch(problem, signal, problem.signal), row_pitch(problem, result, problem.result_length)
+    pitch, result_pitch = pitches(problem)
     for config in configs_of(problem):
         vector, store = config.integer("vector"), config.integer("store_vector")
         assert problem.channels % vector == pitch % vector == 0

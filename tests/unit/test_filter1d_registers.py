@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.registers_family import MAX_TAPS, Filter1dRegisters
 from warpsmith.generator.filter1d.registers_geometry import Exchange, Filter1dRegistersGeometry, MemoryPath, parts_of
 from warpsmith.generator.filter1d.registers_model import expected_ns
-from warpsmith.generator.filter1d.text import Weights, row_pitch, weights_parameter
+from warpsmith.generator.filter1d.text import Weights, pitches, weights_parameter
 from warpsmith.generator.presets import H200, HOST, PRESETS, T4
 from warpsmith.generator.program import Argument, ByValue, Pointer
 from warpsmith.generator.space import Config
@@ -137,7 +137,7 @@ class TestStores:
 
     def test_they_are_aligned(self) -> None:
         for case in CASES:
-            pitch = row_pitch(case.problem, case.problem.output, case.problem.result_length)
+            pitch = pitches(case.problem)[1]
             assert case.g.outputs % case.g.store_vector == 0
             assert case.problem.rows == 1 or pitch % case.g.store_vector == 0
 
@@ -165,7 +165,7 @@ class TestLoads:
     def test_they_are_aligned(self) -> None:
         for case in CASES:
             g, problem = case.g, case.problem
-            pitch = row_pitch(problem, problem.operands[0], problem.signal)
+            pitch = pitches(problem)[0]
             assert problem.rows == 1 or pitch % g.load_vector == 0
             assert not (block_starts(case) % g.load_vector).any()
             if not case.is_tiled:

@@ -12,7 +12,7 @@ import pytest
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.operation import FILTER1D
-from warpsmith.generator.filter1d.text import row_pitch
+from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.filter1d.toeplitz_channels_family import Filter1dToeplitzChannels
 from warpsmith.generator.filter1d.toeplitz_channels_geometry import (
     COLUMNS,
@@ -95,7 +95,7 @@ def test_a_warp_stores_each_output_once(problem: Filter1d) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.key())
 def test_a_tile_has_the_windows_of_its_outputs_and_loads_are_aligned(problem: Filter1d) -> None:
-    pitch = row_pitch(problem, problem.inputs[0], problem.signal)
+    pitch = pitches(problem)[0]
     for config in configs_of(ROWS, problem):
         geometry = Filter1dToeplitzGeometry.of(problem, config)
         vector = geometry.load_vector
