@@ -81,22 +81,14 @@ def causal_peer(problem: Filter1d, operands: Operands, method: CausalMethod, set
 
     Raises Unavailable if PyTorch finds no GPU or the library is missing.
     """
-    torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        raise Unavailable("PyTorch finds no GPU")
-    library, version = _library()
+    torch, library, version = _opened()
     number = getattr(torch, problem.dtype.value)
-    taps = correlation_taps(problem, operands["weights"])
-    taps = taps if method is CausalMethod.DIRECT else taps[:, ::-1]
-    is_btc = problem.layout is SignalLayout.BTC
-    weights = tensor_of((taps.T if is_btc else taps).copy(), torch, on_gpu=True).to(number).contiguous()
-    bias = torch.zeros(problem.channels, dtype=number, device="cuda")
-    if problem.bias:
-        bias = tensor_of(operands["bias"], torch, on_gpu=True).to(number)
+    weights, bias = _learned(problem, operands, torch)
+    weights = weights if method is CausalMethod.DIRECT else weights.flip(1)  # which has the layout bct
     first = tensor_of(operands["signal"], torch, on_gpu=True)
     signals = [first, *(first.clone() for _ in range(sets - 1))]
     results = [torch.empty(problem.output.shape, dtype=number, device="cuda") for _ in range(sets)]
-    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), _DATA_TYPES[problem.dtype])
+    sizes = _sizes(problem)
     launch = _launcher(library, problem, method, torch)
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
@@ -119,23 +111,15 @@ def backward_peer(problem: Filter1d, operands: Operands, sets: int) -> Peer:
 
     Raises Unavailable if PyTorch finds no GPU or the library is missing.
     """
-    torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        raise Unavailable("PyTorch finds no GPU")
-    library, version = _library()
-    number, is_btc = getattr(torch, problem.dtype.value), problem.layout is SignalLayout.BTC
-    taps = correlation_taps(problem, operands["weights"])
-    weights = tensor_of((taps.T if is_btc else taps).copy(), torch, on_gpu=True).to(number).contiguous()
-    bias = torch.zeros(problem.channels, dtype=number, device="cuda")
-    if "bias" in operands:
-        bias = tensor_of(operands["bias"], torch, on_gpu=True).to(number)
+    torch, library, version = _opened()
+    is_btc = problem.layout is SignalLayout.BTC
+    weights, bias = _learned(problem, operands, torch)
     first = [tensor_of(operands[name], torch, on_gpu=True) for name in ("signal", "gradient")]
     given = [first, *([each.clone() for each in first] for _ in range(sets - 1))]
     sums = [torch.zeros(weights.numel() + problem.channels, dtype=torch.float32, device="cuda") for _ in range(sets)]
     made = [torch.empty_like(first[0]) for _ in range(sets)]
     function = library.cudnnCausalConv1dNwhBackward if is_btc else library.cudnnCausalConv1dBackward
-    words = (_DATA_TYPES[problem.dtype], _DATA_TYPES[DType.FLOAT32], 0 if problem.activation is None else 1)
-    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), *words)
+    sizes = (*_sizes(problem), _DATA_TYPES[DType.FLOAT32], 0 if problem.activation is None else 1)
 
     def run(index: int = 0, stream: int | None = None, /) -> None:
         with torch_stream(torch, stream):
@@ -164,6 +148,30 @@ def backward_peer(problem: Filter1d, operands: Operands, sets: int) -> Peer:
     return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype))
 
 
+def _opened() -> tuple[Any, ctypes.CDLL, str]:
+    """PyTorch, the library and its version. Raises Unavailable if there is no GPU or no library."""
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        raise Unavailable("PyTorch finds no GPU")
+    return torch, *_library()
+
+
+def _learned(problem: Filter1d, operands: Operands, torch: Any) -> tuple[Any, Any]:
+    """Taps in the layout's order, and the bias, zeros if there is none."""
+    number, taps = getattr(torch, problem.dtype.value), correlation_taps(problem, operands["weights"])
+    taps = taps.T if problem.layout is SignalLayout.BTC else taps
+    bias = torch.zeros(problem.channels, dtype=number, device="cuda")
+    if "bias" in operands:
+        bias = tensor_of(operands["bias"], torch, on_gpu=True).to(number)
+    return tensor_of(taps.copy(), torch, on_gpu=True).to(number).contiguous(), bias
+
+
+def _sizes(problem: Filter1d) -> tuple[Any, ...]:
+    """Arguments after the pointers: batch, channels, samples, taps and the element type."""
+    sizes = (problem.batch, problem.channels, problem.signal, problem.taps)
+    return (*map(c_int, sizes), _DATA_TYPES[problem.dtype])
+
+
 Launch = Callable[[c_void_p, tuple[c_void_p, ...], tuple[Any, ...]], int]
 """Runs a function with a stream, the pointers of signal, taps, bias and result, and sizes with the element type."""
 
@@ -183,7 +191,7 @@ def _launcher(library: ctypes.CDLL, problem: Filter1d, method: CausalMethod, tor
 
 
 def _long_launcher(library: ctypes.CDLL, problem: Filter1d, torch: Any) -> Launch:
-    sizes = (*map(c_int, (problem.batch, problem.channels, problem.signal, problem.taps)), _DATA_TYPES[problem.dtype])
+    sizes = _sizes(problem)
     needed = c_size_t(), c_size_t()
     _check(library.cudnnLongFFTCausalConv1dGetBufferSizes(*sizes, *map(byref, needed)), CausalMethod.LONG)
     buffers = [torch.empty(max(16, each.value), dtype=torch.uint8, device="cuda") for each in needed]
