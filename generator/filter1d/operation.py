@@ -12,6 +12,7 @@ _FAMILIES = families_in(
         "filter1d_channels": "channels_family:Filter1dChannels",
         "filter1d_toeplitz": "toeplitz_family:Filter1dToeplitz",
         "filter1d_toeplitz_channels": "toeplitz_channels_family:Filter1dToeplitzChannels",
+        "filter1d_toeplitz_batch": "toeplitz_batch_family:Filter1dToeplitzBatch",
         "filter1d_step": "step_family:Filter1dStep",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_fft": "fft_family:Filter1dFft",

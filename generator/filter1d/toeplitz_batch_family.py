@@ -1,0 +1,215 @@
+"""Signals of a batch on tensor cores: 64 rows of samples times a Toeplitz matrix of the taps that they share.
+
+Rows are the channels of all signals that have one filter. A warpgroup multiplies 64 of them by the Toeplitz matrix of a
+chunk of outputs, by wgmma with both matrices in shared memory. A core matrix of taps depends only on the distance of
+its samples from its outputs, if the outputs of a chunk are numbered backwards: the matrix is then a table with 128
+bytes for each distance, and descriptors with equal offsets in both directions read it as the whole matrix. Products
+with samples before the first one and behind the last one are left out, which halves a causal filter as long as its
+signal.
+
+Source: convolution as products with Toeplitz matrices; FlashFFTConv (Fu et al. 2023) has the problem, filters as long
+as the signal, and solves it by transforms.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from warpsmith.generator.architectures import MAX_GRID
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, filter1d_arguments
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import (
+    PIECE,
+    ROWS,
+    Filter1dToeplitzBatchGeometry,
+    filter_rows,
+    vectors,
+)
+from warpsmith.generator.filter1d.toeplitz_model import batch_ns
+from warpsmith.generator.filter1d.toeplitz_rules import splits_of, why_no_products
+from warpsmith.generator.problem import DType
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.tensor_cores import WARPGROUP
+
+MAX_TAPS = 4096
+"""Most taps: tensor cores truncate each of the taps / 16 additions to a sum, which 16-bit results do not show."""
+COLUMNS = (64, 96, 128, 160, 192, 256)
+GROUPS = (1, 2, 3, 4)
+CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+LIKELY_ROWS = 33
+"""Fewest rows of a filter with which most rows of a product are used."""
+MAX_PIECES = 16
+"""Most groups of copies of a block."""
+OTHER_REGISTERS = 60
+"""Registers of a thread besides its sums."""
+REGISTER_LIMIT = 255
+
+
+class Filter1dToeplitzBatch(Family[Filter1d]):
+    """`filter1d` as products of rows with one filter and its Toeplitz matrix, by wgmma."""
+
+    name = "filter1d_toeplitz_batch"
+    default_reach = DEFAULT_REACH
+
+    def why_not(self, problem: Filter1d, device: Device) -> str | None:
+        if problem.dtype not in (DType.FLOAT16, DType.BFLOAT16):
+            return f"is for float16 and bfloat16 samples; these are {problem.dtype}"
+        if (reason := why_no_products(problem, device, MAX_TAPS, WARPGROUP)) is not None:
+            return reason
+        if problem.weights_dtype is not problem.dtype or problem.output_dtype.itemsize != 2:
+            return "is for taps and results of 16 bits"
+        if problem.layout is not SignalLayout.BCT:
+            return "is for signals whose samples lie side by side (layout bct)"
+        if not _ranked(problem, device):
+            return f"shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
+        return None
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        is_wide = filter_rows(problem) >= LIKELY_ROWS
+        return device.kind is DeviceKind.CUDA and is_wide and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
+        ranked = _ranked(problem, device)
+        return ranked[0][0] if ranked else None
+
+    def space(self, problem: Filter1d, device: Device) -> Space:
+        return _space(problem, device)
+
+    def default(self, problem: Filter1d, device: Device) -> Config:
+        ranked = _ranked(problem, device)
+        if not ranked:
+            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
+        return ranked[0][1]
+
+    def program(self, problem: Filter1d, config: Config) -> Program:
+        geometry = Filter1dToeplitzBatchGeometry.of(problem, config)
+        source = render(
+            "filter1d/toeplitz_batch.cu.jinja",
+            p=Filter1dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            store=config.text("store"),
+            split=splits_of(problem)[0],
+        )
+        arguments = filter1d_arguments(problem, Weights.GLOBAL)
+        grid, block = (geometry.blocks, 1, 1), (geometry.threads, 1, 1)
+        launch = Launch(self.name, grid, block, arguments, geometry.shared_bytes)
+        return Program.of_source(self.name, config, source, (launch,))
+
+
+@functools.lru_cache(maxsize=256)
+def _space(problem: Filter1d, device: Device) -> Space:
+    load, store = vectors(problem)
+    return Space(
+        parameters=(
+            Parameter("weights", (Weights.GLOBAL.value,), "each block reads its filter from global memory"),
+            Parameter("columns", COLUMNS, "outputs of a chunk: N of wgmma"),
+            Parameter("groups", GROUPS, "warpgroups of a block, which take its chunks in turns"),
+            Parameter("chunks", CHUNKS, "chunks of a block, which share its samples and taps"),
+            Parameter("load_vector", tuple(each for each in (1, 2, 4, 8) if each <= load), "samples in one copy"),
+            Parameter("store_vector", tuple(each for each in (1, 2, 8) if each <= store), "outputs in one store"),
+            Parameter("min_blocks", (0, 2, 3, 4), "blocks a multiprocessor must hold; 0 leaves it open"),
+            Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
+        ),
+        constraints=(*_shapes(problem), *_resources(problem, device)),
+    )
+
+
+def _shapes(problem: Filter1d) -> tuple[Constraint, ...]:
+    outputs = problem.result_length
+    return (
+        Constraint(
+            "a warpgroup has a chunk, and warpgroups have equal numbers of them",
+            lambda groups, chunks: chunks % groups == 0,
+        ),
+        Constraint(
+            f"a block with one more chunk than the {outputs} outputs of a row need is a smaller one",
+            lambda columns, groups, chunks: (chunks - groups) * columns < max(1, outputs),
+        ),
+        Constraint(
+            "loads of 8 samples of 64 rows keep all threads busy",
+            lambda groups, load_vector: ROWS * PIECE // load_vector >= groups * 128,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda columns, groups, chunks: (
+                Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks).blocks <= MAX_GRID
+            ),
+        ),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
+    reserved = device.limits.reserved_shared_bytes
+
+    def shared(columns: int, groups: int, chunks: int) -> int:
+        geometry = Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks)
+        return geometry.shared_bytes + 4 * geometry.padded
+
+    return (
+        Constraint(
+            f"samples and taps of a block fit {limit} bytes of shared memory, for {problem.taps} taps",
+            lambda columns, groups, chunks: shared(columns, groups, chunks) <= limit,
+        ),
+        Constraint(
+            f"samples of a block come in at most {MAX_PIECES} pieces",
+            lambda columns, groups, chunks: (
+                Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks).pieces <= MAX_PIECES
+            ),
+        ),
+        Constraint(
+            f"blocks that a multiprocessor must hold fit its {whole} bytes of shared memory",
+            lambda columns, groups, chunks, min_blocks: (
+                min_blocks <= 1 or min_blocks * (shared(columns, groups, chunks) + reserved) <= whole
+            ),
+        ),
+        Constraint(
+            f"sums and {OTHER_REGISTERS} registers of a thread fit those of a multiprocessor",
+            lambda columns, groups, min_blocks: (
+                (columns // 2 + OTHER_REGISTERS) * 128 * groups * max(1, min_blocks)
+                <= device.registers_per_multiprocessor
+                and columns // 2 + OTHER_REGISTERS <= REGISTER_LIMIT
+            ),
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+    """Legal configs with their expected times in ns, the fastest first."""
+    space, found = _space(problem, device), []
+    for config in filter(space.contains, _configs(problem)):
+        geometry = Filter1dToeplitzBatchGeometry.of(problem, config)
+        expected = batch_ns(problem, geometry, device)
+        if expected is not None:
+            found.append((expected, config))
+    return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
+
+
+def _configs(problem: Filter1d) -> Iterator[Config]:
+    load, store = vectors(problem)
+    for columns in COLUMNS:
+        for groups in GROUPS:
+            for chunks in CHUNKS:
+                if chunks % groups:
+                    continue
+                yield Config.of(
+                    {
+                        "weights": Weights.GLOBAL.value,
+                        "columns": columns,
+                        "groups": groups,
+                        "chunks": chunks,
+                        "load_vector": load,
+                        "store_vector": store,
+                        "min_blocks": 0,
+                        "store": "streaming",
+                    }
+                )
+
