@@ -5,7 +5,8 @@ chunk of outputs, by wgmma with both matrices in shared memory. A core matrix of
 its samples from its outputs, if the outputs of a chunk are numbered backwards: the matrix is then a table with 128
 bytes for each distance, and descriptors with equal offsets in both directions read it as the whole matrix. Products
 with samples before the first one and behind the last one are left out, which halves a causal filter as long as its
-signal.
+signal. Samples pass through a ring of pieces, so that a multiprocessor holds several blocks: one stores while another
+multiplies.
 
 Source: convolution as products with Toeplitz matrices; FlashFFTConv (Fu et al. 2023) has the problem, filters as long
 as the signal, and solves it by transforms.
@@ -14,6 +15,7 @@ as the signal, and solves it by transforms.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
@@ -23,13 +25,17 @@ from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, filter1d_arguments
 from warpsmith.generator.filter1d.toeplitz_batch_geometry import (
-    PIECE,
+    CORE,
+    EIGHT_SAMPLES,
     ROWS,
+    WARPGROUP_THREADS,
     Filter1dToeplitzBatchGeometry,
     filter_rows,
+    steps_of,
+    table_bytes,
     vectors,
 )
-from warpsmith.generator.filter1d.toeplitz_model import batch_ns
+from warpsmith.generator.filter1d.toeplitz_model import BATCH_REGISTERS, batch_ns
 from warpsmith.generator.filter1d.toeplitz_rules import splits_of, why_no_products
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
@@ -41,14 +47,12 @@ MAX_TAPS = 4096
 """Most taps: tensor cores truncate each of the taps / 16 additions to a sum, which 16-bit results do not show."""
 COLUMNS = (64, 96, 128, 160, 192, 256)
 GROUPS = (1, 2, 3, 4)
-CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+PIECES = (32, 64, 128)
+STAGES = (3, 4, 5, 6, 8)
 LIKELY_ROWS = 33
 """Fewest rows of a filter with which most rows of a product are used."""
-MAX_PIECES = 16
-"""Most groups of copies of a block."""
-OTHER_REGISTERS = 60
-"""Registers of a thread besides its sums."""
-REGISTER_LIMIT = 255
+SHORT_SIGNAL = 512
+"""Most samples of a row with which small pieces are best."""
 
 
 class Filter1dToeplitzBatch(Family[Filter1d]):
@@ -109,9 +113,10 @@ def _space(problem: Filter1d, device: Device) -> Space:
     return Space(
         parameters=(
             Parameter("weights", (Weights.GLOBAL.value,), "each block reads its filter from global memory"),
-            Parameter("columns", COLUMNS, "outputs of a chunk: N of wgmma"),
-            Parameter("groups", GROUPS, "warpgroups of a block, which take its chunks in turns"),
-            Parameter("chunks", CHUNKS, "chunks of a block, which share its samples and taps"),
+            Parameter("columns", COLUMNS, "outputs of a warpgroup: N of wgmma"),
+            Parameter("groups", GROUPS, "warpgroups of a block, which share its samples and taps"),
+            Parameter("piece", PIECES, "samples of each row that come at once"),
+            Parameter("stages", STAGES, "pieces in shared memory"),
             Parameter("load_vector", tuple(each for each in (1, 2, 4, 8) if each <= load), "samples in one copy"),
             Parameter("store_vector", tuple(each for each in (1, 2, 8) if each <= store), "outputs in one store"),
             Parameter("min_blocks", (0, 2, 3, 4), "blocks a multiprocessor must hold; 0 leaves it open"),
@@ -122,60 +127,43 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _shapes(problem: Filter1d) -> tuple[Constraint, ...]:
-    outputs = problem.result_length
+    outputs, tiles = problem.result_length, problem.filters * -(-filter_rows(problem) // ROWS)
     return (
         Constraint(
-            "a warpgroup has a chunk, and warpgroups have equal numbers of them",
-            lambda groups, chunks: chunks % groups == 0,
-        ),
-        Constraint(
-            f"a block with one more chunk than the {outputs} outputs of a row need is a smaller one",
-            lambda columns, groups, chunks: (chunks - groups) * columns < max(1, outputs),
-        ),
-        Constraint(
-            "loads of 8 samples of 64 rows keep all threads busy",
-            lambda groups, load_vector: ROWS * PIECE // load_vector >= groups * 128,
+            f"a block with one more warpgroup than the {outputs} outputs of a row need is a smaller one",
+            lambda columns, groups: (groups - 1) * columns < outputs,
         ),
         Constraint(
             "a grid has less than 2^31 blocks",
-            lambda columns, groups, chunks: (
-                Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks).blocks <= MAX_GRID
-            ),
+            lambda columns, groups: tiles * -(-outputs // (columns * groups)) <= MAX_GRID,
         ),
     )
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
-    reserved = device.limits.reserved_shared_bytes
+    reserved, registers = device.limits.reserved_shared_bytes, device.registers_per_multiprocessor
 
-    def shared(columns: int, groups: int, chunks: int) -> int:
-        geometry = Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks)
-        return geometry.shared_bytes + 4 * geometry.padded
+    def shared(columns: int, piece: int, stages: int) -> int:
+        cores = 2 * steps_of(problem, columns) + columns // CORE - 1
+        table = table_bytes(steps_of(problem, columns), columns)
+        return stages * (piece // CORE) * EIGHT_SAMPLES + table + 4 * CORE * (cores + 2)
 
     return (
         Constraint(
-            f"samples and taps of a block fit {limit} bytes of shared memory, for {problem.taps} taps",
-            lambda columns, groups, chunks: shared(columns, groups, chunks) <= limit,
-        ),
-        Constraint(
-            f"samples of a block come in at most {MAX_PIECES} pieces",
-            lambda columns, groups, chunks: (
-                Filter1dToeplitzBatchGeometry.shaped(problem, columns, groups, chunks).pieces <= MAX_PIECES
-            ),
+            f"pieces and taps of a block fit {limit} bytes of shared memory, for {problem.taps} taps",
+            lambda columns, piece, stages: shared(columns, piece, stages) <= limit,
         ),
         Constraint(
             f"blocks that a multiprocessor must hold fit its {whole} bytes of shared memory",
-            lambda columns, groups, chunks, min_blocks: (
-                min_blocks <= 1 or min_blocks * (shared(columns, groups, chunks) + reserved) <= whole
+            lambda columns, piece, stages, min_blocks: (
+                min_blocks <= 1 or min_blocks * (shared(columns, piece, stages) + reserved) <= whole
             ),
         ),
         Constraint(
-            f"sums and {OTHER_REGISTERS} registers of a thread fit those of a multiprocessor",
+            f"sums and {BATCH_REGISTERS} registers of a thread fit {registers} of a multiprocessor",
             lambda columns, groups, min_blocks: (
-                (columns // 2 + OTHER_REGISTERS) * 128 * groups * max(1, min_blocks)
-                <= device.registers_per_multiprocessor
-                and columns // 2 + OTHER_REGISTERS <= REGISTER_LIMIT
+                (columns // 2 + BATCH_REGISTERS) * WARPGROUP_THREADS * groups * max(1, min_blocks) <= registers
             ),
         ),
     )
@@ -190,26 +178,22 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
         expected = batch_ns(problem, geometry, device)
         if expected is not None:
             found.append((expected, config))
-    return tuple(sorted(found, key=lambda each: (each[0], each[1].key())))
+    return tuple(sorted(found, key=lambda each: each[0]))
 
 
 def _configs(problem: Filter1d) -> Iterator[Config]:
     load, store = vectors(problem)
-    for columns in COLUMNS:
-        for groups in GROUPS:
-            for chunks in CHUNKS:
-                if chunks % groups:
-                    continue
-                yield Config.of(
-                    {
-                        "weights": Weights.GLOBAL.value,
-                        "columns": columns,
-                        "groups": groups,
-                        "chunks": chunks,
-                        "load_vector": load,
-                        "store_vector": store,
-                        "min_blocks": 0,
-                        "store": "streaming",
-                    }
-                )
-
+    for columns, groups, stages in itertools.product(COLUMNS, GROUPS, (4, 3)):
+        yield Config.of(
+            {
+                "weights": Weights.GLOBAL.value,
+                "columns": columns,
+                "groups": groups,
+                "piece": 64 if problem.signal <= SHORT_SIGNAL else 128,
+                "stages": stages,
+                "load_vector": load,
+                "store_vector": store,
+                "min_blocks": 0,
+                "store": "streaming",
+            }
+        )

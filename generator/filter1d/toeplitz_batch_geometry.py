@@ -1,4 +1,4 @@
-"""Geometry of `filter1d_toeplitz_batch`: tiles of samples of 64 rows, chunks of outputs, and the table of taps."""
+"""Geometry of `filter1d_toeplitz_batch`: pieces of samples of 64 rows, chunks of outputs, and the table of taps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ CORE = 8
 """Rows, and columns, of a core matrix of wgmma."""
 CORE_BYTES = 128
 WARPGROUP_THREADS = 128
-PIECE = 256
-"""Samples of each row that one group of asynchronous copies brings."""
 EIGHT_SAMPLES = 16 * ROWS + 16
 """Bytes of shared memory for eight samples of all rows: a warp that copies one row meets no bank twice."""
 
@@ -25,6 +23,13 @@ EIGHT_SAMPLES = 16 * ROWS + 16
 def steps_of(problem: Filter1d, columns: int) -> int:
     """Products of a chunk of `columns` outputs along its windows, those without samples included."""
     return -(-(problem.first_lag % STEP + problem.taps + columns - 1) // STEP)
+
+
+def table_bytes(steps: int, columns: int) -> int:
+    """Bytes of shared memory for the core matrices of taps. The last step's matrix overlaps itself; compute-sanitizer
+    takes it for contiguous, so that there is room for that.
+    """
+    return CORE_BYTES * 2 * (steps - 1) + 2 * STEP * columns
 
 
 def filter_rows(problem: Filter1d) -> int:
@@ -42,11 +47,13 @@ class Filter1dToeplitzBatchGeometry:
     """Rows that share a filter."""
     filters: int
     columns: int
-    """Outputs of a chunk: N of wgmma."""
+    """Outputs of a warpgroup: N of wgmma."""
     groups: int
-    """Warpgroups of a block."""
-    chunks: int
-    """Chunks of a block, which its warpgroups share."""
+    """Warpgroups of a block, which share its samples and taps."""
+    piece: int
+    """Samples of each row that one group of asynchronous copies brings."""
+    stages: int
+    """Pieces in shared memory: one of them is multiplied, one may be, and the others are on their way."""
     outputs: int
     """Outputs of a row."""
     lead: int
@@ -54,70 +61,47 @@ class Filter1dToeplitzBatchGeometry:
     first_step: int
     """Step in which the first window begins."""
     steps: int
-    """Steps of a chunk."""
+    """Steps of a warpgroup."""
     signal_steps: int
     """Steps of the signal."""
-    held: int
-    """Most steps of the samples of a block."""
     load_vector: int
     store_vector: int
     min_blocks: int
 
     @classmethod
     def of(cls, problem: Filter1d, config: Config) -> Filter1dToeplitzBatchGeometry:
-        names = ("columns", "groups", "chunks", "load_vector", "store_vector", "min_blocks")
-        columns, groups, chunks, load_vector, store_vector, min_blocks = (config.integer(each) for each in names)
-        return cls.shaped(problem, columns, groups, chunks, load_vector, store_vector, min_blocks)
-
-    @classmethod
-    def shaped(
-        cls,
-        problem: Filter1d,
-        columns: int,
-        groups: int,
-        chunks: int,
-        load_vector: int = 1,
-        store_vector: int = 1,
-        min_blocks: int = 0,
-    ) -> Filter1dToeplitzBatchGeometry:
-        lead = problem.first_lag % STEP
-        made = cls(
+        columns, lead = config.integer("columns"), problem.first_lag % STEP
+        return cls(
             rows=filter_rows(problem),
             filters=problem.filters,
             columns=columns,
-            groups=groups,
-            chunks=chunks,
+            groups=config.integer("groups"),
+            piece=config.integer("piece"),
+            stages=config.integer("stages"),
             outputs=problem.result_length,
             lead=lead,
             first_step=(problem.first_lag - lead) // STEP,
             steps=steps_of(problem, columns),
             signal_steps=-(-problem.signal // STEP),
-            held=0,
-            load_vector=load_vector,
-            store_vector=store_vector,
-            min_blocks=min_blocks,
+            load_vector=config.integer("load_vector"),
+            store_vector=config.integer("store_vector"),
+            min_blocks=config.integer("min_blocks"),
         )
-        return dataclasses.replace(made, held=made._most_held())
 
-    def _steps_in(self, number: int, chunks: int) -> int:
-        """Steps of samples that a group of chunks reads, those outside of the signal left out."""
-        first = self.first_step + number * chunks * self.columns // STEP
-        end = min(first + self.steps + (chunks - 1) * self.columns // STEP, self.signal_steps)
+    def steps_between(self, first_output: int, outputs: int) -> int:
+        """Steps of samples under the windows of some outputs, those outside of the signal left out."""
+        first = self.first_step + first_output // STEP
+        end = min(first + self.steps + outputs // STEP - self.columns // STEP, self.signal_steps)
         return max(0, end - max(first, 0))
 
-    def _most_held(self) -> int:
-        """Most steps of samples of a block. Blocks that begin near the first sample, or end near the last, have most."""
-        stride = self.chunks * self.columns // STEP
-        behind = self.signal_steps - self.steps - stride
-        numbers = {0, self.parts - 1}
-        for step in (-self.first_step, behind - self.first_step):
-            numbers |= {step // stride, step // stride + 1}
-        return max(self._steps_in(each, self.chunks) for each in numbers if 0 <= each < self.parts)
+    @property
+    def block_outputs(self) -> int:
+        return self.columns * self.groups
 
     @property
     def parts(self) -> int:
         """Blocks that share a row's outputs."""
-        return -(-self.outputs // (self.columns * self.chunks))
+        return -(-self.outputs // self.block_outputs)
 
     @property
     def row_tiles(self) -> int:
@@ -133,19 +117,9 @@ class Filter1dToeplitzBatchGeometry:
         return WARPGROUP_THREADS * self.groups
 
     @property
-    def rounds(self) -> int:
-        """Chunks of a warpgroup."""
-        return -(-self.chunks // self.groups)
-
-    @property
-    def pieces(self) -> int:
-        """Groups of copies of a block."""
-        return -(-self.held * STEP // PIECE)
-
-    @property
-    def loads(self) -> int:
-        """Copies of a thread for a piece."""
-        return -(-ROWS * PIECE // (self.load_vector * self.threads))
+    def block_steps(self) -> int:
+        """Steps of the samples of a block, those outside of the signal included."""
+        return self.steps + self.block_outputs // STEP - self.columns // STEP
 
     @property
     def cores(self) -> int:
@@ -153,13 +127,13 @@ class Filter1dToeplitzBatchGeometry:
         return 2 * self.steps + self.columns // CORE - 1
 
     @property
-    def sample_bytes(self) -> int:
-        return 2 * self.held * EIGHT_SAMPLES
+    def stage_bytes(self) -> int:
+        return self.piece // CORE * EIGHT_SAMPLES
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of dynamic shared memory: samples, and core matrices of taps."""
-        return self.sample_bytes + CORE_BYTES * self.cores
+        """Bytes of dynamic shared memory: pieces of samples, and core matrices of taps."""
+        return self.stages * self.stage_bytes + table_bytes(self.steps, self.columns)
 
     @property
     def padded(self) -> int:
@@ -169,10 +143,19 @@ class Filter1dToeplitzBatchGeometry:
     @property
     def products(self) -> int:
         """Multiply-adds of all blocks, those of taps of zero and of missing rows included."""
-        chunks, edge = -(-self.outputs // self.columns), self.steps * STEP // self.columns + 2
-        ends = range(chunks) if chunks <= 2 * edge else (*range(edge), *range(chunks - edge, chunks))
-        steps = sum(self._steps_in(each, 1) for each in ends) + self.steps * (chunks - len(ends))
-        return steps * STEP * self.columns * ROWS * self.filters * self.row_tiles
+        return self._steps_of_all(self.columns) * STEP * self.columns * ROWS * self.filters * self.row_tiles
+
+    @property
+    def copied(self) -> int:
+        """Samples that all blocks copy to shared memory."""
+        return self._steps_of_all(self.block_outputs) * STEP * self.filters * self.rows
+
+    def _steps_of_all(self, outputs: int) -> int:
+        """Sum of the steps of all groups of so many outputs of a row. Those in the middle have equal numbers."""
+        count, edge = -(-self.outputs // outputs), self.block_steps * STEP // outputs + 2
+        ends = range(count) if count <= 2 * edge else (*range(edge), *range(count - edge, count))
+        steps = sum(self.steps_between(each * outputs, outputs) for each in ends)
+        return steps + (self.steps + (outputs - self.columns) // STEP) * (count - len(ends))
 
 
 def vectors(problem: Filter1d) -> tuple[int, int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.toeplitz_batch_geometry import Filter1dToeplitzBatchGeometry
@@ -17,14 +15,20 @@ from warpsmith.generator.filter1d.toeplitz_geometry import (
 )
 from warpsmith.generator.filter1d.toeplitz_rules import splits_of
 from warpsmith.generator.space import Config
-from warpsmith.generator.tensor_cores import WARP, WARPGROUP
+from warpsmith.generator.tensor_cores import WARPGROUP
 
 MEMORY_SHARE, CHANNELS_MEMORY_SHARE = (rate / REFERENCE.memory_bytes_per_ns for rate in (4200, 3700))
 """Shares of the memory rate that `filter1d_toeplitz` and `filter1d_toeplitz_channels` reach."""
 PRODUCT_SHARE = 0.69
 """Share of the rate of mma.sync that these kernels reach."""
-BATCH_READS = 16
-"""Columns of a product of `filter1d_toeplitz_batch` whose time its reads of samples add."""
+BATCH_OVERLAP, BLOCK_CYCLES, NARROW_COPIES = 1.475, 2217, 0.9
+"""The same for `filter1d_toeplitz_batch`, clock cycles of a block besides its products, and the exponent of the widest
+copy over the copies' width. With COPY_SHARE these were fitted to 75 configs for 256 to 2048 taps (H200), which they miss
+by 15% at most, but for pieces of 32 samples."""
+COPY_SHARE = 2770 / REFERENCE.l2_bytes_per_ns
+"""Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
+BATCH_REGISTERS = 44
+"""Registers of a thread besides its sums."""
 OVERLAP = 1.9
 """Exponent of the norm that adds the times of products and memory: infinite if they overlapped fully, 1 if not."""
 FIRST_CYCLES = 1700
@@ -54,32 +58,34 @@ def channels_ns(problem: Filter1d, config: Config, device: Device) -> float | No
 
 
 def batch_ns(problem: Filter1d, geometry: Filter1dToeplitzBatchGeometry, device: Device) -> float | None:
-    """Nanoseconds of a config of `filter1d_toeplitz_batch`. Blocks that fill the last turn of the multiprocessors in
-    part leave the others idle, and a block alone on its multiprocessor waits for its first samples.
+    """Nanoseconds of a config of `filter1d_toeplitz_batch`: products beside copies to shared memory and the problem's
+    bytes, and what a multiprocessor's blocks take before their first and after their last product.
     """
-    reserved = device.limits.reserved_shared_bytes
-    shared = geometry.shared_bytes + 4 * geometry.padded + reserved
+    split, rates = splits_of(problem)[0], device.rates
+    instruction = device.tensor_instruction(split.tensor_type, WARPGROUP)
+    if instruction is None:
+        return None
+    own_registers = (geometry.columns // 2 + BATCH_REGISTERS) * geometry.threads
     resident = min(
-        device.shared_per_multiprocessor_bytes // shared,
+        device.shared_per_multiprocessor_bytes
+        // (geometry.shared_bytes + 4 * geometry.padded + device.limits.reserved_shared_bytes),
         device.threads_per_multiprocessor // geometry.threads,
-        device.registers_per_multiprocessor // ((geometry.columns // 2 + 60) * geometry.threads),
+        device.registers_per_multiprocessor // own_registers,
     )
-    at_once = device.multiprocessors * max(1, resident)
-    turns = geometry.blocks / at_once
-    idle = math.ceil(turns) / turns if turns > 1 else 1 / min(1.0, geometry.blocks / device.multiprocessors)
-    shared_reads = 1 + BATCH_READS / geometry.columns
-    products = geometry.products * max(1.0, idle) * shared_reads
-    found = _added_ns(device, splits_of(problem)[0], products, problem.bytes / MEMORY_SHARE, WARPGROUP)
-    return None if found is None else found + device.rates.cycles_ns(FIRST_CYCLES) * math.ceil(turns) / max(1, resident)
+    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.load_vector) ** NARROW_COPIES
+    parts = (
+        geometry.products / max(rates.tensor_multiply_adds_per_ns(instruction), 1.0),
+        copies / (COPY_SHARE * rates.l2_bytes_per_ns),
+        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
+    )
+    turns = geometry.blocks / device.multiprocessors / max(1, resident)
+    together = float(sum(each**BATCH_OVERLAP for each in parts) ** (1 / BATCH_OVERLAP))
+    return rates.launch_ns + together + max(1.0, turns) * rates.cycles_ns(BLOCK_CYCLES)
 
 
-def _added_ns(
-    device: Device, split: Split, multiply_adds: float, moved: float, warps: int = WARP
-) -> float | None:
-    """Nanoseconds of multiply-adds on tensor cores, by instructions of so many warps, beside `moved` bytes at the full
-    memory rate.
-    """
-    instruction, rates = device.tensor_instruction(split.tensor_type, warps), device.rates
+def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float) -> float | None:
+    """Nanoseconds of multiply-adds on tensor cores beside `moved` bytes at the full memory rate."""
+    instruction, rates = device.tensor_instruction(split.tensor_type), device.rates
     if instruction is None:
         return None
     per_ns = rates.tensor_multiply_adds_per_ns(instruction)

@@ -45,6 +45,14 @@ def test_every_length_and_slice(packing: dict[str, str], host: HostRuntime, quic
 
 
 @every_packing
+def test_every_element_type(packing: dict[str, str], host: HostRuntime, quickest: HostCompiler) -> None:
+    """Two adjacent samples are one load, of 2 to 8 bytes."""
+    types = ("float32", "float16", "bfloat16", "int16", "uint8")
+    problems = [Filter1d(600, 34, mode="same", dtype=each) for each in types]  # type: ignore[arg-type]  # a name
+    verified.check(host, quickest, [(each, program_of(each, **packing)) for each in problems])
+
+
+@every_packing
 def test_a_channel_does_not_see_the_scale_of_another(
     packing: dict[str, str], host: HostRuntime, quickest: HostCompiler
 ) -> None:

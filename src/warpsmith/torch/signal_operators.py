@@ -80,7 +80,7 @@ class _Filter(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: SignalLayer) -> Tensor:
         ctx.save_for_backward(x, w, b)
         ctx.layer = layer
-        return layer.forward(x, w, b)
+        return layer.forward(x, w, b).detach()  # no view of another tensor, which PyTorch lets nobody change in place
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
