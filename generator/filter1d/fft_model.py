@@ -33,6 +33,8 @@ SECOND, SECOND_COMPLEX = 0.64, 0.28
 the share with complex samples, whose loads and stores are twice as wide."""
 ONE_BLOCK = 0.9
 """Cycles of lines whose zeros are known, as they are where a channel is one block, relative to others."""
+HALF_CYCLES = 1.3
+"""Cycles of lines of 16-bit samples, relative to float32 (H200, 256 to 4096 taps): conversions, and narrower accesses."""
 BLOCK_CYCLES, POINT_CYCLES = 5000, 2.3
 """Clock cycles that a thread block alone on its SM takes, at least and for each point (H200, 1024 to 24576 points)."""
 SPECTRUM_CYCLES = 1.2
@@ -139,6 +141,7 @@ def expected_ns(problem: Filter1d, geometry: Filter1dFftGeometry, cycles: float,
     rates, alone = device.rates, BLOCK_CYCLES + POINT_CYCLES * geometry.points
     blocks = geometry.blocks / device.multiprocessors
     known = ONE_BLOCK if geometry.is_one_block else 1.0
+    known *= HALF_CYCLES if problem.dtype.itemsize == 2 else 1.0
     issued = rates.cycles_ns(max(blocks * geometry.lines.count * geometry.points * cycles * known, alone))
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     filters = geometry.filters / device.multiprocessors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter1d.gradients_batch_geometry import Filter1dGradientsBatchGeometry
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.toeplitz_batch_geometry import Filter1dToeplitzBatchGeometry
 from warpsmith.generator.filter1d.toeplitz_channels_geometry import COLUMNS, Filter1dToeplitzChannelsGeometry
@@ -61,18 +62,34 @@ def batch_ns(problem: Filter1d, geometry: Filter1dToeplitzBatchGeometry, device:
     """Nanoseconds of a config of `filter1d_toeplitz_batch`: products beside copies to shared memory and the problem's
     bytes, and what a multiprocessor's blocks take before their first and after their last product.
     """
+    shared = geometry.shared_bytes + 4 * geometry.padded
+    return _rows_ns(problem, geometry, geometry.load_vector, shared, device)
+
+
+def gradients_batch_ns(problem: Filter1d, geometry: Filter1dGradientsBatchGeometry, device: Device) -> float | None:
+    """Nanoseconds of a config of `filter1d_gradients_batch`, its fold included."""
+    found = _rows_ns(problem, geometry, geometry.vector, geometry.shared_bytes, device)
+    return None if found is None else found + device.rates.launch_ns
+
+
+def _rows_ns(
+    problem: Filter1d,
+    geometry: Filter1dToeplitzBatchGeometry | Filter1dGradientsBatchGeometry,
+    vector: int,
+    shared: int,
+    device: Device,
+) -> float | None:
     split, rates = splits_of(problem)[0], device.rates
     instruction = device.tensor_instruction(split.tensor_type, WARPGROUP)
     if instruction is None:
         return None
     own_registers = (geometry.columns // 2 + BATCH_REGISTERS) * geometry.threads
     resident = min(
-        device.shared_per_multiprocessor_bytes
-        // (geometry.shared_bytes + 4 * geometry.padded + device.limits.reserved_shared_bytes),
+        device.shared_per_multiprocessor_bytes // (shared + device.limits.reserved_shared_bytes),
         device.threads_per_multiprocessor // geometry.threads,
         device.registers_per_multiprocessor // own_registers,
     )
-    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.load_vector) ** NARROW_COPIES
+    copies = problem.dtype.itemsize * geometry.copied * (8 / vector) ** NARROW_COPIES
     parts = (
         geometry.products / max(rates.tensor_multiply_adds_per_ns(instruction), 1.0),
         copies / (COPY_SHARE * rates.l2_bytes_per_ns),
