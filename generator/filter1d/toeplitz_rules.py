@@ -22,9 +22,7 @@ def splits_of(problem: Filter1d) -> tuple[Split, ...]:
     return (Split.HALVES,) if problem.dtype is DType.FLOAT16 else (Split.BFLOATS,)
 
 
-def why_no_products(
-    problem: Filter1d, device: Device, most_taps: int = MAX_TAPS, warps: int = WARP
-) -> str | None:
+def why_no_products(problem: Filter1d, device: Device, most_taps: int = MAX_TAPS, warps: int = WARP) -> str | None:
     """The reason why products of `warps` warps on a device's tensor cores cannot solve a problem, in one line; None if
     they can.
     """

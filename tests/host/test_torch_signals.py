@@ -34,6 +34,33 @@ class TestCausal:
         for found, gradient in zip(torch.autograd.grad(y, (x, w, b), dy), exact, strict=True):
             assert_close(found, gradient)
 
+    def test_results_may_be_changed_in_place(self) -> None:
+        """A result that were a view of another tensor could not."""
+        x, w = signals("btc", 2, 3, 20).requires_grad_(), seeded(3, 4).requires_grad_()
+        y = wt.causal_conv1d_fn(x, w).add_(1.0)
+        y.square().sum().backward()
+        other, taps = x.detach().requires_grad_(), w.detach().requires_grad_()
+        (causal(other, taps, None, None) + 1.0).square().sum().backward()
+        assert_close(x.grad, other.grad)
+        assert_close(w.grad, taps.grad)
+
+    def test_gradients_of_long_filters_come_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A plan filters the gradient, while PyTorch computes that of weights which no fast family does here."""
+        parts = []
+        usual = signal_layer.composed_gradients
+
+        def recorded(*args: Any) -> Any:
+            parts.append(tuple(args[-1]))
+            return usual(*args)
+
+        monkeypatch.setattr(signal_layer, "composed_gradients", recorded)
+        x, w = signals("bct", 2, 3, 90).requires_grad_(), seeded(3, 40).requires_grad_()
+        dy = signals("bct", 2, 3, 90)
+        found = torch.autograd.grad(wt.causal_conv1d_fn(x, w), (x, w), dy)
+        for gradient, expected in zip(found, torch.autograd.grad(causal(x, w, None, None), (x, w), dy), strict=True):
+            assert_close(gradient, expected)
+        assert parts == [(False, True, False)]
+
     @exhaustive.one_in(2)
     @pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)])
     @pytest.mark.parametrize("activation", [None, "silu"])

@@ -117,5 +117,6 @@ def test_it_answers_for_filters_as_long_as_the_signals_of_a_batch() -> None:
     long: dict[str, Any] = {"channels": 768, "filters": 768, "mode": "causal", **TYPES}
     assert fastest(Filter1d(256, 256, 64, **long)) == FAMILY.name
     assert fastest(Filter1d(1024, 1024, 64, **long)) == FAMILY.name
-    assert fastest(Filter1d(8192, 8192, 64, **long)) != FAMILY.name
+    assert fastest(Filter1d(2048, 2048, 64, **long)) == FAMILY.name
+    assert fastest(Filter1d(4096, 4096, 64, **long)) == "filter1d_fft"
     assert fastest(Filter1d(8192, 128, channels=8192, filters=512, mode="causal", **TYPES)) != FAMILY.name

@@ -35,8 +35,9 @@ _ALIGNMENT = 16
 """Bytes at which an operand of a plan must begin."""
 _TRANSFORM_TAPS = 256
 """Taps from which on PyTorch's transforms replace its sums, where PyTorch computes a filter."""
-_BASELINES = ("filter1d_plain", "filter1d_gradients_plain")
-"""Families that solve every problem, term by term."""
+_SLOW_TAPS = {"filter1d_plain": _TRANSFORM_TAPS, "filter1d_gradients_plain": 33}
+"""Families that solve every problem, term by term, and the taps from which on PyTorch is faster: its transforms, and its
+sums of a weight's gradient, which `filter1d_gradients_plain` reads from global memory for each tap."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,13 +124,22 @@ class SignalLayer:
         return self._signals(found["result"], self._problem.result_length)
 
     def gradients(self, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed) -> Gradients:
-        """The gradients that are needed, by one plan, or by PyTorch if no plan computes them."""
-        answer = self._gradient_answer(needed)
-        if answer is None or answer.plan is None or self._is_slow(answer):
-            dx, dw, db = composed_gradients(dy, x, w, b, self.slice, needed)
-            return None if dx is None else self._laid(dx), dw, db
-        plan = answer.plan
-        dy, _ = dense(dy, self._problem.layout)
+        """The gradients that are needed, by plans, or by PyTorch where no plan computes them."""
+        found: list[Tensor | None] = [None, None, None]
+        dense_dy: Tensor | None = None
+        for part, answer in self._gradient_answers(needed):
+            if answer is None or answer.plan is None or self._is_slow(answer):
+                dx, dw, db = composed_gradients(dy, x, w, b, self.slice, part)
+                own: Gradients = (None if dx is None else self._laid(dx), dw, db)
+            else:
+                dense_dy = dense(dy, self._problem.layout)[0] if dense_dy is None else dense_dy
+                own = self._planned_gradients(answer.plan, dense_dy, x, w, b, part)
+            found = [old if new is None else new for old, new in zip(found, own, strict=True)]
+        return found[0], found[1], found[2]
+
+    def _planned_gradients(
+        self, plan: Plan, dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, needed: Needed
+    ) -> Gradients:
         given = {"signal": x, "weights": w, "bias": b, "gradient": dy}
         if isinstance(plan.problem, Filter1d) and not plan.problem.pass_.is_gradient:
             given["signal"] = dy  # the gradient of a signal is a filter of the gradient
@@ -141,6 +151,20 @@ class SignalLayer:
             dw.view(w.shape) if needed.weights and dw is not None else None,
             db if needed.bias else None,
         )
+
+    def _gradient_answers(self, needed: Needed) -> list[tuple[Needed, Answer | None]]:
+        """The answers that together compute these gradients: one for all, or one for the signal's and one for the others
+        where families for long filters compute them apart.
+        """
+        whole = self._gradient_answer(needed)
+        is_whole = whole is not None and whole.plan is not None and not self._is_slow(whole)
+        if is_whole or not needed.signal or not (needed.weights or needed.bias):
+            return [(needed, whole)]
+        parts = Needed(True, False, False), needed._replace(signal=False)
+        answers = [(part, self._gradient_answer(part)) for part in parts]
+        if all(each is None or each.plan is None or self._is_slow(each) for _, each in answers):
+            return [(needed, whole)]
+        return answers
 
     def _gradient_answer(self, needed: Needed) -> Answer | None:
         """The answer for the pass that computes these gradients; None if there is no such problem."""
@@ -159,11 +183,11 @@ class SignalLayer:
         return None if cached is None else cached.get()
 
     def _is_slow(self, answer: Answer) -> bool:
-        """True if a default adds up a long filter term by term, where PyTorch has transforms."""
+        """True if a default adds up a long filter term by term, where PyTorch has better ways."""
         assert answer.plan is not None
         is_default = answer.match is None or answer.match.kind not in STORED
         family = answer.plan.match.program.family
-        return is_default and self._problem.taps >= _TRANSFORM_TAPS and family in _BASELINES
+        return is_default and self._problem.taps >= _SLOW_TAPS.get(family, self._problem.taps + 1)
 
     def _signals(self, result: Tensor, samples: int) -> Tensor:
         problem = self._problem
