@@ -24,8 +24,8 @@ PRODUCT_SHARE = 0.69
 """Share of the rate of mma.sync that these kernels reach."""
 BATCH_OVERLAP, BLOCK_CYCLES, NARROW_COPIES = 1.475, 2217, 0.9
 """The same for `filter1d_toeplitz_batch`, clock cycles of a block besides its products, and the exponent of the widest
-copy over the copies' width. With COPY_SHARE these were fitted to 75 configs for 256 to 2048 taps (H200), which they miss
-by 15% at most, but for pieces of 32 samples."""
+copy over the copies' width. With COPY_SHARE these were fitted to 75 configs for 256 to 2048 taps (H200), which they
+miss by 15% at most, but for pieces of 32 samples."""
 COPY_SHARE = 2770 / REFERENCE.l2_bytes_per_ns
 """Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
 BATCH_REGISTERS = 44

@@ -36,8 +36,8 @@ _ALIGNMENT = 16
 _TRANSFORM_TAPS = 256
 """Taps from which on PyTorch's transforms replace its sums, where PyTorch computes a filter."""
 _SLOW_TAPS = {"filter1d_plain": _TRANSFORM_TAPS, "filter1d_gradients_plain": 33}
-"""Families that solve every problem, term by term, and the taps from which on PyTorch is faster: its transforms, and its
-sums of a weight's gradient, which `filter1d_gradients_plain` reads from global memory for each tap."""
+"""Families that solve every problem, term by term, and the taps from which on PyTorch is faster: its transforms, and
+its sums of a weight's gradient, which `filter1d_gradients_plain` reads from global memory for each tap."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ class SignalLayer:
         )
 
     def _gradient_answers(self, needed: Needed) -> list[tuple[Needed, Answer | None]]:
-        """The answers that together compute these gradients: one for all, or one for the signal's and one for the others
-        where families for long filters compute them apart.
+        """The answers that together compute these gradients: one for all, or one for the signal's and one for the
+        others where families for long filters compute them apart.
         """
         whole = self._gradient_answer(needed)
         is_whole = whole is not None and whole.plan is not None and not self._is_slow(whole)
