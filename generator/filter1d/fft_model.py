@@ -34,7 +34,7 @@ the share with complex samples, whose loads and stores are twice as wide."""
 ONE_BLOCK = 0.9
 """Cycles of lines whose zeros are known, as they are where a channel is one block, relative to others."""
 HALF_CYCLES = 1.3
-"""Cycles of lines of 16-bit samples relative to float32, for conversions and narrow accesses (H200, 256 to 4096 taps)."""
+"""Cycles of lines of 16-bit samples, relative to float32, for conversions and narrow accesses (256 to 4096 taps)."""
 BLOCK_CYCLES, POINT_CYCLES = 5000, 2.3
 """Clock cycles that a thread block alone on its SM takes, at least and for each point (H200, 1024 to 24576 points)."""
 SPECTRUM_CYCLES = 1.2

@@ -30,6 +30,8 @@ COPY_SHARE = 2770 / REFERENCE.l2_bytes_per_ns
 """Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
 BATCH_REGISTERS = 44
 """Registers of a thread besides its sums."""
+BAND_CYCLES = 3.7
+"""Clock cycles of an SM for a word of a warp's band of taps (H200, blocks of 256 and 512 outputs)."""
 OVERLAP = 1.9
 """Exponent of the norm that adds the times of products and memory: infinite if they overlapped fully, 1 if not."""
 FIRST_CYCLES = 1700
@@ -42,7 +44,9 @@ def expected_ns(problem: Filter1d, config: Config, device: Device) -> float | No
     geometry = Filter1dToeplitzGeometry.of(problem, config)
     strips = problem.rows * geometry.row_tiles * geometry.warps * geometry.strips
     products = strips * SEGMENTS * STRIP * STEP * geometry.steps * len(geometry.products)
-    return _added_ns(device, geometry.split, products, problem.bytes / MEMORY_SHARE)
+    words = 2 * geometry.steps * geometry.tap_parts * geometry.warps * geometry.blocks / device.multiprocessors
+    filled = device.rates.cycles_ns(BAND_CYCLES * words)
+    return _added_ns(device, geometry.split, products, problem.bytes / MEMORY_SHARE, filled)
 
 
 def channels_ns(problem: Filter1d, config: Config, device: Device) -> float | None:
@@ -100,13 +104,15 @@ def _rows_ns(
     return rates.launch_ns + together + max(1.0, turns) * rates.cycles_ns(BLOCK_CYCLES)
 
 
-def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float) -> float | None:
-    """Nanoseconds of multiply-adds on tensor cores beside `moved` bytes at the full memory rate."""
+def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float, filled: float = 0.0) -> float | None:
+    """Nanoseconds of multiply-adds on tensor cores, and `filled` ns for bands of taps, beside `moved` bytes at the full
+    memory rate.
+    """
     instruction, rates = device.tensor_instruction(split.tensor_type), device.rates
     if instruction is None:
         return None
     per_ns = rates.tensor_multiply_adds_per_ns(instruction)
-    products = multiply_adds / (PRODUCT_SHARE * max(per_ns, 1.0))
+    products = multiply_adds / (PRODUCT_SHARE * max(per_ns, 1.0)) + filled
     memory = moved / rates.memory_bytes_per_ns
     first = rates.launch_ns + rates.cycles_ns(FIRST_CYCLES)
     return first + float((products**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP))

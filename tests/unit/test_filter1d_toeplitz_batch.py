@@ -115,6 +115,7 @@ def test_it_answers_for_filters_as_long_as_the_signals_of_a_batch() -> None:
         return min(likely, key=lambda each: each.expected_ns(problem, H200) or np.inf).name
 
     long: dict[str, Any] = {"channels": 768, "filters": 768, "mode": "causal", **TYPES}
+    assert fastest(Filter1d(256, 256, 64, **long)) == FAMILY.name
     assert fastest(Filter1d(1024, 1024, 64, **long)) == FAMILY.name
     assert fastest(Filter1d(2048, 2048, 64, **long)) == FAMILY.name
     assert fastest(Filter1d(4096, 4096, 64, **long)) == "filter1d_fft"
