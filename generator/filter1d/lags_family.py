@@ -109,6 +109,7 @@ class Filter1dLags(Family[Filter1d]):
         counts = share_counts(device)
         place = counts.index(default.integer("shares"))
         changes: list[dict[str, Value]] = [{"twiddles": each.value} for each in _TWIDDLES]
+        changes += [{"prefetch": "next"}, {"min_blocks": 0}]
         changes += [{"shares": counts[each]} for each in (place - 1, place + 1) if 0 <= each < len(counts)]
         found = [config for _, config in _ranked(problem, device)[1:]]
         found += [Config.of({**default.values(), **change}) for change in changes]
@@ -177,6 +178,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("shares", share_counts(device), "thread blocks that share the tiles of a group of lags"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("twiddles", words(_TWIDDLES), "from memory, or some as products"),
+            Parameter("prefetch", ("none", "next"), "next prefetches the next line of a thread block into L2"),
         ),
         constraints=_constraints(problem, device),
     )
@@ -252,5 +254,6 @@ def _config(shape: LagShape, shares: int) -> Config:
             "shares": shares,
             "min_blocks": shape.min_blocks,
             "twiddles": shape.twiddles.value,
+            "prefetch": "none",
         }
     )

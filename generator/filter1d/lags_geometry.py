@@ -19,10 +19,10 @@ from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
 GRAIN = 32
 """Multiple to which the taps of a tile are rounded down, for loads that begin alike."""
-ADDED_OUTPUTS = 8
-"""Outputs for which a thread block of the second launch adds sums: 32 bytes of each share's."""
+LEAST_ADDED = 8
+"""Fewest outputs for which a thread block of the second launch adds sums: 32 bytes of each share's."""
 ADDING_THREADS = 512
-"""Threads of such a block: a power of two."""
+"""Threads of such a block: a power of two. At most 64 of them add sums of one output."""
 
 
 def lags_of_group(problem: Filter1d, points: int) -> int:
@@ -45,6 +45,8 @@ class Filter1dLagsGeometry:
     twiddles: Twiddles
     min_blocks: int
     """Thread blocks that an SM must hold; 0 leaves it open."""
+    prefetches: bool
+    """True if a thread block prefetches its next line into L2 before it transforms one."""
     shares: int
     """Thread blocks that share the lines of a group of lags."""
     lags: int
@@ -70,6 +72,7 @@ class Filter1dLagsGeometry:
             lines=lines_of(radices_of(config.text("radices")), 2),
             twiddles=Twiddles(config.text("twiddles")),
             min_blocks=config.integer("min_blocks"),
+            prefetches=config.text("prefetch") == "next",
             shares=config.integer("shares"),
             lags=lags_of_group(problem, points),
             span=span_of(problem),
@@ -132,7 +135,8 @@ class Filter1dLagsGeometry:
     @property
     def added_outputs(self) -> int:
         """Outputs for which a thread block of the second launch adds sums."""
-        return ADDED_OUTPUTS
+        threads = next(each for each in (1, 2, 4, 8, 16, 32, 64) if each >= min(self.shares, 64))
+        return max(LEAST_ADDED, ADDING_THREADS // threads)
 
     @property
     def adding_threads(self) -> int:
@@ -142,7 +146,7 @@ class Filter1dLagsGeometry:
     @property
     def row_adders(self) -> int:
         """Thread blocks that add the sums of a channel."""
-        return ceil_div(self.outputs, ADDED_OUTPUTS)
+        return ceil_div(self.outputs, self.added_outputs)
 
     @property
     def summary(self) -> tuple[str, ...]:
