@@ -46,10 +46,10 @@ def program_of(problem: Filter1d, **wanted: str | int) -> Program:
 def test_slices_of_two_long_signals(host: HostRuntime, quickest: HostCompiler) -> None:
     """One share, and more of them than lines divide among; tiles before, after and around the signal."""
     rng = random.Random(3)
-    programs = [(each, program_of(each, shares=1, radices="8x8x8")) for each in PROBLEMS]
+    programs = [(each, program_of(each, shares=1, radices="8x8x8")) for each in PROBLEMS[::3]]
     drawn = ((each, FAMILY.space(each, DEVICE).narrowed({"shares": [2, 4]}).drawn(rng)) for each in PROBLEMS)
     programs += [(each, FAMILY.program(each, config)) for each, config in drawn if config]
-    assert len(programs) > 1.5 * len(PROBLEMS)
+    assert len(programs) > len(PROBLEMS)
     verified.check(host, quickest, programs)
 
 

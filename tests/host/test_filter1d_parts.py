@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import exhaustive
 import verified
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
@@ -47,7 +48,7 @@ def drawn(problem: Filter1d, way: Way, accumulation: Accumulation, rng: random.R
 
 def cases(way: Way, accumulation: Accumulation) -> Iterator[verified.Case]:
     rng = random.Random(f"{way} {accumulation}")
-    for problem in PROBLEMS:
+    for problem in exhaustive.share(PROBLEMS, WAYS.index((way, accumulation)), 2):
         if (config := drawn(problem, way, accumulation, rng)) is not None:
             yield problem, FAMILY.program(problem, config)
 
@@ -64,5 +65,5 @@ def test_every_way_is_right(
     way: Way, accumulation: Accumulation, host: HostRuntime, quickest: HostCompiler
 ) -> None:
     made = list(cases(way, accumulation))
-    assert len(made) >= len(PROBLEMS) - 1  # float32 sums alone are added one after the other to a bfloat16 result
+    assert len(made) >= len(PROBLEMS) // 2 - 2  # a bfloat16 result is not added to, and few taps need no line
     verified.check(host, quickest, made)
