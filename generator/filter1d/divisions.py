@@ -1,9 +1,8 @@
 """Convolution of two long sequences in parts: pairs of blocks, and divisions of the result into intervals.
 
-Block i of the first sequence and block j of the second one reach the elements i L1 + j L2 to (i + 1) L1 + (j + 1) L2 - 2
-of their convolution. If L1 divides L2, the result can be divided in L2 / L1 + 1 ways into disjoint intervals, so that
-each pair reaches one interval of one division. The spectra of an interval's pairs can then be added before one inverse
-transform.
+Block i of the first sequence and block j of the second one reach L1 + L2 - 1 elements of their convolution, from i L1 +
+j L2 on. If L1 divides L2, the result can be divided in L2 / L1 + 1 ways into disjoint intervals, so that each pair
+reaches one interval of one division. The spectra of an interval's pairs can then be added before one inverse transform.
 
 Source: "Parallel filters", section 4.3, convolution in parts. It prints three figures that its own rules contradict:
 L1 / L2 + 1 divisions instead of L2 / L1 + 1, ceil((N1 + N2 - L2) / (L1 + L2)) intervals for each division (5 where its

@@ -2,9 +2,9 @@
 
 The taps are the second signal. A group of lags needs, for a tile of taps, a tile of samples that is longer by the lags
 of the group. A thread block transforms both, multiplies them, and adds the products of all tiles of its share in
-registers, so that it needs one inverse. A second launch adds the sums of all shares as a tree, in an order that does not
-change. Tiles that meet no sample are never computed. Many lags make many groups: this is the document's first method,
-block by block, with its accumulation moved before the inverse.
+registers, so that it needs one inverse. A second launch adds the sums of all shares as a tree, in an order that does
+not change. Tiles that meet no sample are never computed. Many lags make many groups: this is the document's first
+method, block by block, with its accumulation moved before the inverse.
 
 Two consecutive tiles of a signal, real ones, are the real and the imaginary part of a line, z = x1 + i x2 and w1 + i w2
 for the taps. The real part of the correlation of both lines is that of x1 with w1 plus that of x2 with w2, all that
@@ -27,7 +27,7 @@ from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.fft_family import LEAST_TAPS
-from warpsmith.generator.filter1d.fft_model import SIZES, ways_of
+from warpsmith.generator.filter1d.fft_geometry import span_of
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.lags_geometry import (
     ADDING_THREADS,
@@ -49,21 +49,19 @@ from warpsmith.generator.filter1d.overlap import ceil_div
 from warpsmith.generator.filter1d.parts_text import PartsText
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.fft_geometry import span_of
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
-from warpsmith.generator.tiles.lines import Radices, points_of, radices_of, text_of
+from warpsmith.generator.tiles.lines import points_of, radices_of, text_of
 from warpsmith.generator.tiles.space import INSTRUCTIONS
 
 MIN_BLOCKS = (0, 1, 2, 3, 4, 6, 8, 12)
-THREADS = range(32, 513, 32)
-"""Threads of a block: one for each transform of the last pass."""
-MOST_LAST = 16
-"""Largest radix of the last pass: a thread has three times as many complex numbers in registers."""
+RADICES = ("32x8", "8x8x8", "16x8x8", "8x16x8", "8x8x16", "16x16x8", "16x8x16", "16x16x16", "32x16x16")
+"""Points of lines. A thread has one transform of the last pass, and three times as many complex numbers in registers as
+that has points."""
 MOST_SUMS = 1 << 33
 """Most bytes of all shares' sums."""
 
@@ -159,22 +157,12 @@ def _is_strict(problem: Filter1d) -> bool:
     return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
-@functools.cache
-def _all_radices() -> tuple[Radices, ...]:
-    """Splits of all sizes whose last pass has a thread for each transform."""
-    found = dict.fromkeys(shape.radices for shape in SHAPES)
-    for points in SIZES:
-        ways = (way for way in ways_of(points) if way[-1] <= MOST_LAST and points // way[-1] in THREADS)
-        found.update(dict.fromkeys(ways))
-    return tuple(found)
-
-
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
     return Space(
         parameters=(
             Parameter("weights", words((Weights.GLOBAL,)), "where the kernel finds the taps"),
-            Parameter("radices", tuple(map(text_of, _all_radices())), "points of a line, as radices of passes"),
+            Parameter("radices", RADICES, "points of a line, as radices of passes"),
             Parameter("shares", share_counts(device), "thread blocks that share the tiles of a group of lags"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
             Parameter("twiddles", words(_TWIDDLES), "from memory, or some as products"),
@@ -222,7 +210,8 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         Constraint(
             f"sums of all shares take at most {MOST_SUMS} bytes",
             lambda radices, shares: (
-                blocks(radices, shares) * lags_of_group(problem, points_of(radices)) * number_bytes(problem) <= MOST_SUMS
+                blocks(radices, shares) * lags_of_group(problem, points_of(radices)) * number_bytes(problem)
+                <= MOST_SUMS
             ),
         ),
     )

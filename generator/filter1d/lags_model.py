@@ -1,4 +1,4 @@
-"""Lines that do well in `filter1d_lags`, the shares that fill a device, and the time that a config is expected to take."""
+"""Lines that do well in `filter1d_lags`, the shares that fill a device, and the expected time of a config."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ def expected_ns(problem: Filter1d, geometry: Filter1dLagsGeometry, shape: LagSha
     issued = rates.cycles_ns(max(full, alone))
     signal, taps = (each.dtype.itemsize for each in problem.inputs[:2])
     moved = lines * (geometry.packed * geometry.points * signal + geometry.line_taps * taps)
-    memory = max(
-        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns), moved / (L2_SHARE * rates.l2_bytes_per_ns)
-    )
+    memory = max(problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns), moved / (L2_SHARE * rates.l2_bytes_per_ns))
     sums = geometry.sums * number_bytes(problem) / (L2_SHARE * rates.l2_bytes_per_ns)
     adding = rates.cycles_ns(ADDING_CYCLES * (2 + geometry.shares / 256)) + 2 * sums
     return 2 * rates.launch_ns + max(issued, memory) + SECOND * min(issued, memory) + adding

@@ -7,14 +7,14 @@ The signal and the taps are cut into blocks, and a pair of blocks adds to one in
 - `pairs`: the spectra of all blocks are made once, and each product of two is transformed back.
 - `divisions`: the products of all pairs of an interval are added before one inverse transform.
 
-Intervals of one division do not overlap. The divisions of the last three ways are added one after the other, in a launch
-each, or made together in buffers of their own, which a last launch adds. Sums have the same bits in every run. Pairs
-that reach no output are never computed. `filter1d_lags` is the first way with its accumulation moved before the
-inverse.
+Intervals of one division do not overlap. The divisions of the last three ways are added one after the other, in a
+launch each, or made together in buffers of their own, which a last launch adds. Sums have the same bits in every run.
+Pairs that reach no output are never computed. `filter1d_lags` is the first way by transforms, with its accumulation
+moved before the inverse.
 
-Two blocks of one real signal are the real and the imaginary part of a line: blocks i and i + L2 / L1 of the signal, and
-j and j - 1 of the taps, since the pairs (i, j) and (i + L2 / L1, j - 1) reach one interval. The real part of the product
-of both lines, the second one conjugate, is the sum of both pairs.
+Two blocks of one real signal are the real and the imaginary part of a line: blocks i and i + L2 / L1 of the signal,
+and j and j - 1 of the taps, since the pairs (i, j) and (i + L2 / L1, j - 1) reach one interval. The real part of their
+convolution, with the second block of taps negative, is the sum of both pairs.
 
 A NaN spreads over its interval, so a problem must allow that: `nonfinite="any"`.
 
@@ -128,7 +128,9 @@ class Filter1dParts(Family[Filter1d]):
         launches = tuple(_launches(self.name, problem, geometry))
         workspaces = [
             Workspace("spectra", COMPLEX_BYTES * geometry.points * geometry.spectrum_lines) if geometry.lines else None,
-            Workspace("buffers", geometry.number_bytes * geometry.buffer_elements) if geometry.buffer_elements else None,
+            Workspace("buffers", geometry.number_bytes * geometry.buffer_elements)
+            if geometry.buffer_elements
+            else None,
         ]
         return Program.of_source(self.name, config, source, launches, tuple(filter(None, workspaces)))
 
@@ -155,9 +157,7 @@ def _launches(name: str, problem: Filter1d, geometry: Filter1dPartsGeometry) -> 
         yield Launch.of_blocks(f"{name}_add", blocks, THREADS, (buffers, Pointer("result")))
         return
     for part in geometry.parts:
-        yield launch(
-            f"{name}_{part.division}", geometry.rows * len(part.numbers), (*given, Pointer("result"))
-        )
+        yield launch(f"{name}_{part.division}", geometry.rows * len(part.numbers), (*given, Pointer("result")))
 
 
 def _accumulations(problem: Filter1d) -> tuple[Accumulation, ...]:
@@ -240,7 +240,9 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         return max(intervals, lines, problem.output.size // THREADS + 1) <= MAX_GRID and max(sizes) <= MOST_BYTES
 
     return (
-        Constraint(f"lines fit {limit} bytes of shared memory and {registers} registers, and blocks without lines too", fits),
+        Constraint(
+            f"lines fit {limit} bytes of shared memory and {registers} registers, and blocks without lines too", fits
+        ),
         Constraint(
             f"a grid has at most {MAX_GRID} blocks and a workspace {MOST_BYTES} bytes, for {problem.rows} channels",
             are_countable,

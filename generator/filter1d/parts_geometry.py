@@ -66,7 +66,7 @@ class DivisionPart:
 
 
 def divisions_of(problem: Filter1d, signal_block: int, taps_block: int) -> Divisions:
-    """Divisions of a filter: the signal is the first sequence, and the taps in the order of a convolution the second."""
+    """Divisions of a filter: the signal is the first sequence, the taps in the order of a convolution the second."""
     begin = problem.first_lag + problem.taps - 1
     return Divisions(problem.signal, problem.taps, signal_block, taps_block, begin, begin + span_of(problem))
 
@@ -327,7 +327,7 @@ class Filter1dPartsGeometry:
         each = {
             Way.SPACE: "A thread block multiplies the pairs of blocks of an interval of the result, tap by tap.",
             Way.PAIRS: "Spectra of all blocks are made once. Each product of an interval is transformed back.",
-            Way.DIVISIONS: "Spectra of all blocks are made once. The products of an interval are transformed back together.",
+            Way.DIVISIONS: "Spectra of all blocks are made once. The sum of an interval's products is transformed back.",
         }[self.way]
         added = {
             Accumulation.SEQUENTIAL: "The divisions of the result are added one after the other.",

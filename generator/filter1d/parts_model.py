@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.lags_model import L2_SHARE, LINE_CYCLES, MEMORY_SHARE, POINT_CYCLES, resident_of
 from warpsmith.generator.filter1d.parts_geometry import Accumulation, Filter1dPartsGeometry, Way
 from warpsmith.generator.filter1d.problem import Filter1d

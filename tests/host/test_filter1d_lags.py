@@ -71,7 +71,7 @@ def test_a_channel_does_not_see_the_scale_of_another(host: HostRuntime, quickest
 
 @pytest.mark.parametrize("rule", ["window", "any"])
 def test_what_is_not_finite_stays_in_its_windows(rule: str, host: HostRuntime, quickest: HostCompiler) -> None:
-    """Samples before the window of some lags and after that of others; with rule `any` other channels keep their bits."""
+    """Samples outside of the windows of some lags and inside of others; other channels keep their bits."""
     problem = Filter1d(1500, 1400, channels=3, lags=(80, 99), nonfinite=rule)
     plan = plan_of(host, quickest, problem, program_of(problem, shares=2, radices="8x8x8"))
     operands = random_operands(problem, 1)

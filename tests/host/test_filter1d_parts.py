@@ -61,9 +61,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("way", "accumulation"), WAYS, ids=lambda each: str(each))
-def test_every_way_is_right(
-    way: Way, accumulation: Accumulation, host: HostRuntime, quickest: HostCompiler
-) -> None:
+def test_every_way_is_right(way: Way, accumulation: Accumulation, host: HostRuntime, quickest: HostCompiler) -> None:
     made = list(cases(way, accumulation))
     assert len(made) >= len(PROBLEMS) // 2 - 2  # a bfloat16 result is not added to, and few taps need no line
     verified.check(host, quickest, made)
