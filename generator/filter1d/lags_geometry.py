@@ -153,9 +153,9 @@ class Filter1dLagsGeometry:
         """Header lines that say what the kernels do."""
         tiles = "Two tiles are the real and the imaginary part of a line." if self.packed == 2 else "A tile is a line."
         return (
-            f"Correlation in parts: {self.lags} lags at a time, tiles of {self.tile} taps and the samples that they meet.",
+            f"Correlation in parts: {self.lags} lags at a time, from tiles of {self.tile} taps and samples under them.",
             f"{tiles} A thread block transforms the lines of its share, adds the",
-            "products of their spectra in registers, and transforms their sum back once. A second launch adds all shares.",
+            "products of their spectra in registers, and transforms the sum back. A second launch adds all shares.",
         )
 
 

@@ -327,7 +327,7 @@ class Filter1dPartsGeometry:
         each = {
             Way.SPACE: "A thread block multiplies the pairs of blocks of an interval of the result, tap by tap.",
             Way.PAIRS: "Spectra of all blocks are made once. Each product of an interval is transformed back.",
-            Way.DIVISIONS: "Spectra of all blocks are made once. The sum of an interval's products is transformed back.",
+            Way.DIVISIONS: "Spectra of all blocks are made once. Each interval's sum of products is transformed back.",
         }[self.way]
         added = {
             Accumulation.SEQUENTIAL: "The divisions of the result are added one after the other.",
