@@ -17,9 +17,10 @@ MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the kernels reach."""
 L2_SHARE = 0.6
 """Share of the rate of L2 that the kernels reach."""
-SECOND = 0.4
-"""Share of the faster one of memory and instructions that does not overlap with the other."""
-LINE_CYCLES, POINT_CYCLES = 3000, 1.6
+SECOND = 0.1
+"""Share of the faster one of memory and instructions that does not overlap with the other: float16 signals of 2^24
+samples take as long as float32 ones (H200, 257 lags)."""
+LINE_CYCLES, POINT_CYCLES = 5500, 0.9
 """Clock cycles from line to line of a thread block, at least and for each point, however idle its SM is."""
 INVERSE = 0.5
 """Cost of an inverse transform, in lines of samples and of taps."""
@@ -37,7 +38,8 @@ class LagShape:
     min_blocks: int
     twiddles: Twiddles
     cycles: float
-    """Clock cycles of an SM for each point of a line of samples and its line of taps, all SMs full."""
+    """Clock cycles of an SM for each point of a line of samples and its line of taps, all SMs full (H200, 2^24 float32
+    samples and taps, 33 to 1025 lags)."""
 
     @property
     def points(self) -> int:
@@ -48,14 +50,14 @@ class LagShape:
         return self.points // self.radices[-1]
 
 
-_TABLE, _POWERS = Twiddles.TABLE, Twiddles.POWERS
+_POWERS = Twiddles.POWERS
 SHAPES = (
-    LagShape((32, 8), 0, _POWERS, 0.60),
-    LagShape((8, 8, 8), 0, _POWERS, 0.62),
-    LagShape((16, 8, 8), 0, _POWERS, 0.64),
-    LagShape((16, 16, 8), 0, _POWERS, 0.64),
-    LagShape((16, 16, 16), 0, _POWERS, 0.77),
-    LagShape((32, 16, 16), 0, _POWERS, 0.97),
+    LagShape((32, 8), 0, _POWERS, 2.0),
+    LagShape((8, 8, 8), 0, _POWERS, 1.42),
+    LagShape((16, 8, 8), 6, _POWERS, 1.21),
+    LagShape((16, 16, 8), 3, _POWERS, 1.30),
+    LagShape((16, 16, 16), 0, _POWERS, 1.60),
+    LagShape((32, 16, 16), 0, _POWERS, 1.90),
 )
 
 
@@ -97,8 +99,8 @@ def expected_ns(problem: Filter1d, geometry: Filter1dLagsGeometry, shape: LagSha
     The longer one of memory and instructions counts in full, and a part of the other.
     """
     rates, groups = device.rates, geometry.rows * geometry.groups
-    lines = sum(len(geometry.met(each)) for each in {0, geometry.groups // 2, geometry.groups - 1})
-    lines = lines / min(3, geometry.groups) * groups
+    some = range(0, geometry.groups, max(1, geometry.groups // 32))
+    lines = sum(len(geometry.met(each)) for each in some) / len(some) * groups
     share = lines / geometry.blocks
     full = (lines + INVERSE * geometry.blocks) * geometry.points * shape.cycles / device.multiprocessors
     waves = max(1.0, geometry.blocks / (resident_of(shape.radices, device) * device.multiprocessors))
@@ -108,5 +110,5 @@ def expected_ns(problem: Filter1d, geometry: Filter1dLagsGeometry, shape: LagSha
     moved = lines * (geometry.packed * geometry.points * signal + geometry.line_taps * taps)
     memory = max(problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns), moved / (L2_SHARE * rates.l2_bytes_per_ns))
     sums = geometry.sums * number_bytes(problem) / (L2_SHARE * rates.l2_bytes_per_ns)
-    adding = rates.cycles_ns(ADDING_CYCLES * (2 + geometry.shares / 256)) + 2 * sums
+    adding = rates.cycles_ns(ADDING_CYCLES * (4 + geometry.shares / 256)) + 2 * sums
     return 2 * rates.launch_ns + max(issued, memory) + SECOND * min(issued, memory) + adding

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from warpsmith.generator.device import Device
-from warpsmith.generator.filter1d.lags_model import L2_SHARE, LINE_CYCLES, MEMORY_SHARE, POINT_CYCLES, resident_of
+from warpsmith.generator.filter1d.lags_model import LINE_CYCLES, MEMORY_SHARE, POINT_CYCLES, resident_of
 from warpsmith.generator.filter1d.parts_geometry import Accumulation, Filter1dPartsGeometry, Way
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
 
-SPATIAL_SHARE = 0.35
-"""Share of the rate of multiply-adds that sums of taps in shared memory reach."""
-TRANSFORM_CYCLES = 0.5
+SPATIAL_SHARE = 0.18
+"""Share of the rate of multiply-adds that sums of taps in shared memory reach (H200, 2^20 samples and taps)."""
+TRANSFORM_CYCLES = 0.8
 """Clock cycles of an SM for each point of one transform, all SMs full."""
-PAIR_CYCLES = 600
+L2_SHARE = 1.0
+"""Rate at which products read spectra, relative to that of L2: some lie in L1 (H200, 2^20 samples and taps)."""
+PAIR_CYCLES = 300
 """Clock cycles from product to product of a thread block, however idle its SM is."""
+INVERSE = 0.35
+"""Cost of an inverse transform, in lines of samples and of taps of `filter1d_lags`."""
+MARGIN = 1.3
+"""Factor that lets another family answer where it is about as fast: 0.9 to 1.4 were measured on an H200."""
 _L2_BYTES = 50 * 2**20
 """Bytes of spectra and buffers that stay in L2 (H100, H200)."""
 
 
 def expected_ns(problem: Filter1d, geometry: Filter1dPartsGeometry, device: Device) -> float:
-    """Nanoseconds of a config: the longer one of instructions and memory, and its launches."""
+    """Nanoseconds of a config: launches, and the longest of instructions, walks over pairs and memory in each."""
     rates = device.rates
     launches = rates.launch_ns * geometry.launches
     if geometry.lines is None:
@@ -27,16 +33,18 @@ def expected_ns(problem: Filter1d, geometry: Filter1dPartsGeometry, device: Devi
     intervals, lines = geometry.rows * geometry.intervals, geometry.spectrum_lines
     products = geometry.rows * _pairs(geometry) / geometry.packed
     inverses = intervals if geometry.way is Way.DIVISIONS else products
-    transformed = (lines + inverses) * geometry.points * TRANSFORM_CYCLES / device.multiprocessors
-    resident = resident_of(geometry.lines.axis.radices, device) * device.multiprocessors
-    blocks = intervals if geometry.accumulation is Accumulation.BUFFERS else intervals / len(geometry.parts)
-    line = LINE_CYCLES + POINT_CYCLES * geometry.points
-    walk = products / intervals * (PAIR_CYCLES if geometry.way is Way.DIVISIONS else line) + line
-    waves = (intervals / blocks) * max(1.0, blocks / resident)
+    cycles = geometry.points * TRANSFORM_CYCLES / device.multiprocessors  # of one transform
     spectra, sums = COMPLEX_BYTES * lines * geometry.points, geometry.number_bytes * intervals * geometry.length
-    moved = problem.bytes + spectra + 2 * sums + 2 * COMPLEX_BYTES * products * geometry.points
-    rate = L2_SHARE * rates.l2_bytes_per_ns if spectra < _L2_BYTES else MEMORY_SHARE * rates.memory_bytes_per_ns
-    return launches + max(rates.cycles_ns(transformed), moved / rate) + rates.cycles_ns(waves * walk)
+    memory, l2 = MEMORY_SHARE * rates.memory_bytes_per_ns, L2_SHARE * rates.l2_bytes_per_ns
+    made = max(rates.cycles_ns(lines * cycles), (problem.bytes + spectra) / memory)
+    blocks = intervals if geometry.accumulation is Accumulation.BUFFERS else intervals / len(geometry.parts)
+    waves = max(1.0, blocks / (resident_of(geometry.lines.axis.radices, device) * device.multiprocessors))
+    line = LINE_CYCLES + POINT_CYCLES * geometry.points
+    walk = products / intervals * (PAIR_CYCLES if geometry.way is Way.DIVISIONS else INVERSE * line) + line
+    walked = rates.cycles_ns(intervals / blocks * waves * walk)
+    moved = (2 * COMPLEX_BYTES * products * geometry.points + sums) / (l2 if spectra < _L2_BYTES else memory)
+    added = 2 * sums / l2
+    return launches + MARGIN * (made + max(rates.cycles_ns(inverses * cycles), walked, moved) + added)
 
 
 def _spatial_ns(problem: Filter1d, geometry: Filter1dPartsGeometry, device: Device) -> float:
