@@ -54,7 +54,9 @@ CASES = {
         shares=4, radices="8x8x8", prefetch="next",
     ),
     "lags_complex_down": case(
-        LAGS, Filter1d(50_000, 50_000, lags=(-100, 156), dtype="complex64", down=4, nonfinite="any"), radices="16x8x8", shares=32
+        LAGS,
+        Filter1d(50_000, 50_000, lags=(-100, 156), dtype="complex64", down=4, nonfinite="any"),
+        radices="16x8x8", shares=32,
     ),
     "blocks": case(
         PARTS, LONG, way="blocks", accumulation="registers", radices="none", signal_block=1024, taps_block=256

@@ -212,12 +212,12 @@ __device__ __forceinline__ Interval interval_of(int division, int number) {
 __device__ __forceinline__ Interval interval_of(unsigned group) {
     const int number = static_cast<int>(group);
     if (number < 5461) {
-        return interval_of(0, number + 0);
+        return interval_of(0, number);
     }
     if (number < 10922) {
-        return interval_of(1, number + -5461);
+        return interval_of(1, number - 5461);
     }
-    return interval_of(2, number + -10922);
+    return interval_of(2, number - 10922);
 }
 
 // Place in shared memory where an item of the last pass begins.
@@ -234,8 +234,7 @@ constexpr unsigned kAllSignalLines = 4096;  // of all channels, before those of 
 
 // Spectra of the blocks of all channels and all filters that the result needs.
 // Blocks i and i + kRatio of a signal, with even i / kRatio, are the real and the imaginary part of a line. So are
-// block
-// j of the taps and the negative of block j - 1, so that the real part of a product has two pairs of one interval.
+// block j of the taps and the negative of block j - 1. The real part of a product then has two pairs of one interval.
 extern "C" __global__ void __launch_bounds__(kThreads)
 filter1d_parts_spectra(const Sample* __restrict__ signal, float2* __restrict__ spectra, const Weights weights) {
     extern __shared__ __align__(16) float2 tile[];
@@ -466,24 +465,24 @@ filter1d_parts_add(const Number* __restrict__ buffers, Result* __restrict__ resu
     const Number* const own = buffers + row * (static_cast<size_t>(kGroups) * kLength);
     Number sum = zero();
     {
-        const int since = element, interval = since / kStep - 0;
+        const int since = element, interval = since / kStep;
         const int place = static_cast<int>(since % kStep);
         if (since >= 0 && interval >= 0 && interval < 5461 && place < kLength) {
-            add(own[static_cast<size_t>(0 + interval) * kLength + place], sum);
+            add(own[static_cast<size_t>(interval) * kLength + place], sum);
         }
     }
     {
-        const int since = element - 128, interval = since / kStep - 0;
+        const int since = element - 128, interval = since / kStep;
         const int place = static_cast<int>(since % kStep);
         if (since >= 0 && interval >= 0 && interval < 5461 && place < kLength) {
-            add(own[static_cast<size_t>(5461 + interval) * kLength + place], sum);
+            add(own[static_cast<size_t>(interval + 5461) * kLength + place], sum);
         }
     }
     {
-        const int since = element - 256, interval = since / kStep - 0;
+        const int since = element - 256, interval = since / kStep;
         const int place = static_cast<int>(since % kStep);
         if (since >= 0 && interval >= 0 && interval < 5460 && place < kLength) {
-            add(own[static_cast<size_t>(10922 + interval) * kLength + place], sum);
+            add(own[static_cast<size_t>(interval + 10922) * kLength + place], sum);
         }
     }
     result[row * 2097151 + output] = to_result(sum);
