@@ -230,7 +230,7 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
     def are_countable(way: str, signal_block: int, taps_block: int, radices: str) -> bool:
         blocks = problem.rows * -(-problem.result_length * problem.down // signal_block)
-        if way == Way.BLOCKS:
+        if way == Way.BLOCKS or taps_block % signal_block:
             return blocks <= MAX_GRID
         made = divisions_of(problem, signal_block, taps_block)
         intervals = problem.rows * made.count * ((made.end - made.begin) // made.step + 2)
