@@ -31,6 +31,8 @@ PROBLEMS: tuple[Problem, ...] = (
     warpsmith.Filter1d(2**24, 17),
     warpsmith.Filter1d(4096, 129, batch=4, mode="valid", dtype="complex64", taps_dtype="complex64", down=8),
     warpsmith.Filter1d(2048, 4, 8, "causal", 64, 64, "btc", "bfloat16"),
+    warpsmith.Filter1d(2**24, 2**24, lags=(-128, 128)),
+    warpsmith.Filter1d(2**20, 2**20, nonfinite="any"),
     warpsmith.Filter1d(1000, 5, channels=3, lags=(-2, 400), dtype="int16", weights=tuple(range(5))),
     warpsmith.Filter1d(2048, 4, 8, "causal", 64, 64, "btc", "float16", bias=True, activation="silu"),
     warpsmith.Filter1d(2048, 4, 8, "causal", 64, 64, pass_="backward"),

@@ -19,6 +19,8 @@ _FAMILIES = families_in(
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",
         "filter1d_scatter": "scatter_family:Filter1dScatter",
+        "filter1d_lags": "lags_family:Filter1dLags",
+        "filter1d_parts": "parts_family:Filter1dParts",
         "filter1d_gradients_warp": "gradients_warp_family:Filter1dGradientsWarp",
         "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
         "filter1d_gradients_batch": "gradients_batch_family:Filter1dGradientsBatch",
