@@ -34,19 +34,22 @@ from warpsmith.generator.filter1d.gradients_text import (
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
 from warpsmith.generator.filter1d.toeplitz_model import BATCH_REGISTERS, gradients_batch_ns
 from warpsmith.generator.filter1d.toeplitz_rules import splits_of
 from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
 from warpsmith.generator.tensor_cores import WARPGROUP
 
 COLUMNS = (64, 96, 128, 160, 192, 224, 256)
 GROUPS = (1, 2, 3, 4)
 TILES = (2, 4, 8, 16)
 """Tiles of a block. Tensor cores truncate each addition to a sum, of which 16 tiles of 64 rows make 64."""
+STAGE_TILES = (1, 2, 4)
 STAGES = (3, 4, 6)
+FEW_ROWS = 32
 LEAST_TAPS = 33
 """Least taps of a default: fewer take one pass over memory for all gradients."""
 
@@ -115,8 +118,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
     widest, registers = widest_copy(problem), device.registers_per_multiprocessor
     limit, outputs = device.shared_per_block_bytes, problem.result_length
 
-    def geometry(columns: int, groups: int, tiles: int, stages: int) -> Filter1dGradientsBatchGeometry:
-        values = {"columns": columns, "groups": groups, "tiles": tiles, "stages": stages, "vector": 1}
+    def geometry(columns: int, groups: int, tiles: int, stage: int, stages: int) -> Filter1dGradientsBatchGeometry:
+        values = {"columns": columns, "groups": groups, "tiles": tiles, "stage": stage, "stages": stages, "vector": 1}
         return Filter1dGradientsBatchGeometry.of(problem, Config.of(values))
 
     return Space(
@@ -124,7 +127,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("columns", COLUMNS, "samples of a warpgroup: N of wgmma"),
             Parameter("groups", GROUPS, "warpgroups of a block, which share its outputs"),
             Parameter("tiles", TILES, f"tiles of {TILE} outputs of a block"),
-            Parameter("stages", STAGES, "tiles of outputs in shared memory"),
+            Parameter("stage", STAGE_TILES, "tiles of outputs that come at once"),
+            Parameter("stages", STAGES, "so many times these are in shared memory"),
             Parameter("vector", tuple(each for each in (1, 2, 4, 8) if each <= widest), "samples in one copy"),
         ),
         constraints=(
@@ -142,20 +146,21 @@ def _space(problem: Filter1d, device: Device) -> Space:
             ),
             Constraint(
                 f"samples, outputs and sums of a block fit {limit} bytes of shared memory",
-                lambda columns, groups, tiles, stages: (
+                lambda columns, groups, tiles, stage, stages: (
                     lags_of(problem, columns, groups) <= 0
-                    or geometry(columns, groups, tiles, stages).shared_bytes <= limit
+                    or geometry(columns, groups, tiles, stage, stages).shared_bytes <= limit
                 ),
             ),
+            Constraint("tiles come in groups of equal size", lambda tiles, stage: tiles % stage == 0),
             Constraint(
                 f"sums and {BATCH_REGISTERS} registers of a thread fit {registers} of a multiprocessor",
                 lambda columns, groups: (columns // 2 + BATCH_REGISTERS) * 128 * groups <= registers,
             ),
             Constraint(
                 "a grid has less than 2^31 blocks",
-                lambda columns, groups, tiles, stages: (
+                lambda columns, groups, tiles, stage, stages: (
                     lags_of(problem, columns, groups) <= 0
-                    or geometry(columns, groups, tiles, stages).blocks <= MAX_GRID
+                    or geometry(columns, groups, tiles, stage, stages).blocks <= MAX_GRID
                 ),
             ),
         ),
@@ -174,6 +179,7 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
 
 
 def _configs(problem: Filter1d) -> Iterator[Config]:
-    vector = widest_copy(problem)
+    chosen: dict[str, Value] = {"vector": widest_copy(problem)}
+    chosen["stage"] = 1 if filter_rows(problem) > FEW_ROWS else 2  # few rows are few products between two barriers
     for columns, groups, tiles, stages in itertools.product(COLUMNS, GROUPS, TILES, (4, 3)):
-        yield Config.of({"columns": columns, "groups": groups, "tiles": tiles, "stages": stages, "vector": vector})
+        yield Config.of({**chosen, "columns": columns, "groups": groups, "tiles": tiles, "stages": stages})

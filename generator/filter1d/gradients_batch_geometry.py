@@ -8,7 +8,6 @@ from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.filter1d.toeplitz_batch_geometry import (
     CORE,
-    EIGHT_SAMPLES,
     ROWS,
     STEP,
     WARPGROUP_THREADS,
@@ -18,7 +17,6 @@ from warpsmith.generator.space import Config
 
 TILE = 64
 """Outputs of a product: M of wgmma."""
-STAGE_BYTES = TILE // CORE * EIGHT_SAMPLES
 
 
 def lags_of(problem: Filter1d, columns: int, groups: int) -> int:
@@ -42,8 +40,10 @@ class Filter1dGradientsBatchGeometry:
     """Warpgroups of a block."""
     tiles: int
     """Tiles of outputs of a block, one after the other."""
+    stage: int
+    """Tiles of outputs that come at once."""
     stages: int
-    """Tiles of outputs in shared memory."""
+    """So many times these are in shared memory."""
     lead: int
     """Samples before the first one of a tap's first sum, so that eight samples are aligned."""
     first: int
@@ -55,8 +55,8 @@ class Filter1dGradientsBatchGeometry:
 
     @classmethod
     def of(cls, problem: Filter1d, config: Config) -> Filter1dGradientsBatchGeometry:
-        names = ("columns", "groups", "tiles", "stages", "vector")
-        columns, groups, tiles, stages, vector = (config.integer(each) for each in names)
+        names = ("columns", "groups", "tiles", "stage", "stages", "vector")
+        columns, groups, tiles, stage, stages, vector = (config.integer(each) for each in names)
         lead = problem.first_lag % CORE
         return cls(
             rows=filter_rows(problem),
@@ -67,6 +67,7 @@ class Filter1dGradientsBatchGeometry:
             columns=columns,
             groups=groups,
             tiles=tiles,
+            stage=stage,
             stages=stages,
             lead=lead,
             first=problem.first_lag - lead,
@@ -83,6 +84,11 @@ class Filter1dGradientsBatchGeometry:
     def row_steps(self) -> int:
         """Products that sum over the rows of a tile, 16 each."""
         return -(-min(self.rows, ROWS) // STEP)
+
+    @property
+    def along(self) -> int:
+        """Bytes of shared memory for eight samples of a tile's rows. A warp that copies one row meets no bank twice."""
+        return 2 * CORE * STEP * self.row_steps + 2 * CORE
 
     @property
     def time_parts(self) -> int:
@@ -139,7 +145,7 @@ class Filter1dGradientsBatchGeometry:
     @property
     def main_bytes(self) -> int:
         """Bytes of shared memory for samples, and for tiles of outputs."""
-        return self.held // CORE * EIGHT_SAMPLES + self.stages * STAGE_BYTES
+        return (self.held + self.stages * self.stage * TILE) // CORE * self.along
 
     @property
     def shared_bytes(self) -> int:
