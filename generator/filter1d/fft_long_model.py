@@ -1,0 +1,98 @@
+"""Sizes of matrices for a long filter, likely tiles of jobs, and the time that `filter1d_fft_long` is expected to take."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter1d.fft_long_geometry import (
+    Filter1dFftLongGeometry,
+    LongBlocks,
+    is_contiguous,
+)
+from warpsmith.generator.filter1d.fft_long_parameters import COLUMNS, HEIGHTS, ROWS, WIDTHS
+from warpsmith.generator.filter1d.problem import Filter1d
+from warpsmith.generator.tiles.lines import points_of, radices_of, text_of
+
+SHAPES = 10
+"""Shapes of matrices that a space has, the likeliest."""
+TILE_POINTS = 4096
+"""Points of a job's tile by default, 32 KB: several blocks share an SM."""
+BEST_COLUMNS = 256
+"""Points of columns that two passes of radix 16 transform."""
+BEST_POINTS = 1 << 19
+"""Points of a matrix, several of which stay in L2."""
+MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that the kernels reach."""
+POINT_CYCLES = 2.6
+"""Clock cycles of an SM for each point of a block, all SMs busy."""
+FILTER_SHARE = 0.5
+"""Cycles of a filter's transform relative to those of a block, which is transformed back too."""
+PHASE_CYCLES = 9000
+"""Clock cycles of one wave of jobs: a launch has three of them at least."""
+STRIDED = 3.0
+"""Factor of the time if samples of a channel do not lie side by side."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MatrixShape:
+    """Radices of a matrix's columns and rows, as a space has them, with its blocks."""
+
+    columns: str
+    rows: str
+    blocks: LongBlocks
+
+    @property
+    def points(self) -> int:
+        return points_of(self.columns) * points_of(self.rows)
+
+    @property
+    def width(self) -> int:
+        """Columns of a job: 128 bytes of complex numbers side by side if they fit a tile."""
+        points, rows = points_of(self.columns), points_of(self.rows)
+        fitting = [each for each in WIDTHS if rows % each == 0 and each * points <= TILE_POINTS]
+        return max((each for each in fitting if each <= 16), default=WIDTHS[0])
+
+    @property
+    def height(self) -> int:
+        points, columns = points_of(self.rows), points_of(self.columns)
+        return max((each for each in HEIGHTS if columns % each == 0 and each * points <= TILE_POINTS), default=1)
+
+
+@functools.lru_cache(maxsize=256)
+def shapes_for(problem: Filter1d) -> tuple[MatrixShape, ...]:
+    """Shapes that take the least work for a problem, the likeliest first."""
+    found: list[tuple[float, MatrixShape]] = []
+    for columns in COLUMNS:
+        for rows in ROWS:
+            points = points_of(columns) * points_of(rows)
+            blocks = LongBlocks.of(problem, points)
+            if blocks is not None:
+                found.append((blocks.count * points * weight_of(columns, rows), MatrixShape(columns, rows, blocks)))
+    found.sort(key=lambda each: (each[0], each[1].columns, each[1].rows))
+    return tuple(shape for _, shape in found[:SHAPES])
+
+
+def weight_of(columns: str, rows: str) -> float:
+    """Time of a point relative to `16x16` and `16x16x16`: passes, columns that are far from the best length, radices that take registers."""
+    passes = 2 * (len(radices_of(columns)) + len(radices_of(rows)))
+    far = max(points_of(columns) / BEST_COLUMNS, BEST_COLUMNS / points_of(columns))
+    largest = max(*radices_of(columns), *radices_of(rows))
+    large = max(0.0, math.log2(points_of(columns) * points_of(rows) / BEST_POINTS))
+    return 1 + 0.04 * (passes - 10) + 0.04 * (far - 1) + 0.01 * max(0, largest - 16) + 0.06 * large
+
+
+def expected_ns(problem: Filter1d, geometry: Filter1dFftLongGeometry, device: Device) -> float:
+    """Nanoseconds of a config: the longer one of memory and instructions, or of three waves of jobs."""
+    rates = device.rates
+    filters = geometry.filters if geometry.are_made_once else geometry.lines
+    points = geometry.points * (geometry.lines + FILTER_SHARE * filters)
+    weight = weight_of(*(text_of(each.axis.radices) for each in (geometry.columns, geometry.rows)))
+    issued = rates.cycles_ns(points * weight * POINT_CYCLES / device.multiprocessors)
+    memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+    waves = rates.cycles_ns(PHASE_CYCLES * (5 if geometry.are_made_once else 3))
+    launches = 5 if geometry.are_made_once else 3
+    strided = 1.0 if is_contiguous(problem) else STRIDED
+    return launches * rates.launch_ns + strided * max(issued + memory / 2, memory) + waves
