@@ -46,6 +46,10 @@ class LongBlocks:
         has no output.
         """
         samples, span = points * samples_of_point(problem), span_of(problem)
+        for grain in (*GRAINS, 1):
+            ahead = problem.first_lag % grain
+            if _is_one(problem, samples, ahead):
+                return cls(samples, ahead, span, 1)
         most = (samples - problem.taps + 1) // problem.down * problem.down
         if most < 1:
             return None
@@ -57,6 +61,16 @@ class LongBlocks:
             if step + ahead <= samples - problem.taps + 1:
                 return cls(samples, ahead, step, count)
         return cls(samples, 0, most, count)
+
+
+def _is_one(problem: Filter1d, samples: int, ahead: int) -> bool:
+    """True if a channel is one block of `samples`: they reach its last window's, and zeros before the signal keep the
+    outputs apart from those that wrapped samples touch.
+    """
+    first, span = problem.first_lag - ahead, span_of(problem)
+    reach = min(problem.signal, problem.first_lag + span - 1 + problem.taps) - first
+    zeros = max(0, -first)
+    return reach <= samples and span <= min(samples, samples - problem.taps + 1 - ahead + zeros)
 
 
 def samples_of_point(problem: Filter1d) -> int:

@@ -23,6 +23,8 @@ MOST_SPECTRA = 1 << 32
 """Most bytes of all filters' spectra if they are made first."""
 OTHER_REGISTERS = 40
 """Registers of a thread besides those that hold its points."""
+PRODUCT_REGISTERS = 20
+"""Registers besides the points of a block and of its filter."""
 L2_SHARE = 0.7
 """Share of L2 that the matrices at work may fill."""
 FEW_LINES = 1
@@ -97,8 +99,9 @@ def _shared_bytes(columns: str, rows: str, width: int, height: int, spectra: str
 
 def registers_of(columns: str, rows: str, spectra: str) -> int:
     """Registers that a thread needs, as a guess."""
-    last = radices_of(rows)[-1] * (2 if spectra == Spectra.WITH else 1)
-    return 2 * max(*radices_of(columns), *radices_of(rows), last) + OTHER_REGISTERS
+    of_one = 2 * max(*radices_of(columns), *radices_of(rows)) + OTHER_REGISTERS
+    of_two = 4 * radices_of(rows)[-1] + PRODUCT_REGISTERS if spectra == Spectra.WITH else 0
+    return max(of_one, of_two)
 
 
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
