@@ -51,8 +51,11 @@ _CHANGES: tuple[dict[str, Value], ...] = (
     {"lag": 0},
     {"lag": 1},
     {"lag": 2},
+    {"lag": 4},
     {"width": 8},
-    {"width": 16},
+    {"height": 1},
+    {"height": 2},
+    {"threads": 128},
 )
 """Changes to the default config that are worth a try."""
 
@@ -99,7 +102,10 @@ class Filter1dFftLong(Family[Filter1d]):
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
         """Configs of the likeliest shapes, and the default with other spectra, twiddles, lags and tiles."""
         space, default = self.space(problem, device), self.default(problem, device)
-        changed = [Config.of({**default.values(), **change}) for change in _CHANGES]
+        held: tuple[dict[str, Value], ...] = tuple(
+            {"min_blocks": blocks, "blocks": blocks * device.multiprocessors} for blocks in (2, 3, 4)
+        )
+        changed = [Config.of({**default.values(), **change}) for change in (*held, *_CHANGES)]
         found = [config for _, config in _ranked(problem, device)[1:5]] + changed
         return tuple(dict.fromkeys(each for each in found if each != default and space.contains(each)))
 

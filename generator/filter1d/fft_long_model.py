@@ -22,16 +22,19 @@ TILE_POINTS = 4096
 """Points of a job's tile by default, 32 KB: several blocks share an SM."""
 BEST_COLUMNS = 256
 """Points of columns that two passes of radix 16 transform."""
-BEST_POINTS = 1 << 19
-"""Points of a matrix, several of which stay in L2."""
+BEST_POINTS = 3 << 17
+"""Points of a matrix that has enough jobs for all SMs, and several of which stay in L2."""
+SMALLER, LARGER = 0.2, 0.03
+"""Increase of a point's time for each halving of a matrix, and for each doubling, beyond BEST_POINTS (H200: 15 ps a point
+from 393,216 points on, 20 ps for 2^17, 27 to 29 ps for 2^14 to 2^16, 37 ps for 2^13)."""
 MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the kernels reach."""
-POINT_CYCLES = 2.6
-"""Clock cycles of an SM for each point of a block, all SMs busy."""
+POINT_CYCLES = 3.5
+"""Clock cycles of an SM for each point of a block, all SMs busy (H200, blocks of 2^18.6 to 2^20 points)."""
 FILTER_SHARE = 0.5
 """Cycles of a filter's transform relative to those of a block, which is transformed back too."""
-PHASE_CYCLES = 9000
-"""Clock cycles of one wave of jobs: a launch has three of them at least."""
+PHASE_CYCLES = 4500
+"""Clock cycles that SMs idle while the last jobs of a step end, if the next step needs all of them."""
 STRIDED = 3.0
 """Factor of the time if samples of a channel do not lie side by side."""
 
@@ -80,19 +83,22 @@ def weight_of(columns: str, rows: str) -> float:
     passes = 2 * (len(radices_of(columns)) + len(radices_of(rows)))
     far = max(points_of(columns) / BEST_COLUMNS, BEST_COLUMNS / points_of(columns))
     largest = max(*radices_of(columns), *radices_of(rows))
-    large = max(0.0, math.log2(points_of(columns) * points_of(rows) / BEST_POINTS))
-    return 1 + 0.04 * (passes - 10) + 0.04 * (far - 1) + 0.01 * max(0, largest - 16) + 0.06 * large
+    octaves = math.log2(points_of(columns) * points_of(rows) / BEST_POINTS)
+    size = LARGER * octaves if octaves > 0 else -SMALLER * octaves
+    return 1 + 0.04 * (passes - 10) + 0.04 * (far - 1) + 0.01 * max(0, largest - 16) + size
 
 
 def expected_ns(problem: Filter1d, geometry: Filter1dFftLongGeometry, device: Device) -> float:
-    """Nanoseconds of a config: the longer one of memory and instructions, or of three waves of jobs."""
+    """Nanoseconds of a config. Memory counts by half where instructions take longer, and each launch waits for its last
+    jobs.
+    """
     rates = device.rates
     filters = geometry.filters if geometry.are_made_once else geometry.lines
     points = geometry.points * (geometry.lines + FILTER_SHARE * filters)
     weight = weight_of(*(text_of(each.axis.radices) for each in (geometry.columns, geometry.rows)))
     issued = rates.cycles_ns(points * weight * POINT_CYCLES / device.multiprocessors)
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
-    waves = rates.cycles_ns(PHASE_CYCLES * (5 if geometry.are_made_once else 3))
-    launches = 5 if geometry.are_made_once else 3
+    steps = launches = 5 if geometry.are_made_once else 3
+    waves = rates.cycles_ns(PHASE_CYCLES * steps)
     strided = 1.0 if is_contiguous(problem) else STRIDED
     return launches * rates.launch_ns + strided * max(issued + memory / 2, memory) + waves

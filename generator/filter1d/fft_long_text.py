@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +39,7 @@ class Factor:
     number: int
     of: int
     power: int
-    """Power of the ratio of neighbouring factors, 2^j."""
+    """Power of the ratio of neighbouring factors, 2^j, by which the other is multiplied."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +105,17 @@ class Filter1dFftLongText:
 
     @staticmethod
     def factors(step: StepText) -> tuple[Factor, ...]:
-        """Factors of the frequencies of one item of the last pass, each after those that it is made of."""
-        highest = (1 << (number.bit_length() - 1) for number in range(1, step.first))
-        return tuple(Factor(number, number - high, high) for number, high in enumerate(highest, 1))
+        """Factors of the frequencies of one item of the last pass, each soon after the one that it is made of, so that
+        few are in registers at a time.
+        """
+
+        def made_of(number: int, powers: tuple[int, ...]) -> Iterator[Factor]:
+            for place, power in enumerate(powers):
+                if number + power < step.first:
+                    yield Factor(number + power, number, power)
+                    yield from made_of(number + power, powers[:place])
+
+        return tuple(made_of(0, Filter1dFftLongText.ratios(step)))
 
     @staticmethod
     def ratios(step: StepText) -> tuple[int, ...]:
