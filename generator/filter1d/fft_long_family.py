@@ -1,9 +1,9 @@
 """Filters beyond shared memory: overlap-discard by FFTs of four steps in one persistent launch.
 
 A block of up to 2^26 samples is a matrix in a workspace. Jobs transform its columns, then its rows, which they multiply
-by the filter's and transform back, then its columns back. Blocks of threads take jobs in one order, in which the jobs of
-several blocks of samples alternate, and wait for the jobs that theirs depend on. The matrices at work are few and stay
-in L2, whatever the size of the problem.
+by the filter's and transform back, then its columns back. Thread blocks take jobs in one order, in which the jobs of
+several blocks of samples alternate, and wait for the jobs that theirs depend on. Few matrices are at work at a time,
+whatever the size of the problem, and most of their traffic stays in L2.
 
 Real samples m and m + n of a block of 2 n are one complex number of a negacyclic transform, so that no frequency needs
 a partner and a block needs no other block. Two channels never share a matrix.
@@ -150,13 +150,14 @@ def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry, is_strict: b
         launch("_columns", jobs[0], (spectra, *taps), geometry.columns.shared_bytes),
         launch("_rows", jobs[1], (spectra,), geometry.rows.shared_bytes),
     )
+    repair = launch("_repair", geometry.thread_blocks, (signal, result, progress, *taps, *bias), 0)
     given = (spectra,) if geometry.are_made_once else taps
     blocks = min(geometry.thread_blocks, geometry.jobs)
     return (
         *(made_first if geometry.are_made_once else ()),
         begin_launch(name, threads),
         launch("", blocks, (signal, result, work, progress, *given, *bias), geometry.shared_bytes),
-        *((launch("_repair", geometry.thread_blocks, (signal, result, progress, *taps, *bias), 0),) if is_strict else ()),
+        *((repair,) if is_strict else ()),
     )
 
 

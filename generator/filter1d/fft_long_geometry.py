@@ -1,9 +1,9 @@
 """Geometry of one config of `filter1d_fft_long` on one problem: blocks, their four-step transforms, jobs.
 
-A block of real samples x[0], ..., x[2 n - 1] is the complex sequence u[m] = x[m] - i x[m + n]. Its values at the n roots
-of z^n = -i are an n-point transform of u[m] exp(-i pi m / (2 n)), and their products with those of the taps are the
-negacyclic convolution of 2 n samples: each frequency is multiplied by one factor and needs no partner. Complex samples
-are transformed as they are.
+A block of real samples x[0], ..., x[2 n - 1] is the complex sequence u[m] = x[m] - i x[m + n]. Its values at the n
+roots of z^n = -i are an n-point transform of u[m] exp(-i pi m / (2 n)), and their products with those of the taps are
+the negacyclic convolution of 2 n samples: each frequency is multiplied by one factor and needs no partner. Complex
+samples are transformed as they are.
 
 An n-point transform is one of n1 points along the columns of an n1 x n2 matrix, a multiplication, and one of n2 points
 along its rows. Columns, rows, and columns back are jobs of one launch.
@@ -212,7 +212,7 @@ class Filter1dFftLongGeometry:
         packed = (
             f"A block of complex samples is a matrix of {n1} x {n2}."
             if self.is_complex
-            else f"Samples m and m + {self.points} of a block are one complex number of a matrix of {n1} x {n2}: negacyclic."
+            else f"Samples m and m + {self.points} of a block are one number of a matrix of {n1} x {n2}: negacyclic."
         )
         return (
             f"Overlap-discard: blocks of {self.blocks.samples} samples, {self.blocks.step} outputs each.",

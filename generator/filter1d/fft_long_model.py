@@ -1,4 +1,4 @@
-"""Sizes of matrices for a long filter, likely tiles of jobs, and the time that `filter1d_fft_long` is expected to take."""
+"""Sizes of matrices for a long filter, likely tiles of jobs, and the expected time of `filter1d_fft_long`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BEST_COLUMNS = 256
 BEST_POINTS = 3 << 17
 """Points of a matrix that has enough jobs for all SMs, and several of which stay in L2."""
 SMALLER, LARGER = 0.2, 0.03
-"""Increase of a point's time for each halving of a matrix, and for each doubling, beyond BEST_POINTS (H200: 15 ps a point
-from 393,216 points on, 20 ps for 2^17, 27 to 29 ps for 2^14 to 2^16, 37 ps for 2^13)."""
+"""Increase of a point's time for each halving of a matrix, and for each doubling, beyond BEST_POINTS (H200: 15 ps a
+point from 393,216 points on, 20 ps for 2^17, 27 to 29 ps for 2^14 to 2^16, 37 ps for 2^13)."""
 MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the kernels reach."""
 POINT_CYCLES = 3.5
@@ -79,7 +79,10 @@ def shapes_for(problem: Filter1d) -> tuple[MatrixShape, ...]:
 
 
 def weight_of(columns: str, rows: str) -> float:
-    """Time of a point relative to `16x16` and `16x16x16`: passes, columns that are far from the best length, radices that take registers."""
+    """Time of a point relative to that of a matrix of `16x16` by `12x16x8`.
+
+    Passes, columns that are far from the best length, and radices that take registers cost time.
+    """
     passes = 2 * (len(radices_of(columns)) + len(radices_of(rows)))
     far = max(points_of(columns) / BEST_COLUMNS, BEST_COLUMNS / points_of(columns))
     largest = max(*radices_of(columns), *radices_of(rows))

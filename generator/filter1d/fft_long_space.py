@@ -26,8 +26,9 @@ OTHER_REGISTERS = 32
 PRODUCT_REGISTERS = 20
 """Registers besides the points of a block and of its filter."""
 L2_SHARE = 1.1
-"""Share of L2 that the matrices at work may have before the lag is shortened (H200, 96 channels of 2^20 bfloat16 samples
-and as many taps: 3.11 ms without a lag, 2.00 ms with 64 MB and a lag of 1, 2.03 ms with 96 MB and a lag of 2)."""
+"""Share of L2 that the matrices at work may have before the lag is shortened (H200, 96 channels of 2^20 bfloat16
+samples and as many taps: 3.11 ms without a lag, 2.00 ms with 64 MB and a lag of 1, 2.03 ms with 96 MB and a lag of
+2)."""
 FEW_LINES = 1
 """Blocks with one filter, up to which its spectrum is made with them by default."""
 
@@ -35,13 +36,15 @@ FEW_LINES = 1
 @functools.lru_cache(maxsize=256)
 def long_space(problem: Filter1d, device: Device) -> Space:
     shapes = shapes_for(problem)
+    columns = tuple(dict.fromkeys(each.columns for each in shapes))
+    rows = tuple(dict.fromkeys(each.rows for each in shapes))
     return Space(
         parameters=(
             Parameter("weights", words((Weights.GLOBAL,)), "where the kernels find the taps"),
-            Parameter("columns", tuple(dict.fromkeys(each.columns for each in shapes)), "radices of a matrix's columns"),
-            Parameter("rows", tuple(dict.fromkeys(each.rows for each in shapes)), "radices of a matrix's rows"),
+            Parameter("columns", columns, "radices of a matrix's columns"),
+            Parameter("rows", rows, "radices of a matrix's rows"),
             Parameter("spectra", words(Spectra), "filters' spectra made first, or with each block"),
-            Parameter("lag", LAGS, "blocks between the columns and the rows at work, and between these and the results"),
+            Parameter("lag", LAGS, "blocks between the columns and the rows at work, and to the results"),
             Parameter("width", WIDTHS, "columns of a job"),
             Parameter("height", HEIGHTS, "rows of a job"),
             Parameter("threads", THREADS, "threads of a block"),
@@ -50,7 +53,7 @@ def long_space(problem: Filter1d, device: Device) -> Space:
             Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "from memory, or some as products"),
             Parameter("store", ("plain", "streaming"), "streaming marks the result as evicted first from L2"),
         ),
-        constraints=(*_sizes(problem), *_resources(problem, device)),
+        constraints=(*_sizes(problem), *_resources(device)),
     )
 
 
@@ -82,7 +85,9 @@ def _sizes(problem: Filter1d) -> tuple[Constraint, ...]:
         Constraint(f"matrices at work take at most {WORK_BYTES} bytes", fits),
         Constraint(
             f"spectra of {problem.filters} filters take at most {MOST_SPECTRA} bytes",
-            lambda columns, rows, spectra: spectra == Spectra.WITH or spectrum_bytes(problem, columns, rows) <= MOST_SPECTRA,
+            lambda columns, rows, spectra: (
+                spectra == Spectra.WITH or spectrum_bytes(problem, columns, rows) <= MOST_SPECTRA
+            ),
         ),
         Constraint(f"a launch has at most {MAX_GRID} jobs", are_countable),
     )
@@ -105,7 +110,7 @@ def registers_of(columns: str, rows: str, spectra: str) -> int:
     return max(of_one, of_two)
 
 
-def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+def _resources(device: Device) -> tuple[Constraint, ...]:
     limit, whole = device.shared_per_block_bytes, device.shared_per_multiprocessor_bytes
     registers, threads_limit = device.registers_per_multiprocessor, device.threads_per_multiprocessor
     reserved = device.limits.reserved_shared_bytes
@@ -115,8 +120,8 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         return shared <= limit and (min_blocks == 1 or min_blocks * (shared + reserved) <= whole)
 
     def have_work(columns: str, rows: str, width: int, height: int, threads: int) -> bool:
-        items = (width * points_of(columns) // min(radices_of(columns)), height * points_of(rows) // min(radices_of(rows)))
-        return threads <= max(32, *items)
+        of_columns = width * points_of(columns) // min(radices_of(columns))
+        return threads <= max(32, of_columns, height * points_of(rows) // min(radices_of(rows)))
 
     return (
         Constraint(f"blocks fit {limit} bytes of shared memory, and {whole} of a multiprocessor", fits),
@@ -166,16 +171,16 @@ def configs(problem: Filter1d, shape: MatrixShape, device: Device) -> Iterator[C
 
 
 def _blocks_of(shape: MatrixShape, spectra: Spectra) -> tuple[int, ...]:
-    """Blocks of an SM, the likeliest first. With filters beside small matrices fewer wait for each other: 1024 channels of
-    131,072 samples and as many taps took 3.68 ms with two blocks and 4.04 ms with three (H200).
+    """Blocks of an SM, the likeliest first. With filters beside small matrices fewer wait for each other: 1024 channels
+    of 131,072 samples and as many taps took 3.68 ms with two blocks and 4.04 ms with three (H200).
     """
     return (2, 3, 1) if spectra is Spectra.WITH and shape.points < BEST_POINTS else (3, 2, 1)
 
 
 def _lag_of(problem: Filter1d, shape: MatrixShape, spectra: Spectra, device: Device, blocks: int) -> int:
     """The least lag with which as many jobs as blocks lie between a job and those that wait for it; less if L2 has no
-    room. With a shorter one blocks wait: 16 channels of 5,760,000 samples and 192,000 taps took 2.68, 1.05, 0.95 and 1.02
-    ms with lags of 0, 1, 2 and 4 (H200).
+    room. With a shorter one blocks wait: 16 channels of 5,760,000 samples and 192,000 taps took 2.68, 1.05, 0.95 and
+    1.02 ms with lags of 0, 1, 2 and 4 (H200).
     """
     column_jobs, row_jobs = points_of(shape.rows) // shape.width, points_of(shape.columns) // shape.height
     matrices = 2 if spectra is Spectra.WITH else 1

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from functools import cached_property
 
-import numpy as np
-
+from warpsmith.generator.canonical import as_float32
 from warpsmith.generator.fft.axes import modulo, quotient, root
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.text import Table
@@ -89,7 +88,7 @@ class Filter1dFftLongText:
     def half_turns(self) -> tuple[str, str]:
         """Half turns of the angle 2 pi / (4 points), rounded to float32, and what rounding lost."""
         exact = 2 / (4 * self.passes.points)
-        rounded = float(np.float32(exact))
+        rounded = as_float32(exact, "angle")
         return float_literal(rounded), float_literal(exact - rounded)
 
     @property

@@ -1,4 +1,4 @@
-"""`filter1d_fft_long` on a GPU: blocks beyond shared memory, waits between blocks, the sanitizers, what is not finite."""
+"""`filter1d_fft_long` on a GPU: blocks beyond shared memory, the sanitizers, samples that are not finite."""
 
 from __future__ import annotations
 

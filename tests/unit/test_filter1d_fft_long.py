@@ -1,4 +1,4 @@
-"""Blocks and jobs of `filter1d_fft_long`: each output once, none from wrapped samples, every job after those it needs."""
+"""Blocks and jobs of `filter1d_fft_long`: each output once, none from wrapped samples, and jobs in order."""
 
 from __future__ import annotations
 

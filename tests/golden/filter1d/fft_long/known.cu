@@ -5,7 +5,7 @@
 //          twiddles=powers weights=global width=16
 //
 // Overlap-discard: blocks of 4096 samples, 4000 outputs each.
-// Samples m and m + 2048 of a block are one complex number of a matrix of 32 x 64: negacyclic.
+// Samples m and m + 2048 of a block are one number of a matrix of 32 x 64: negacyclic.
 // Jobs of one launch transform columns, then rows, which they multiply by the filter's and transform back,
 // then columns back, whose outputs they store. Matrices wait in a workspace that is to stay in L2.
 

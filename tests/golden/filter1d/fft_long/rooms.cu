@@ -4,7 +4,7 @@
 //          twiddles=powers weights=global width=16
 //
 // Overlap-discard: blocks of 1048576 samples, 850304 outputs each.
-// Samples m and m + 524288 of a block are one complex number of a matrix of 256 x 2048: negacyclic.
+// Samples m and m + 524288 of a block are one number of a matrix of 256 x 2048: negacyclic.
 // Jobs of one launch transform columns, then rows, which they multiply by the filter's and transform back,
 // then columns back, whose outputs they store. Matrices wait in a workspace that is to stay in L2.
 
