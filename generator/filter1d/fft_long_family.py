@@ -116,26 +116,38 @@ class Filter1dFftLong(Family[Filter1d]):
 
     def program(self, problem: Filter1d, config: Config) -> Program:
         geometry = Filter1dFftLongGeometry.of(problem, config)
-        is_strict = problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
         source = render(
             "filter1d/fft_long.cu.jinja",
             p=Filter1dText.of(problem),
             g=Filter1dFftLongText(geometry),
             at=geometry,
             config=config.key(),
-            strict=is_strict,
+            strict=_is_strict(problem),
             chained=CHAIN if problem.taps > CHAIN else 0,
+            copies=_copies_taps(problem, geometry),
         )
         spectra = (Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),)
+        taps = (Workspace("taps", problem.operands[1].nbytes, holds=("weights",)),)
         workspaces = (
             *(spectra if geometry.are_made_once else ()),
+            *(taps if _copies_taps(problem, geometry) else ()),
             Workspace("work", geometry.work_bytes),
             Workspace(PROGRESS, geometry.progress_bytes),
         )
-        return Program.of_source(self.name, config, source, _launches(problem, geometry, is_strict), workspaces)
+        return Program.of_source(self.name, config, source, _launches(problem, geometry), workspaces)
 
 
-def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry, is_strict: bool) -> tuple[Launch, ...]:
+def _is_strict(problem: Filter1d) -> bool:
+    """True if a NaN or an infinity may come, and may not reach other outputs of its block."""
+    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
+
+
+def _copies_taps(problem: Filter1d, geometry: Filter1dFftLongGeometry) -> bool:
+    """True if repairs read a copy of the taps, which is made with the spectra: bound weights then need neither."""
+    return _is_strict(problem) and geometry.are_made_once and problem.weights is None
+
+
+def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry) -> tuple[Launch, ...]:
     """Two launches for the filters' spectra if these are made first, one that resets counters, the filter, repairs."""
     name, threads = Filter1dFftLong.name, geometry.columns.threads
     signal, result, work, spectra, progress = map(Pointer, ("signal", "result", "work", "spectra", PROGRESS))
@@ -145,19 +157,20 @@ def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry, is_strict: b
     def launch(entry: str, blocks: int, arguments: tuple[Argument, ...], shared: int) -> Launch:
         return Launch(f"{name}{entry}", (blocks, 1, 1), (threads, 1, 1), arguments, shared)
 
+    copy = (Pointer("taps"),) if _copies_taps(problem, geometry) else ()
     jobs = geometry.filters * geometry.column_jobs, geometry.filters * geometry.row_jobs
     made_first = (
-        launch("_columns", jobs[0], (spectra, *taps), geometry.columns.shared_bytes),
+        launch("_columns", jobs[0], (spectra, *taps, *copy), geometry.columns.shared_bytes),
         launch("_rows", jobs[1], (spectra,), geometry.rows.shared_bytes),
     )
-    repair = launch("_repair", geometry.thread_blocks, (signal, result, progress, *taps, *bias), 0)
+    repair = launch("_repair", geometry.thread_blocks, (signal, result, progress, *(copy or taps), *bias), 0)
     given = (spectra,) if geometry.are_made_once else taps
     blocks = min(geometry.thread_blocks, geometry.jobs)
     return (
         *(made_first if geometry.are_made_once else ()),
         begin_launch(name, threads),
         launch("", blocks, (signal, result, work, progress, *given, *bias), geometry.shared_bytes),
-        *((repair,) if is_strict else ()),
+        *((repair,) if _is_strict(problem) else ()),
     )
 
 

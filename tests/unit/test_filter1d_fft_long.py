@@ -138,8 +138,9 @@ def test_spectra_are_made_first_where_several_blocks_share_them() -> None:
     assert FAMILY.default(ROOMS, H200).text("spectra") == Spectra.FIRST
     assert FAMILY.default(own, H200).text("spectra") == Spectra.WITH
     program = FAMILY.program(ROOMS, FAMILY.default(ROOMS, H200))
-    spectra = program.workspaces[0]
+    spectra, taps = program.workspaces[:2]
     assert (spectra.name, spectra.holds, spectra.nbytes) == ("spectra", ("weights",), 16 * 8 << 19)
+    assert (taps.name, taps.holds, taps.nbytes) == ("taps", ("weights",), 16 * 4 * 192_000)
     assert [each.name for each in FAMILY.program(own, FAMILY.default(own, H200)).workspaces] == ["work", "progress"]
 
 

@@ -1073,9 +1073,13 @@ __device__ __forceinline__ void store_results(
 }
 
 // Columns of the filters' matrices.
+// It also copies the taps for repairs, so that a plan with bound weights needs no others.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-filter1d_fft_long_columns(float2* __restrict__ spectra, const Weights weights) {
+filter1d_fft_long_columns(float2* __restrict__ spectra, const Weights weights, Tap* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
+    for (size_t i = blockIdx.x * kThreads + threadIdx.x; i < 3072000u; i += gridDim.x * kThreads) {
+        taps[i] = weights.taps[i];
+    }
     const int f = static_cast<int>(blockIdx.x / kColumnJobs), part = static_cast<int>(blockIdx.x % kColumnJobs);
     transform_taps(weights, f, spectra + static_cast<size_t>(f) * kPoints, part * kWidth, tile);
 }
