@@ -459,11 +459,11 @@ struct Line {
 };
 
 __device__ __forceinline__ Line line_of(const Sample* signal, Result* result, unsigned number) {
-    const unsigned row = number / kBlocks;
-    const int channel = static_cast<int>(row);
+    const unsigned block = number % kBlocks;
+    const int channel = static_cast<int>(number / kBlocks);
     return {signal + static_cast<size_t>(channel) * 5760000,
             result + static_cast<size_t>(channel) * 5951999,
-            static_cast<int>(number % kBlocks) * kStep, channel};
+            static_cast<int>(block) * kStep, channel};
 }
 
 // Sample `at` of a channel; 0 outside of it.
