@@ -36,7 +36,7 @@ FILTER_SHARE = 0.5
 PHASE_CYCLES = 4500
 """Clock cycles that SMs idle while the last jobs of a step end, if the next step needs all of them."""
 STRIDED = 3.0
-"""Factor of the time if samples of a channel do not lie side by side."""
+"""Factor of the time if samples of a channel do not lie side by side: a guess, not measured."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _resources(device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def least_spectra(problem: Filter1d, shape: MatrixShape) -> Spectra:
+def usual_spectra(problem: Filter1d, shape: MatrixShape) -> Spectra:
     """Spectra made with each block if few blocks share a filter, or if all of them take too much memory."""
     lines = problem.rows * shape.blocks.count // problem.filters
     is_large = spectrum_bytes(problem, shape.columns, shape.rows) > MOST_SPECTRA
@@ -152,7 +152,7 @@ def least_spectra(problem: Filter1d, shape: MatrixShape) -> Spectra:
 
 def configs(problem: Filter1d, shape: MatrixShape, device: Device) -> Iterator[Config]:
     """Yields configs of a shape, the likeliest first, legal or not."""
-    spectra = least_spectra(problem, shape)
+    spectra = usual_spectra(problem, shape)
     values: dict[str, Value] = {
         "weights": Weights.GLOBAL.value,
         "columns": shape.columns,
