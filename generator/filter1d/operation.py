@@ -21,6 +21,7 @@ _FAMILIES = families_in(
         "filter1d_scatter": "scatter_family:Filter1dScatter",
         "filter1d_lags": "lags_family:Filter1dLags",
         "filter1d_parts": "parts_family:Filter1dParts",
+        "filter1d_fft_long": "fft_long_family:Filter1dFftLong",
         "filter1d_gradients_warp": "gradients_warp_family:Filter1dGradientsWarp",
         "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
         "filter1d_gradients_batch": "gradients_batch_family:Filter1dGradientsBatch",
