@@ -127,16 +127,18 @@ class Filter1dFft(Family[Filter1d]):
         taps: tuple[Argument, ...] = () if problem.weights is not None else (Pointer("weights"),)
         bias: tuple[Argument, ...] = (Pointer("bias"),) if problem.bias else ()
         spectra = Pointer("spectra")
-        samples = (Pointer("signal"), Pointer("result"), spectra, *(taps if _is_strict(problem) else ()), *bias)
+        copied = (Pointer("taps"),) if taps and _is_strict(problem) else ()
+        samples = (Pointer("signal"), Pointer("result"), spectra, *copied, *bias)
 
         def launch(entry: str, blocks: int, arguments: tuple[Argument, ...]) -> Launch:
             return Launch(entry, (blocks, 1, 1), (threads, 1, 1), arguments, shared)
 
         launches = (
-            launch(f"{self.name}_spectrum", geometry.spectrum_blocks, (spectra, *taps)),
+            launch(f"{self.name}_spectrum", geometry.spectrum_blocks, (spectra, *taps, *copied)),
             launch(self.name, geometry.blocks, samples),
         )
-        workspaces = (Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)),)
+        copies = (Workspace("taps", problem.operands[1].nbytes, holds=("weights",)),) if copied else ()
+        workspaces = (Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)), *copies)
         return Program.of_source(self.name, config, source, launches, workspaces)
 
 

@@ -16,6 +16,7 @@ from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
+from warpsmith.generator.prepacking import split_program
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 from warpsmith.tuner.operations.registry import random_operands, reference
@@ -116,6 +117,9 @@ def test_bound_weights_make_their_spectrum_once(
     operands = random_operands(problem, 1)
     signal, weights = np.array(operands["signal"]), np.array(operands["weights"])
     expected = np.array(plan(signal, weights))
+    split = split_program(program_of(problem, **packing), {"weights"})
+    assert split is not None
+    assert [len(each.launches) for each in (split.first, split.rest)] == [1, 1]
     held = plan.hold(weights=weights.copy())
     assert np.array_equal(np.array(held(signal)), expected)
     signal[0, 0, 100] = np.nan
