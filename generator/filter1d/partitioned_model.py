@@ -11,8 +11,8 @@ from warpsmith.generator.filter1d.partitioned_geometry import PartitionedGeometr
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.tiles.lines import Radices
 
-CARRY_ROUND_NS = 650.0
-"""Time of one dependent load and store of the launch that shifts a state that is no ring."""
+CARRY_ROUND_NS, CARRY_SAMPLES = 800.0, 16
+"""Time of one round of loads and stores of the launch that shifts a state that is no ring, and its samples."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def chunk_ns(problem: Filter1d, geometry: PartitionedGeometry, cycles: float, de
     if not writes_ring(problem):
         launches += rates.launch_ns
     if not problem.circular:
-        launches += CARRY_ROUND_NS * (problem.taps // problem.signal)
+        launches += CARRY_ROUND_NS * (1 + problem.taps // (CARRY_SAMPLES * problem.signal))
     return launches + max(rates.cycles_ns(max(busy, alone)), moved)
 
 

@@ -18,6 +18,8 @@ from warpsmith.generator.problem import Operand, Problem
 
 MOST_HALVINGS = 24
 """Plans of a stream, besides its own: pieces have a power of two of results, up to 2^23."""
+MOST_COUNTED = 1 << 29
+"""Samples after which the positions of a ring are reduced modulo its width, long before int32 ends."""
 
 
 class StreamedPlan(Protocol):
@@ -43,7 +45,9 @@ class FilterStream:
     into pieces of that length and of powers of two, so that few plans serve all lengths. Pieces are copied if they do
     not lie as a plan needs them.
 
-    The state lies where the first chunk does. Chunks are ordered as calls of a plan are, by their CUDA streams.
+    The state lies where the first chunk does. Chunks are ordered as calls of a plan are, by their CUDA streams. Of a
+    circular state the stream counts the positions, on the device: a CUDA graph that contains chunks goes on with the
+    signal at each replay. Such a graph may replay 2^31 samples, or any number if the ring's width is a power of two.
 
     Args:
         plan: a plan of a problem with a carried state.
@@ -52,12 +56,15 @@ class FilterStream:
 
     def __init__(self, plan: StreamedPlan, other: Callable[[Problem], StreamedPlan] | None) -> None:
         self._problem, self._chunks = plan.problem, plan.problem.chunks
-        passed = {self._chunks.signal, self._chunks.state}
+        self._kept = tuple(each for each in (self._chunks.state, self._chunks.positions) if each is not None)
+        passed = {self._chunks.signal, *self._kept}
         if not passed <= set(plan.caller_inputs):
             raise BadArgument("a stream is made of a plan that gets its signal and its state in each call")
         self._plan, self._other = plan, other
         self._plans = {self._chunks.samples: plan}
         self._state: Any = None
+        self._positions: Any = None
+        self._counted = 0
         self._flushed = False
         self._lock, self._is_busy = ForkLock(), False
 
@@ -71,7 +78,8 @@ class FilterStream:
 
         Args:
             signal: the samples, as the problem's signal but for their number.
-            others: the plan's other inputs without its state, in order: the weights, and a bias if it has one.
+            others: the plan's other inputs without its state and positions, in order: the weights, and a bias if it
+                has one.
 
         Returns:
             A new array with the results of the chunk.
@@ -102,9 +110,7 @@ class FilterStream:
         samples = self._samples(signal)
         whole = self._problem.of_samples(samples)
         if self._state is None:
-            state = empty_like_caller(signal, self._operand(self._problem, self._chunks.state), self._plan.runtime)
-            state[...] = 0
-            self._state = state
+            self._begin(signal)
         pieces = tuple(self._pieces(samples))
         if len(pieces) == 1:
             return self._call(samples, library, signal, others)
@@ -117,16 +123,40 @@ class FilterStream:
             begin = end
         return result
 
+    def _begin(self, signal: Any) -> None:
+        """Makes a state of zeros where the chunk lies."""
+        made = []
+        for name in self._kept:
+            array = empty_like_caller(signal, self._operand(self._problem, name), self._plan.runtime)
+            array[...] = 0
+            made.append(array)
+        self._positions = made[1] if self._chunks.positions is not None else None
+        self._state, self._counted = made[0], 0
+
+    def _advance(self, samples: int) -> None:
+        """Counts the samples of a piece that was filtered."""
+        if self._positions is None:
+            return
+        self._positions += samples
+        self._counted += samples
+        if self._counted >= MOST_COUNTED:
+            self._positions %= self._chunks.width
+            self._counted = 0
+
     def _call(self, samples: int, library: _Library, signal: Any, others: tuple[Any, ...]) -> Any:
         """Filters one piece of a chunk."""
         plan, chunks = self._plan_of(samples), self._chunks
-        names = [name for name in plan.caller_inputs if name != chunks.state]
+        names = [name for name in plan.caller_inputs if name not in self._kept]
         if len(others) != len(names) - 1:
             raise BadArgument(f"this stream takes {', '.join(names)}; got {len(others) + 1} arrays")
         operand = self._operand(plan.problem, chunks.signal)
         given = {chunks.signal: library.laid_out(signal, operand, plan.runtime), chunks.state: self._state}
+        if chunks.positions is not None:
+            given[chunks.positions] = self._positions
         rest = iter(others)
-        return plan(*(given[name] if name in given else next(rest) for name in plan.caller_inputs))
+        result = plan(*(given[name] if name in given else next(rest) for name in plan.caller_inputs))
+        self._advance(samples)
+        return result
 
     @staticmethod
     def _operand(problem: Problem, name: str) -> Operand:
