@@ -105,12 +105,16 @@ class Filter1dPartitioned(Family[Filter1d]):
         return ranked[0][2]
 
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
-        """The likeliest configs of other shapes, and the default with other twiddles."""
+        """The likeliest configs of other shapes, and the default with other twiddles and loads."""
         space, default = self.space(problem, device), self.default(problem, device)
         best: dict[Value, Config] = {}
         for _, _, config in _ranked(problem, device):
             best.setdefault(config.text("radices"), config)
-        changed = [Config.of({**default.values(), "twiddles": each.value}) for each in Twiddles]
+        changed = [
+            Config.of({**default.values(), "twiddles": each.value, "factors": factors})
+            for each in Twiddles
+            for factors in ("late", "early")
+        ]
         found = [*list(best.values())[1:START_SHAPES], *changed]
         return tuple(each for each in dict.fromkeys(found) if each != default and space.contains(each))
 
@@ -197,6 +201,7 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("radices", tuple(radices), "points of a line, as radices in the order of passes"),
             Parameter("threads", THREADS, "threads of a block"),
             Parameter("block_lines", BLOCK_LINES, "lines of a filter whose products a thread block adds"),
+            Parameter("factors", ("late", "early"), "spectra loaded when they are used, or before the transform"),
             Parameter("twiddles", (Twiddles.TABLE.value, Twiddles.POWERS.value), "from memory, or some as products"),
         ),
         constraints=_constraints(problem, device),
@@ -235,7 +240,7 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         ),
         Constraint(
             f"a thread's points, its sums and {OTHER_REGISTERS} registers fit {registers} of a multiprocessor",
-            lambda radices, threads: registers_of(radices) * threads <= registers,
+            lambda radices, threads, factors: registers_of(radices, factors) * threads <= registers,
         ),
         Constraint(
             f"a thread block has lines of the {problem.taps} taps",
@@ -245,10 +250,10 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
-def registers_of(radices: str) -> int:
-    """Registers that a thread needs, as a guess: points of one pass, and the sums of the last one."""
-    factors = radices_of(radices)
-    return 2 * (max(factors) + factors[-1]) + OTHER_REGISTERS
+def registers_of(radices: str, factors: str) -> int:
+    """Registers that a thread needs, as a guess: points of a pass, sums of the last one, and its factors if early."""
+    steps = radices_of(radices)
+    return 2 * (max(steps) + steps[-1] * (2 if factors == "early" else 1)) + OTHER_REGISTERS
 
 
 @functools.lru_cache(maxsize=64)
@@ -271,6 +276,7 @@ def _configs(problem: Filter1d, shape: PartitionedShape) -> Iterator[Config]:
                 "radices": text_of(shape.radices),
                 "threads": shape.threads,
                 "block_lines": block_lines,
+                "factors": "early" if block_lines == 1 else "late",
                 "twiddles": shape.twiddles.value,
             }
         )

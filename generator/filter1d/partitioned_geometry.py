@@ -23,7 +23,7 @@ COLUMNS = 32
 """Samples of a thread block that adds the parts' sums."""
 MOST_GROUPS = 32
 """Most threads that add the parts of one output."""
-GROUP_PARTS = 8
+GROUP_PARTS = 4
 """Parts that a thread adds, as long as there are no more than MOST_GROUPS such threads: their loads overlap."""
 
 
@@ -71,6 +71,8 @@ class PartitionedGeometry:
     """Lines of a filter."""
     block_lines: int
     """Lines whose products a thread block adds, before it transforms the sum back."""
+    is_early: bool
+    """True if a thread loads its factors before the samples are transformed, into registers of their own."""
     rows: int
     channels: int
     filters: int
@@ -91,6 +93,7 @@ class PartitionedGeometry:
             line_taps=line_taps(problem, lines.points),
             line_count=lines_of_filter(problem, lines.points),
             block_lines=config.integer("block_lines"),
+            is_early=config.text("factors") == "early",
             rows=problem.rows,
             channels=problem.channels,
             filters=problem.filters,

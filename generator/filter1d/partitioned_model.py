@@ -15,6 +15,10 @@ CARRY_ROUND_NS, CARRY_SAMPLES = 800.0, 16
 """Time of one round of loads and stores of the launch that shifts a state that is no ring, and its samples."""
 
 
+PART_NS = 170.0
+"""Time in which a thread adds one more part of an output."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionedShape:
     """Lines that do well: as many threads as the pass with the smallest radix has transforms."""
@@ -28,10 +32,10 @@ class PartitionedShape:
 
 _TABLE, _POWERS = Twiddles.TABLE, Twiddles.POWERS
 SHAPES = (
-    PartitionedShape((16, 16), 32, _POWERS, 0.53),
+    PartitionedShape((16, 16), 32, _POWERS, 1.06),  # half of its threads have an item
     PartitionedShape((8, 8, 8), 64, _POWERS, 0.62),
     PartitionedShape((8, 8, 16), 128, _TABLE, 0.64),
-    PartitionedShape((16, 8, 16), 256, _POWERS, 0.64),
+    PartitionedShape((16, 16, 8), 256, _TABLE, 0.64),
     PartitionedShape((16, 16, 16), 256, _POWERS, 0.77),
     PartitionedShape((32, 16, 16), 512, _POWERS, 0.97),
     PartitionedShape((32, 32, 16), 512, _TABLE, 1.76),
@@ -40,6 +44,8 @@ SHAPES = (
 
 def chunk_ns(problem: Filter1d, geometry: PartitionedGeometry, cycles: float, device: Device) -> float:
     """Nanoseconds of a chunk whose spectra are held; lines take `cycles` for each point.
+
+    Thread blocks wait more than they compute, so that the latency of a block, the work of all and the bytes add up.
 
     Source of the counts: Wefers 2015, "Partitioned convolution algorithms for real-time auralization", chapter 5, but
     spectra of earlier chunks are made again, which moves half the bytes of a line of spectra.
@@ -61,7 +67,8 @@ def chunk_ns(problem: Filter1d, geometry: PartitionedGeometry, cycles: float, de
         launches += rates.launch_ns
     if not problem.circular:
         launches += CARRY_ROUND_NS * (1 + problem.taps // (CARRY_SAMPLES * problem.signal))
-    return launches + max(rates.cycles_ns(max(busy, alone)), moved)
+    adding = PART_NS * -(-geometry.parts // geometry.groups)
+    return launches + adding + rates.cycles_ns(alone + busy) + moved
 
 
 def spectra_ns(geometry: PartitionedGeometry, cycles: float, device: Device) -> float:
