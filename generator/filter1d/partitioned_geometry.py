@@ -107,6 +107,11 @@ class PartitionedGeometry:
         return self.lines.points
 
     @property
+    def reach(self) -> int:
+        """Samples from the first one of a line to its last one, both included."""
+        return self.points if self.is_complex else self.part_taps + self.points
+
+    @property
     def last_items(self) -> int:
         """Transforms of the last pass, whose frequencies a thread each adds in registers."""
         return self.points // self.lines.axis.radices[-1]

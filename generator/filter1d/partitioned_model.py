@@ -35,7 +35,7 @@ SHAPES = (
     PartitionedShape((16, 16), 32, _POWERS, 1.06),  # half of its threads have an item
     PartitionedShape((8, 8, 8), 64, _POWERS, 0.62),
     PartitionedShape((8, 8, 16), 128, _TABLE, 0.64),
-    PartitionedShape((16, 16, 8), 256, _TABLE, 0.64),
+    PartitionedShape((16, 16, 8), 256, _POWERS, 0.64),
     PartitionedShape((16, 16, 16), 256, _POWERS, 0.77),
     PartitionedShape((32, 16, 16), 512, _POWERS, 0.97),
     PartitionedShape((32, 32, 16), 512, _TABLE, 1.76),
