@@ -272,16 +272,18 @@ def _configs(problem: Filter1d, shape: PartitionedShape, device: Device) -> Iter
 
     Early loads of factors take registers: they save 1 us of 8 unless thread blocks of one line fill all SMs twice.
     """
-    lines = lines_of_filter(problem, points_of(text_of(shape.radices)))
+    radices = text_of(shape.radices)
+    lines = lines_of_filter(problem, points_of(radices))
+    has_room = registers_of(radices, "early") * shape.threads <= device.registers_per_multiprocessor
     for block_lines in BLOCK_LINES:
         is_full = block_lines == 1 and problem.rows * lines > 2 * device.multiprocessors
         yield Config.of(
             {
                 "weights": Weights.GLOBAL.value,
-                "radices": text_of(shape.radices),
+                "radices": radices,
                 "threads": shape.threads,
                 "block_lines": block_lines,
-                "factors": "late" if is_full else "early",
+                "factors": "early" if has_room and not is_full else "late",
                 "twiddles": shape.twiddles.value,
             }
         )

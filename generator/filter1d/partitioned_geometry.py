@@ -166,10 +166,11 @@ class PartitionedGeometry:
     @property
     def summary(self) -> tuple[str, ...]:
         """Header lines that say what the kernels do."""
-        kind = "a partition" if self.is_complex else "two partitions, one as real and one as imaginary part"
+        kind = "a partition" if self.is_complex else "two partitions, as real and imaginary part"
+        some = "a line" if self.block_lines == 1 else f"{self.block_lines} lines"
         return (
-            f"Overlap-discard with a partitioned filter: {self.part_taps} taps a partition, {self.line_count} lines of",
-            f"{self.points} complex numbers, each {kind}. A thread block transforms",
-            f"the samples of {self.block_lines} lines, adds their products with the filter's spectra, and transforms the",
-            "sum back. A second launch adds the sums of all thread blocks of a channel, and stores the outputs.",
+            f"Overlap-discard with a partitioned filter: {self.line_count} lines of {self.points} complex numbers, each",
+            f"{kind}. A thread block transforms the samples of {some}, adds the products",
+            "with the filter's spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of",
+            "a channel, and stores the outputs.",
         )
