@@ -3,8 +3,8 @@
 The outputs of a chunk need its samples and the taps - 1 before it, which the carried state holds. Thread blocks share
 the partitions of the filter: each transforms the samples under its partitions, multiplies them by the partitions'
 spectra, adds the products and transforms the sum back. A second launch adds the sums of all blocks, in a fixed order,
-and writes the new samples into a circular state. The spectra are made by a first launch, which a plan with bound weights
-runs once.
+and writes the new samples into a circular state. A first launch makes the spectra; a plan with bound weights runs it
+once.
 
 The partitioned convolution of the literature keeps the spectra of earlier blocks in a delay line. Here a chunk's length
 is not bound to that of a partition, so that 32 samples may use partitions of a thousand taps, and the samples are

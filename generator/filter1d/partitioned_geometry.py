@@ -9,6 +9,7 @@ with g is x1 * h1 + x2 * h2, the sum of both, so that a line costs one complex p
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from math import ceil
 
 from warpsmith.generator.fft.text import Twiddles
@@ -168,9 +169,10 @@ class PartitionedGeometry:
         """Header lines that say what the kernels do."""
         kind = "a partition" if self.is_complex else "two partitions, as real and imaginary part"
         some = "a line" if self.block_lines == 1 else f"{self.block_lines} lines"
-        return (
-            f"Overlap-discard with a partitioned filter: {self.line_count} lines of {self.points} complex numbers, each",
-            f"{kind}. A thread block transforms the samples of {some}, adds the products",
-            "with the filter's spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of",
-            "a channel, and stores the outputs.",
+        text = (
+            f"Overlap-discard with a partitioned filter: {self.line_count} lines of {self.points} complex numbers, "
+            f"each {kind}. A thread block transforms the samples of {some}, adds the products with the filter's "
+            "spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of a channel, and "
+            "stores the outputs."
         )
+        return tuple(textwrap.wrap(text, 112))

@@ -1,4 +1,4 @@
-"""`filter1d_partitioned` on the CPU: chunks, rings, channels that do not disturb each other, samples that are not finite."""
+"""`filter1d_partitioned` on the CPU: chunks, rings, channels that do not disturb each other, NaNs in their windows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def outputs(plan: Plan, problem: Filter1d, signal: Numbers, weights: Numbers) ->
     states = [np.zeros(each.shape, np.int32 if each.name == "positions" else np.float32) for each in problem.inputs[2:]]
     found = []
     for begin in range(0, signal.shape[-1], problem.signal):
-        found.append(np.array(plan(np.ascontiguousarray(signal[..., begin : begin + problem.signal]), weights, *states)))
+        chunk = np.ascontiguousarray(signal[..., begin : begin + problem.signal])
+        found.append(np.array(plan(chunk, weights, *states)))
         states[1] += problem.signal
     return np.concatenate(found, axis=-1)
 

@@ -1,4 +1,4 @@
-"""`filter1d_partitioned`: partitions that have each tap once, bytes and blocks of a chunk, defaults and their limits."""
+"""`filter1d_partitioned`: partitions that have each tap once, bytes and blocks of a chunk, defaults, limits."""
 
 from __future__ import annotations
 

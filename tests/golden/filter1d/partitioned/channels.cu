@@ -3,10 +3,10 @@
 //          state_width=524288 circular=yes
 // config:  block_lines=8 factors=early radices=8x8x8 threads=64 twiddles=powers weights=global
 //
-// Overlap-discard with a partitioned filter: 418 lines of 512 complex numbers, each
-// two partitions, as real and imaginary part. A thread block transforms the samples of 8 lines, adds the products
-// with the filter's spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of
-// a channel, and stores the outputs.
+// Overlap-discard with a partitioned filter: 418 lines of 512 complex numbers, each two partitions, as real and
+// imaginary part. A thread block transforms the samples of 8 lines, adds the products with the filter's spectra,
+// and transforms the sum back. A second launch adds the sums of all thread blocks of a channel, and stores the
+// outputs.
 
 constexpr int kSamples = 32;  // of a channel's chunk
 constexpr int kThreads = 64;

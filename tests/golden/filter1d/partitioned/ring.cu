@@ -3,10 +3,10 @@
 //          circular=yes
 // config:  block_lines=1 factors=early radices=8x8x16 threads=128 twiddles=table weights=global
 //
-// Overlap-discard with a partitioned filter: 16 lines of 1024 complex numbers, each
-// two partitions, as real and imaginary part. A thread block transforms the samples of a line, adds the products
-// with the filter's spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of
-// a channel, and stores the outputs.
+// Overlap-discard with a partitioned filter: 16 lines of 1024 complex numbers, each two partitions, as real and
+// imaginary part. A thread block transforms the samples of a line, adds the products with the filter's spectra,
+// and transforms the sum back. A second launch adds the sums of all thread blocks of a channel, and stores the
+// outputs.
 
 constexpr int kSamples = 480;  // of a channel's chunk
 constexpr int kThreads = 128;

@@ -3,10 +3,9 @@
 //          state=carried
 // config:  block_lines=1 factors=early radices=16x16 threads=32 twiddles=powers weights=global
 //
-// Overlap-discard with a partitioned filter: 10 lines of 256 complex numbers, each
-// a partition. A thread block transforms the samples of a line, adds the products
-// with the filter's spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of
-// a channel, and stores the outputs.
+// Overlap-discard with a partitioned filter: 10 lines of 256 complex numbers, each a partition. A thread block
+// transforms the samples of a line, adds the products with the filter's spectra, and transforms the sum back. A
+// second launch adds the sums of all thread blocks of a channel, and stores the outputs.
 
 constexpr int kSamples = 48;  // of a channel's chunk
 constexpr int kThreads = 32;
