@@ -172,7 +172,7 @@ class PartitionedGeometry:
         text = (
             f"Overlap-discard with a partitioned filter: {self.line_count} lines of {self.points} complex numbers, "
             f"each {kind}. A thread block transforms the samples of {some}, adds the products with the filter's "
-            "spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of a channel, and "
-            "stores the outputs."
+            "spectra, and transforms the sum back. A second launch adds the sums of all thread blocks of a channel, "
+            "and stores the outputs."
         )
         return tuple(textwrap.wrap(text, 112))
