@@ -53,6 +53,7 @@ def test_rings_and_shifted_states_of_every_type(host: HostRuntime, quickest: Hos
         chunks_of(48, 1000, batch=2, channels=3, filters=3, bias=True, activation="silu", down=2),
         chunks_of(3, 270, channels=2, dtype="bfloat16", result_dtype="float32", pitch=64),
         chunks_of(200, 150, nonfinite="any"),
+        ring_of(5, 300, channels=2, down=5, bias=True),  # one output of a chunk: the problem has no `down` then
     )
     cases = [(each, program_of(each)) for each in problems]
     drawn = [(each, FAMILY.space(each, DEVICE).drawn(rng)) for each in problems]
