@@ -220,6 +220,10 @@ class Chunks:
     """Samples of the problem's own signal."""
     step: int
     """Samples of each result along that dimension: a chunk has a multiple of them."""
+    positions: str | None = None
+    """Name of the int32 input that counts the samples before a chunk, if the state is a ring; None if it is none."""
+    width: int = 0
+    """Samples of a row of the ring."""
 
 
 class Problem(abc.ABC):

@@ -16,7 +16,9 @@ from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
 
 FAMILIES = FILTER1D.families
-FILTERS = tuple(each for each in FAMILIES if each.name != "filter1d_step" and "gradients" not in each.name)
+STATEFUL = {"filter1d_step", "filter1d_partitioned"}
+"""Families that filter nothing without a state."""
+FILTERS = tuple(each for each in FAMILIES if each.name not in STATEFUL and "gradients" not in each.name)
 """Families of filters of any slice without a state; test_filter1d_states.py and test_filter1d_gradients.py have the
 others."""
 DEVICE = DeviceRef(DeviceKind.HOST).device()

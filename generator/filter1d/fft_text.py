@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from typing import Protocol
 
 from warpsmith.generator.fft.axes import modulo, quotient, root
 from warpsmith.generator.fft.codelets import Codelet, codelets
-from warpsmith.generator.fft.text import Table
-from warpsmith.generator.filter1d.fft_geometry import Filter1dFftGeometry
+from warpsmith.generator.fft.text import Table, Twiddles
 from warpsmith.generator.render import float_literal
+from warpsmith.generator.tiles.lines import Lines
 from warpsmith.generator.tiles.lines_text import LinesText
+
+
+class LinePasses(Protocol):
+    """What the text needs of a geometry."""
+
+    @property
+    def lines(self) -> Lines: ...
+
+    @property
+    def twiddles(self) -> Twiddles: ...
+
+    @property
+    def points(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Filter1dFftText:
     """Passes of a line, their tables, and the transforms within a thread."""
 
-    passes: Filter1dFftGeometry
+    passes: LinePasses
 
     @cached_property
     def lines(self) -> LinesText:

@@ -139,12 +139,13 @@ def chunks_of(problem: Filter1dFields) -> Chunks:
     """`Problem.chunks` of a filter. Raises BadArgument unless its state is carried, and belongs to one stream."""
     if problem.state is not SignalState.CARRIED:
         raise BadArgument("a stream needs a filter whose state is carried: Filter1d(..., state='carried')")
-    if problem.circular or problem.state_rows is not None or problem.packed is not None:
-        raise BadArgument("a stream keeps one state for itself; leave state_rows, circular and packed out")
+    if problem.state_rows is not None or problem.packed is not None:
+        raise BadArgument("a stream keeps one state for itself; leave state_rows and packed out")
     if problem.pitch is not None or problem.result_pitch is not None:
         raise BadArgument("a stream takes chunks without gaps between rows; leave pitch and result_pitch out")
     axis = len(problem.inputs[0].shape) - (2 if problem.layout is SignalLayout.BTC else 1)
-    return Chunks("signal", "state", axis, problem.signal, problem.down)
+    ring = ("positions", state_width(problem)) if problem.circular else (None, 0)
+    return Chunks("signal", "state", axis, problem.signal, problem.down, *ring)
 
 
 def check_starts(starts: object, samples: int) -> None:

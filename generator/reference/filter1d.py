@@ -44,9 +44,9 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
         row, _ = pitches(problem)
-        is_plain = problem.state is None and problem.packed is None  # others have no floors
-        has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_plain
-        has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_plain)
+        is_one = problem.packed is None  # packed sequences have no floors
+        has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_one
+        has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_one)
         frequencies = min(MOST_FREQUENCIES, 1 << (2 * problem.taps - 1).bit_length())
         waves = frequencies if problem.weights_dtype is DType.COMPLEX64 else frequencies // 2 + 1
         source = render(
@@ -65,10 +65,13 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             states=StatesText.of(problem),
         )
         names = [operand.name for operand in problem.inputs]
+        older = [each for each in ("before", "state", "indices", "positions") if each in names]
+        older_parts = problem.rows * math.ceil((problem.taps - 1) / SPAN) if {"before", "state"} & set(names) else 0
         parts = problem.rows * math.ceil(problem.signal / SPAN)
         peaks, gains = [PEAKS] * has_peaks, [GAINS] * has_gains
         launches = (
             *(strips_launch("find_peaks", parts, signal.name, each) for each in peaks),
+            *(strips_launch("find_older_peaks", older_parts, *older, each) for each in peaks if older_parts),
             *(
                 strips_launch("find_gains", problem.filters * math.ceil(waves / THREADS), problem.inputs[1].name, each)
                 for each in gains

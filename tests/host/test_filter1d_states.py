@@ -35,6 +35,7 @@ def test_the_families_with_states() -> None:
         "filter1d_registers",
         "filter1d_channels",
         "filter1d_step",
+        "filter1d_partitioned",
     }
 
 

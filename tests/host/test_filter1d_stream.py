@@ -12,6 +12,7 @@ import warpsmith as ws
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.problem import Problem
+from warpsmith.plans import filter_stream
 from warpsmith.plans.filter_stream import FilterStream
 from warpsmith.tuner.operations.registry import random_operands
 
@@ -79,6 +80,34 @@ def test_tensors_give_tensors() -> None:
     assert torch.equal(torch.cat(found), torch.from_numpy(np.asarray(whole)))
 
 
+def test_a_ring_gives_the_bits_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where positions are reduced modulo the ring's width, long before int32 ends."""
+    monkeypatch.setattr(filter_stream, "MOST_COUNTED", 500)
+    chunks, fields = (480, 1, 7, 480, 1, 480), {"taps": 9, "batch": 2, "channels": 3, "filters": 3}
+    whole = filter1d(signal=sum(chunks), **fields)
+    given = random_operands(whole, 3)
+    stream = stream_of(circular=True, state_width=100, **fields)
+    found = in_chunks(stream, 2, chunks, *given.values())
+    assert np.array_equal(np.concatenate(found, axis=2), ws.plan(whole, device="host")(*given.values()))
+    assert stream.state.shape == (2, 3, 100)
+    assert set(stream._positions) == {(sum(chunks[:4]) % 100 + sum(chunks[4:]))}
+    stream.reset()
+    assert np.array_equal(in_chunks(stream, 2, chunks[:1], *given.values())[0], found[0])
+
+
+def test_partitions_of_a_long_filter_give_the_whole() -> None:
+    """Chunks of other lengths have other partitions, and read the same ring."""
+    rng = np.random.default_rng(5)
+    chunks = (48, 1, 48, 2, 48)
+    signal = rng.standard_normal((2, sum(chunks))).astype(np.float32)
+    weights = rng.standard_normal((2, 200)).astype(np.float32)
+    problem = filter1d(signal=48, taps=200, channels=2, filters=2, state="carried", circular=True, convolve=True)
+    plan = ws.plan(problem, device="host", method="filter1d_partitioned").hold(weights=weights)
+    found = np.concatenate(in_chunks(plan.stream(), 1, chunks, signal), axis=1)
+    expected = [np.convolve(x.astype(np.float64), w)[: sum(chunks)] for x, w in zip(signal, weights, strict=True)]
+    assert np.abs(found - expected).max() < 1e-5
+
+
 def test_few_plans_serve_many_lengths() -> None:
     stream, weights = stream_of(), np.ones(5, np.float32)
     for samples in range(1, 300, 13):
@@ -113,7 +142,7 @@ class TestRefusals:
             (filter1d(), "a stream needs a filter whose state is carried"),
             (filter1d(state="both"), "a stream needs a filter whose state is carried"),
             (ws.Filter2d(image=(8, 8), filter=(2, 2)), "a stream needs a filter whose state is carried"),
-            (filter1d(state="carried", circular=True), "a stream keeps one state for itself; leave state_rows, circ"),
+            (filter1d(state="carried", state_rows=2), "a stream keeps one state for itself; leave state_rows and"),
             (filter1d(state="carried", batch=2, pitch=4096), "a stream takes chunks without gaps between rows"),
         ],
     )

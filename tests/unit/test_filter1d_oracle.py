@@ -142,6 +142,27 @@ class TestReference:
         np.testing.assert_allclose(found.scale, direct.scale, 1e-12)
         assert np.isnan(found.scale).any()
 
+    @pytest.mark.parametrize("state", ["before", "carried", "ring"])
+    def test_a_floor_counts_the_samples_of_a_state_and_no_others(self, state: str) -> None:
+        """The sample of 1000 is among the taps - 1 before the signal; that of 9999 is older."""
+        ring = {"circular": True, "state_width": 8}
+        more: dict[str, Any] = {"state": "carried", **ring} if state == "ring" else {"state": state}
+        problem = Filter1d(5, 4, 1, "causal", 2, **more)  # type: ignore[arg-type]
+        operands = dict(random_operands(problem, 1))
+        name = "before" if state == "before" else "state"
+        held = operands[name] = np.array(operands[name])
+        if state == "ring":
+            operands["positions"] = np.array([1], np.int32)
+            held[1, [0, 6, 5]] = 1.0, 1000.0, 9999.0
+        else:
+            held[1, 0] = 1000.0
+        gain = float(gains_of(problem, operands["weights"].reshape(1, 4))[0])
+        scale = reference(problem, operands).scale
+        assert scale[1].min() == pytest.approx(1000 * gain)
+        assert scale[0].max() < 100 * gain
+        places = np.arange(problem.output.size)
+        np.testing.assert_allclose(samples(problem, operands, places).least_scale, scale.ravel())
+
     def test_gain_of_a_long_filter_is_that_of_its_folded_taps(self) -> None:
         taps = np.random.default_rng(1).standard_normal((2, 9001))
         waves = np.exp(-2j * np.pi * np.outer(np.arange(0, 8192, 512), np.arange(9001)) / 8192)

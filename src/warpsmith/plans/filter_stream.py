@@ -18,6 +18,8 @@ from warpsmith.generator.problem import Operand, Problem
 
 MOST_HALVINGS = 24
 """Plans of a stream, besides its own: pieces have a power of two of results, up to 2^23."""
+MOST_COUNTED = 1 << 29
+"""Samples after which the positions of a ring are reduced modulo its width, long before int32 ends."""
 
 
 class StreamedPlan(Protocol):
@@ -43,7 +45,9 @@ class FilterStream:
     into pieces of that length and of powers of two, so that few plans serve all lengths. Pieces are copied if they do
     not lie as a plan needs them.
 
-    The state lies where the first chunk does. Chunks are ordered as calls of a plan are, by their CUDA streams.
+    The state lies where the first chunk does. Chunks are ordered as calls of a plan are, by their CUDA streams. Of a
+    circular state the stream counts the positions, on the device: a CUDA graph that contains chunks goes on with the
+    signal at each replay. Such a graph may replay 2^31 samples, or any number if the ring's width is a power of two.
 
     Args:
         plan: a plan of a problem with a carried state.
@@ -52,12 +56,19 @@ class FilterStream:
 
     def __init__(self, plan: StreamedPlan, other: Callable[[Problem], StreamedPlan] | None) -> None:
         self._problem, self._chunks = plan.problem, plan.problem.chunks
-        passed = {self._chunks.signal, self._chunks.state}
+        self._kept = tuple(each for each in (self._chunks.state, self._chunks.positions) if each is not None)
+        passed = {self._chunks.signal, *self._kept}
         if not passed <= set(plan.caller_inputs):
             raise BadArgument("a stream is made of a plan that gets its signal and its state in each call")
         self._plan, self._other = plan, other
         self._plans = {self._chunks.samples: plan}
+        self._own = self._operand(self._problem, self._chunks.signal)
+        """Signal of the plan's own length."""
+        self._places = {name: place for place, name in enumerate(plan.caller_inputs)}
+        self._others = tuple(each for each in plan.caller_inputs if each not in passed)
         self._state: Any = None
+        self._positions: Any = None
+        self._counted = 0
         self._flushed = False
         self._lock, self._is_busy = ForkLock(), False
 
@@ -71,7 +82,8 @@ class FilterStream:
 
         Args:
             signal: the samples, as the problem's signal but for their number.
-            others: the plan's other inputs without its state, in order: the weights, and a bias if it has one.
+            others: the plan's other inputs without its state and positions, in order: the weights, and a bias if it
+                has one.
 
         Returns:
             A new array with the results of the chunk.
@@ -98,16 +110,18 @@ class FilterStream:
         return _Exclusive(self)
 
     def _filtered(self, signal: Any, others: tuple[Any, ...]) -> Any:
-        library = _Library.of(signal)
-        samples = self._samples(signal)
-        whole = self._problem.of_samples(samples)
+        library = _library_of(signal)
+        if len(others) != len(self._others):
+            names = ", ".join((self._chunks.signal, *self._others))
+            raise BadArgument(f"this stream takes {names}; got {len(others) + 1} arrays")
+        is_own = self._state is not None and tuple(signal.shape) == self._own.shape
+        samples = self._chunks.samples if is_own else self._samples(signal)
+        pieces = (samples,) if is_own else tuple(self._pieces(samples))
         if self._state is None:
-            state = empty_like_caller(signal, self._operand(self._problem, self._chunks.state), self._plan.runtime)
-            state[...] = 0
-            self._state = state
-        pieces = tuple(self._pieces(samples))
+            self._begin(signal)
         if len(pieces) == 1:
-            return self._call(samples, library, signal, others)
+            return self._call(pieces[0], library, signal, others)
+        whole = self._problem.of_samples(samples)
         result = empty_like_caller(signal, whole.output, self._plan.runtime)
         begin, axis, step = 0, self._chunks.axis, self._chunks.step
         for piece in pieces:
@@ -117,16 +131,40 @@ class FilterStream:
             begin = end
         return result
 
+    def _begin(self, signal: Any) -> None:
+        """Makes a state of zeros where the chunk lies."""
+        made = []
+        for name in self._kept:
+            array = empty_like_caller(signal, self._operand(self._problem, name), self._plan.runtime)
+            array[...] = 0
+            made.append(array)
+        self._positions = made[1] if self._chunks.positions is not None else None
+        self._state, self._counted = made[0], 0
+
+    def _advance(self, samples: int) -> None:
+        """Counts the samples of a piece that was filtered."""
+        if self._positions is None:
+            return
+        self._positions += samples
+        self._counted += samples
+        if self._counted >= MOST_COUNTED:
+            self._positions %= self._chunks.width
+            self._counted = 0
+
     def _call(self, samples: int, library: _Library, signal: Any, others: tuple[Any, ...]) -> Any:
         """Filters one piece of a chunk."""
-        plan, chunks = self._plan_of(samples), self._chunks
-        names = [name for name in plan.caller_inputs if name != chunks.state]
-        if len(others) != len(names) - 1:
-            raise BadArgument(f"this stream takes {', '.join(names)}; got {len(others) + 1} arrays")
-        operand = self._operand(plan.problem, chunks.signal)
-        given = {chunks.signal: library.laid_out(signal, operand, plan.runtime), chunks.state: self._state}
-        rest = iter(others)
-        return plan(*(given[name] if name in given else next(rest) for name in plan.caller_inputs))
+        plan, chunks, places = self._plan_of(samples), self._chunks, self._places
+        operand = self._own if plan is self._plan else self._operand(plan.problem, chunks.signal)
+        given: list[Any] = [None] * len(places)
+        given[places[chunks.signal]] = library.laid_out(signal, operand, plan.runtime)
+        given[places[chunks.state]] = self._state
+        if chunks.positions is not None:
+            given[places[chunks.positions]] = self._positions
+        for name, array in zip(self._others, others, strict=True):
+            given[places[name]] = array
+        result = plan(*given)
+        self._advance(samples)
+        return result
 
     @staticmethod
     def _operand(problem: Problem, name: str) -> Operand:
@@ -191,18 +229,6 @@ class _Library:
 
     address_if_dense: Callable[[Any], int | None]
 
-    @classmethod
-    def of(cls, x: Any) -> _Library:
-        """Raises BadArgument unless the library lets slices be assigned."""
-        if torch_of(x) is not None:
-            return cls(lambda each: each.data_ptr() if each.is_contiguous() else None)
-        if isinstance(x, np.ndarray):
-            return cls(lambda each: each.ctypes.data if each.flags.c_contiguous else None)
-        cupy = sys.modules.get("cupy")
-        if cupy is not None and isinstance(x, cupy.ndarray):
-            return cls(lambda each: each.data.ptr if each.flags.c_contiguous else None)
-        raise BadArgument(f"signal: a stream takes arrays of NumPy, PyTorch or CuPy; got {type(x).__name__}")
-
     def laid_out(self, x: Any, operand: Operand, runtime: Runtime) -> Any:
         """`x`, or a copy if it has gaps or begins elsewhere than a plan's arrays do."""
         address = self.address_if_dense(x)
@@ -211,3 +237,20 @@ class _Library:
         copy = empty_like_caller(x, operand, runtime)
         copy[...] = x
         return copy
+
+
+_TORCH = _Library(lambda each: each.data_ptr() if each.is_contiguous() else None)
+_NUMPY = _Library(lambda each: each.ctypes.data if each.flags.c_contiguous else None)
+_CUPY = _Library(lambda each: each.data.ptr if each.flags.c_contiguous else None)
+
+
+def _library_of(x: Any) -> _Library:
+    """Raises BadArgument unless the library lets slices be assigned."""
+    if torch_of(x) is not None:
+        return _TORCH
+    if isinstance(x, np.ndarray):
+        return _NUMPY
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        return _CUPY
+    raise BadArgument(f"signal: a stream takes arrays of NumPy, PyTorch or CuPy; got {type(x).__name__}")

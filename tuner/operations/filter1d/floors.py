@@ -23,7 +23,7 @@ def all_floors(problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any]) -> N
 
     Args:
         problem: the filter.
-        signal: (batch, channels, time).
+        signal: (batch, channels, time), behind the samples of a state that is read.
         taps: (filters, taps).
     """
     if not has_floors(problem):
@@ -38,8 +38,8 @@ def all_floors(problem: Filter1d, signal: NDArray[Any], taps: NDArray[Any]) -> N
 
 
 def has_floors(problem: Filter1d) -> bool:
-    """False with a state or packed sequences: only direct sums solve these."""
-    if problem.state is not None or problem.packed is not None:
+    """False for packed sequences: only direct sums solve these."""
+    if problem.packed is not None:
         return False
     return problem.accuracy is Accuracy.SIGNALWISE or problem.nonfinite is NonFinite.ANY
 

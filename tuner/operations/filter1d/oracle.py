@@ -305,7 +305,10 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
 
     @functools.cache
     def floor(batch: int, channel: int) -> float:
-        return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, signal[batch, channel]))
+        there = signal[batch, channel]
+        if before is not None:
+            there = np.concatenate([before[batch, channel], there])
+        return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, there))
 
     expected, scale = np.empty(len(indices)), np.empty(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):

@@ -132,7 +132,7 @@ def alone(problem: Filter1d, samples: int) -> Filter1d:
         mode=Mode.CAUSAL,
         lags=None,
         packed=None,
-        accuracy=Accuracy.ELEMENTWISE,  # without floors, as all problems with a state
+        accuracy=Accuracy.ELEMENTWISE,  # without floors, as all packed sequences
         nonfinite=NonFinite.WINDOW,
         state=SignalState.BEFORE if is_read else None,
         state_width=None,
