@@ -34,7 +34,7 @@ from warpsmith.generator.filter1d.gradients_text import (
     why_no_gradients_of,
 )
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import WARPGROUP_THREADS, filter_rows
 from warpsmith.generator.filter1d.toeplitz_model import BATCH_REGISTERS, gradients_batch_ns
 from warpsmith.generator.filter1d.toeplitz_rules import splits_of
 from warpsmith.generator.problem import DType, NonFinite
@@ -115,13 +115,7 @@ class Filter1dGradientsBatch(Family[Filter1d]):
 
 @functools.lru_cache(maxsize=256)
 def _space(problem: Filter1d, device: Device) -> Space:
-    widest, registers = widest_copy(problem), device.registers_per_multiprocessor
-    limit, outputs = device.shared_per_block_bytes, problem.result_length
-
-    def geometry(columns: int, groups: int, tiles: int, stage: int, stages: int) -> Filter1dGradientsBatchGeometry:
-        values = {"columns": columns, "groups": groups, "tiles": tiles, "stage": stage, "stages": stages, "vector": 1}
-        return Filter1dGradientsBatchGeometry.of(problem, Config.of(values))
-
+    widest = widest_copy(problem)
     return Space(
         parameters=(
             Parameter("columns", COLUMNS, "samples of a warpgroup: N of wgmma"),
@@ -131,37 +125,53 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("stages", STAGES, "so many times these are in shared memory"),
             Parameter("vector", tuple(each for each in (1, 2, 4, 8) if each <= widest), "samples in one copy"),
         ),
-        constraints=(
-            Constraint(
-                f"a block has taps beside the {TILE - 1} samples that its diagonals need",
-                lambda columns, groups: lags_of(problem, columns, groups) > 0,
+        constraints=(*_shapes(problem), *_resources(problem, device)),
+    )
+
+
+def _shapes(problem: Filter1d) -> tuple[Constraint, ...]:
+    outputs = problem.result_length
+    return (
+        Constraint(
+            f"a block has taps beside the {TILE - 1} samples that its diagonals need",
+            lambda columns, groups: lags_of(problem, columns, groups) > 0,
+        ),
+        Constraint(
+            f"fewer warpgroups have columns for all {problem.taps} taps",
+            lambda columns, groups: groups == 1 or lags_of(problem, columns, groups - 1) < problem.taps,
+        ),
+        Constraint(
+            f"half of the tiles of a block would hold the {outputs} outputs of a row",
+            lambda tiles: tiles == TILES[0] or tiles // 2 * TILE < outputs,
+        ),
+        Constraint("tiles come in groups of equal size", lambda tiles, stage: tiles % stage == 0),
+    )
+
+
+def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
+    limit, registers = device.shared_per_block_bytes, device.registers_per_multiprocessor
+
+    def geometry(columns: int, groups: int, tiles: int, stage: int, stages: int) -> Filter1dGradientsBatchGeometry:
+        values = {"columns": columns, "groups": groups, "tiles": tiles, "stage": stage, "stages": stages, "vector": 1}
+        return Filter1dGradientsBatchGeometry.of(problem, Config.of(values))
+
+    return (
+        Constraint(
+            f"samples, outputs and sums of a block fit {limit} bytes of shared memory",
+            lambda columns, groups, tiles, stage, stages: (
+                lags_of(problem, columns, groups) <= 0
+                or geometry(columns, groups, tiles, stage, stages).shared_bytes <= limit
             ),
-            Constraint(
-                f"fewer warpgroups have columns for all {problem.taps} taps",
-                lambda columns, groups: groups == 1 or lags_of(problem, columns, groups - 1) < problem.taps,
-            ),
-            Constraint(
-                f"half of the tiles of a block would hold the {outputs} outputs of a row",
-                lambda tiles: tiles == TILES[0] or tiles // 2 * TILE < outputs,
-            ),
-            Constraint(
-                f"samples, outputs and sums of a block fit {limit} bytes of shared memory",
-                lambda columns, groups, tiles, stage, stages: (
-                    lags_of(problem, columns, groups) <= 0
-                    or geometry(columns, groups, tiles, stage, stages).shared_bytes <= limit
-                ),
-            ),
-            Constraint("tiles come in groups of equal size", lambda tiles, stage: tiles % stage == 0),
-            Constraint(
-                f"sums and {BATCH_REGISTERS} registers of a thread fit {registers} of a multiprocessor",
-                lambda columns, groups: (columns // 2 + BATCH_REGISTERS) * 128 * groups <= registers,
-            ),
-            Constraint(
-                "a grid has less than 2^31 blocks",
-                lambda columns, groups, tiles, stage, stages: (
-                    lags_of(problem, columns, groups) <= 0
-                    or geometry(columns, groups, tiles, stage, stages).blocks <= MAX_GRID
-                ),
+        ),
+        Constraint(
+            f"sums and {BATCH_REGISTERS} registers of a thread fit {registers} of a multiprocessor",
+            lambda columns, groups: (columns // 2 + BATCH_REGISTERS) * WARPGROUP_THREADS * groups <= registers,
+        ),
+        Constraint(
+            "a grid has less than 2^31 blocks",
+            lambda columns, groups, tiles, stage, stages: (
+                lags_of(problem, columns, groups) <= 0
+                or geometry(columns, groups, tiles, stage, stages).blocks <= MAX_GRID
             ),
         ),
     )
