@@ -398,8 +398,9 @@ __device__ __forceinline__ void repair(
 }
 
 // Spectra of the filters, a line each, scaled, in the order in which the filtering kernel reads them.
+// Copies the taps too, for outputs that are summed again: a plan with bound weights launches this once.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
+filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights, Tap* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 128u; i += 128) {
@@ -504,6 +505,10 @@ filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
         for (int k = 0; k < 16; ++k) {
             factors[k * 128 + item] = 0.00048828125f * v[k];
         }
+    }
+    const size_t all = static_cast<size_t>(gridDim.x) * kThreads;
+    for (size_t i = blockIdx.x * static_cast<size_t>(kThreads) + threadIdx.x; i < 257ull; i += all) {
+        taps[i] = weights.taps[i];
     }
 }
 
