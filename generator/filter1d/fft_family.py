@@ -34,7 +34,13 @@ from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
+from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
+    Filter1dText,
+    Weights,
+    gate_arguments,
+    why_no_gradient,
+)
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
@@ -128,6 +134,7 @@ class Filter1dFft(Family[Filter1d]):
         bias: tuple[Argument, ...] = (Pointer("bias"),) if problem.bias else ()
         spectra = Pointer("spectra")
         samples = (Pointer("signal"), Pointer("result"), spectra, *(taps if _is_strict(problem) else ()), *bias)
+        samples = (*samples, *gate_arguments(problem))
 
         def launch(entry: str, blocks: int, arguments: tuple[Argument, ...]) -> Launch:
             return Launch(entry, (blocks, 1, 1), (threads, 1, 1), arguments, shared)

@@ -43,7 +43,8 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
     def program(self, problem: Filter1d) -> Program:
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
-        row, _ = pitches(problem)
+        row, result_row = pitches(problem)
+        names = [operand.name for operand in problem.inputs]
         is_plain = problem.state is None and problem.packed is None  # others have no floors
         has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_plain
         has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_plain)
@@ -63,12 +64,15 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             has_peaks=has_peaks,
             has_gains=has_gains,
             states=StatesText.of(problem),
+            gates_samples="gate_before" in names,
+            gates_outputs="gate_after" in names,
+            result_row=result_row,
         )
-        names = [operand.name for operand in problem.inputs]
         parts = problem.rows * math.ceil(problem.signal / SPAN)
+        gates = [each for each in names if each == "gate_before"]
         peaks, gains = [PEAKS] * has_peaks, [GAINS] * has_gains
         launches = (
-            *(strips_launch("find_peaks", parts, signal.name, each) for each in peaks),
+            *(strips_launch("find_peaks", parts, signal.name, *gates, each) for each in peaks),
             *(
                 strips_launch("find_gains", problem.filters * math.ceil(waves / THREADS), problem.inputs[1].name, each)
                 for each in gains

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.gates import alone as alone_of_gates
+from warpsmith.tuner.operations.filter1d.gates import gated, gated_operands
 from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
 from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms, spoil
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
@@ -84,8 +86,13 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
     result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked. Packed sequences
-    are filtered one by one; results of signals that are skipped are zero, and so is their scale.
+    are filtered one by one; results of signals that are skipped are zero, and so is their scale. Gates multiply samples
+    first, and results and scales last.
     """
+    if problem.gates is not None:
+        found = reference(alone_of_gates(problem), gated_operands(operands))
+        gate = operands.get("gate_after")
+        return found if gate is None else gated(found.expected, found.scale, gate)
     if problem.packed is not None:
         return _of_sequences(problem, operands)
     components = problem.output.components
@@ -293,6 +300,12 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
+    if problem.gates is not None:
+        found = samples(alone_of_gates(problem), gated_operands(operands), indices)
+        if "gate_after" not in operands:
+            return found
+        both = gated(found.expected, found.least_scale, operands["gate_after"].reshape(-1)[indices])
+        return Samples(indices, both.expected, both.scale)
     signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
     rows = places(problem, operands) if problem.state_rows is not None else None
     starts = operands["starts"].astype(np.int64) if problem.packed is not None else np.zeros(1, np.int64)

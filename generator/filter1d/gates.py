@@ -1,0 +1,57 @@
+"""Gates of filters: arrays that multiply the samples before a filter, and its outputs after it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d.fields import Filter1dFields, Gates
+from warpsmith.generator.problem import DType, Operand, Role, member
+
+GATED = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Element types of signals that may have gates."""
+
+
+def set_gates(problem: Filter1dFields) -> None:
+    """Puts the field `gates` into canonical form; types, states and pass already are.
+
+    Raises:
+        BadArgument: unknown gates, or gates of a filter that has none.
+    """
+    if problem.gates is None:
+        return
+    object.__setattr__(problem, "gates", member(Gates, problem.gates, "gates"))
+    why = None
+    if problem.dtype not in GATED:
+        why = f"are for signals of {', '.join(GATED)}; this one is {problem.dtype}"
+    elif problem.state is not None or problem.packed is not None:
+        why = "are for filters without a state, of signals that are not packed"
+    elif problem.pass_.is_gradient:
+        why = (
+            f"have no gradients (pass {problem.pass_}); take those of the filter alone, and multiply by the gates "
+            "before and after it, as warpsmith.torch.gated_conv1d does"
+        )
+    if why is not None:
+        raise BadArgument(f"gates {why}")
+
+
+def inputs_of_gates(problem: Filter1dFields, signal: Operand, result: Operand) -> tuple[Operand, ...]:
+    """Operands that a problem with gates takes after all others, laid out as the signal and the result."""
+    gates = problem.gates
+    if gates is None:
+        return ()
+    before = (dataclasses.replace(signal, name="gate_before"),) if gates.has_before else ()
+    after = (dataclasses.replace(result, name="gate_after", role=Role.INPUT),) if gates.has_after else ()
+    return (*before, *after)
+
+
+def gate_multiplies(problem: Filter1dFields) -> int:
+    """Multiplications of samples and of outputs by their gates."""
+    if problem.gates is None:
+        return 0
+    return problem.rows * (problem.signal * problem.gates.has_before + problem.result_length * problem.gates.has_after)
+
+
+def why_no_gates(problem: Filter1dFields) -> str | None:
+    """The reason why a family without gates cannot solve a problem, in one line; None if it can."""
+    return None if problem.gates is None else f"multiplies by no gates ({problem.gates})"

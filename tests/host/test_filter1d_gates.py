@@ -1,0 +1,89 @@
+"""Gates of every filter1d family that has them, on the CPU, compared with float64 sums and under the sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import exhaustive
+import sanitized
+import verified
+from filter1d_cases import DEVICE, FAMILIES, program_of, solved_by
+from filter1d_gates import GATED, GROUPED
+from joined import plans_of
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.devices.host.compiler import HostCompiler
+from warpsmith.devices.host.runtime import HostRuntime
+from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d import Filter1d
+from warpsmith.tuner.operations.registry import random_operands
+
+PROBLEMS = (*GATED, *GROUPED)
+ABLE = tuple(family for family in FAMILIES if solved_by(family, PROBLEMS))
+every_family = pytest.mark.parametrize("family", ABLE, ids=lambda family: family.name)
+
+
+def test_the_families_with_gates() -> None:
+    assert {each.name for each in ABLE} == {
+        "filter1d_plain",
+        "filter1d_registers",
+        "filter1d_channels",
+        "filter1d_toeplitz",
+        "filter1d_toeplitz_channels",
+        "filter1d_fft",
+    }
+
+
+@every_family
+def test_results_are_right(family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
+    """Defaults and random configs, stress data, guards around operands, and equal bits."""
+    problems = exhaustive.share(solved_by(family, PROBLEMS), ABLE.index(family), 2)
+    assert problems
+    verified.check(host, quickest, [(each, program_of(family, each, turn)) for turn, each in enumerate(problems)])
+
+
+@every_family
+@pytest.mark.usefixtures("compile_without_optimisation")
+def test_kernels_are_clean_under_the_sanitizers(family: Family[Filter1d], tmp_path: Path) -> None:
+    some = exhaustive.share(solved_by(family, PROBLEMS), ABLE.index(family), 8)[:6]
+    assert some
+    sanitized.check([(each, program_of(family, each, turn)) for turn, each in enumerate(some)], tmp_path)
+
+
+@every_family
+def test_a_nan_in_a_gate_is_a_nan_of_that_product_alone(
+    family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
+) -> None:
+    fields: dict[str, Any] = {"mode": "causal", "dtype": "bfloat16", "taps_dtype": "bfloat16", "gates": "both"}
+    problems = [Filter1d(300, 20, 2, channels=16, layout=each, **fields) for each in ("bct", "btc")]
+    for problem in solved_by(family, problems):
+        given = random_operands(problem, 1)
+        spoilt = {name: np.array(each) for name, each in given.items()}
+        axis = problem.inputs[0].shape.index(300)
+        by_time = [np.moveaxis(spoilt[name], axis, 2) for name in ("gate_before", "gate_after")]
+        by_time[0][1, 3, 100] = np.nan
+        by_time[1][0, 5, 7] = np.nan
+        (plan,) = plans_of(host, quickest, [(problem, program_of(family, problem))])
+        clean, found = (
+            np.moveaxis(np.array(plan(*(each[operand.name] for operand in problem.inputs))), axis, 2)
+            for each in (given, spoilt)
+        )
+        reached = np.isnan(found.astype(np.float32))
+        expected = np.zeros_like(reached)
+        expected[1, 3, 100:120] = expected[0, 5, 7] = True
+        assert np.array_equal(reached, expected), problem.key()
+        others = ~reached.any(axis=2)
+        assert np.array_equal(clean[others], found[others])
+
+
+def test_gates_are_products_in_the_types_of_signal_and_result(host: HostRuntime, quickest: HostCompiler) -> None:
+    """One tap of 1: the result is the rounded product of three numbers, in this order."""
+    problem = Filter1d(500, 1, dtype="float16", taps_dtype="float16", gates="both")
+    family = next(each for each in FAMILIES if each.name == "filter1d_plain")
+    (plan,) = plans_of(host, quickest, [(problem, family.program(problem, family.default(problem, DEVICE)))])
+    x, before, after = (np.random.default_rng(i).standard_normal(500).astype(np.float16) for i in range(3))
+    result = np.array(plan(x, np.ones(1, numpy_dtype(problem.dtype)), before, after))
+    assert np.array_equal(result, (x * before).astype(np.float16) * after)

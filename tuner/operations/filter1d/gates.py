@@ -1,0 +1,67 @@
+"""Gates on the host: random ones, samples times their gates, and what a gate makes of results."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsmith.devices.elements import numpy_dtype
+from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.problem import Operand
+from warpsmith.tuner.operations.drawing import drawn
+from warpsmith.tuner.operations.judge import Operands, Reference
+
+_OCTAVES = 8
+"""Magnitudes of gates of stress inputs range from 2^-8 to 1: larger ones would leave the range of float16."""
+
+
+def drawn_gates(problem: Filter1d, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Numbers between -1 and 1."""
+    return {each.name: drawn(each.shape, numpy_dtype(each.dtype), generator, _fractions) for each in _gates(problem)}
+
+
+def _fractions(generator: np.random.Generator, count: int) -> NDArray[Any]:
+    return 2 * generator.random(count, np.float32) - 1
+
+
+def stress_gates(problem: Filter1d, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Gates of different magnitudes and signs, some zero, one NaN and one infinite."""
+    found = {}
+    for each in _gates(problem):
+        gates = np.ldexp(_fractions(generator, each.size), generator.integers(-_OCTAVES, 1, each.size))
+        gates[generator.random(each.size) < 1 / 16] = 0.0
+        if each.size > 64:
+            gates[generator.integers(0, each.size, 2)] = np.nan, np.inf
+        found[each.name] = gates.astype(numpy_dtype(each.dtype)).reshape(each.shape)
+    return found
+
+
+def _gates(problem: Filter1d) -> tuple[Operand, ...]:
+    return tuple(each for each in problem.inputs if each.name in ("gate_before", "gate_after"))
+
+
+def alone(problem: Filter1d) -> Filter1d:
+    """The filter of samples that are multiplied already, before a gate multiplies its outputs."""
+    return dataclasses.replace(problem, gates=None)
+
+
+def gated_operands(operands: Operands) -> dict[str, NDArray[Any]]:
+    """Operands of the filter alone: its signal is the products of samples and gates, rounded to the signal's type."""
+    gate = operands.get("gate_before")
+    signal = operands["signal"]
+    if gate is None:
+        return dict(operands)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        product = signal.astype(np.float32) * gate.astype(np.float32)  # exact for 16-bit numbers
+        return {**operands, "signal": product.astype(signal.dtype)}
+
+
+def gated(expected: NDArray[Any], scale: NDArray[np.float64], gate: NDArray[Any]) -> Reference:
+    """Results times their gates. A result whose gate is not finite is not finite, and not checked."""
+    factor = gate.astype(np.float64).reshape(expected.shape)
+    with np.errstate(invalid="ignore"):
+        results = np.where(np.isfinite(factor), expected * factor, np.nan)
+        return Reference(results, np.where(np.isfinite(factor), scale * np.abs(factor), np.nan))
