@@ -32,7 +32,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    row, _ = pitches(problem)
+    row, result_row = pitches(problem)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
@@ -52,24 +52,33 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     states = StatesReference.of(problem)
     if states is not None:
         integers |= states.integers
+    gates = [each.name for each in problem.inputs if each.name in ("gate_before", "gate_after")]
+    if gates:
+        integers |= {
+            "gates_samples": int("gate_before" in gates),
+            "gates_outputs": int("gate_after" in gates),
+            "result_row": result_row,
+        }
     bias = "bias" if problem.bias else weights.name
+    others = () if states is None else states.inputs
+    if gates:
+        others = tuple(each if each in gates else signal.name for each in ("gate_before", "gate_after"))
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
-        program=reference_program(
-            "filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 if states is None else 7
-        ),
+        program=reference_program("filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 + len(others)),
         values=packed(integers, {}),
-        inputs=(signal.name, weights.name, bias, *(() if states is None else states.inputs)),
+        inputs=(signal.name, weights.name, bias, *others),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
         scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE and states is None else Scale.TERMS,
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
-        from_host=frozenset({weights.name, "bias"}),
+        from_host=frozenset({weights.name, "bias", *(() if result.dtype is signal.dtype else ("gate_after",))}),
         deviations=deviations_of(problem),
         planes=_planes(problem, integers),
         given={} if states is None else states.given,
         unchecked=frozenset() if states is None else states.unchecked,
+        has_factor="gate_after" in gates,
     )
 
 
@@ -88,6 +97,7 @@ def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
         is_btc=is_btc,
         batch_bytes=integers["batch_step"] * size,
         channel_bytes=integers["channel_step"] * size,
+        gate="gate_before" if integers.get("gates_samples") else None,
     )
 
 

@@ -19,11 +19,17 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.plain_family import Filter1dPlain
+from warpsmith.generator.program import Program
+from warpsmith.plans.first_use.check import check_on_random_data
+from warpsmith.plans.match import Match, MatchKind
+from warpsmith.plans.plan import Plan
 from warpsmith.tuner.operations.registry import random_operands
 
 PROBLEMS = (*GATED, *GROUPED)
 ABLE = tuple(family for family in FAMILIES if solved_by(family, PROBLEMS))
 every_family = pytest.mark.parametrize("family", ABLE, ids=lambda family: family.name)
+PLAIN = Filter1dPlain()
 
 
 def test_the_families_with_gates() -> None:
@@ -87,3 +93,44 @@ def test_gates_are_products_in_the_types_of_signal_and_result(host: HostRuntime,
     x, before, after = (np.random.default_rng(i).standard_normal(500).astype(np.float16) for i in range(3))
     result = np.array(plan(x, np.ones(1, numpy_dtype(problem.dtype)), before, after))
     assert np.array_equal(result, (x * before).astype(np.float16) * after)
+
+
+MISTAKES = (
+    (Filter1d(60, 5, 2, channels=4, gates="before"), "load_gated<Sample>(gated_signal + lag + k)", "__ldg(signal + k)"),
+    (
+        Filter1d(60, 5, 2, channels=4, filters=4, dtype="bfloat16", gates="both", activation="silu"),
+        "gated_output(finish(sum), gated_result + output)",
+        "to_result(finish(sum))",
+    ),
+    (
+        Filter1d(60, 5, channels=4, layout="btc", dtype="float16", result_dtype="bfloat16", gates="after"),
+        "gated_result + output * 4ll",
+        "gated_result + output * 3ll",
+    ),
+)
+"""A problem, a part of the plain kernel's text, and a mistake in it that stays within the operands."""
+
+
+@pytest.mark.parametrize(("problem", "part", "mistake"), MISTAKES, ids=str)
+def test_first_use_finds_mistakes(
+    problem: Filter1d, part: str, mistake: str, host: HostRuntime, quickest: HostCompiler
+) -> None:
+    right = PLAIN.program(problem, PLAIN.default(problem, DEVICE))
+    assert part in right.source
+    wrong = Program.of_source(right.family, right.config, right.source.replace(part, mistake), right.launches)
+    assert checked(host, quickest, problem, right).is_right
+    assert not checked(host, quickest, problem, wrong).is_right
+
+
+@every_family
+def test_first_use_passes_right_programs(family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
+    for problem in exhaustive.share(solved_by(family, PROBLEMS), ABLE.index(family), 4):
+        finding = checked(host, quickest, problem, family.program(problem, family.default(problem, DEVICE)))
+        assert finding is not None, problem.key()
+        assert finding.is_right, (problem.key(), finding)
+
+
+def checked(host: HostRuntime, compiler: HostCompiler, problem: Filter1d, program: Program) -> Any:
+    match = Match(MatchKind.DEFAULT, program, None, ())
+    plan = Plan.load(problem, match, compiler.compile_program(program), host)
+    return check_on_random_data(plan.loaded, compiler, 1)
