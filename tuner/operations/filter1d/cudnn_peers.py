@@ -53,6 +53,8 @@ def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
         return "computes causal convolutions only"
     if not is_dense or problem.output_dtype is not problem.dtype or problem.dtype not in _DATA_TYPES:
         return "has one real element type and no gaps between rows"
+    if problem.gates is not None:
+        return "multiplies by no gates"
     if problem.filters != problem.channels:
         return "has one filter for each channel"
     taps = {CausalMethod.DIRECT: _DIRECT_TAPS, CausalMethod.BLOCKS: _BLOCK_TAPS, CausalMethod.LONG: _LONG_TAPS}[method]

@@ -78,6 +78,8 @@ def _scipy_makers(
     problem: Filter1d, operands: Operands, sets: int, name: str, library: Callable[[], ScipyLibrary], most: float
 ) -> tuple[PeerMaker, ...]:
     packages = (name.lower(),)
+    if problem.gates is not None:
+        return ()  # its functions are those of one array
 
     def make(function: str) -> Peer:
         return scipy_peer(problem, operands, library(), function, sets)

@@ -147,6 +147,18 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
     return _peer(problem, operands, torch, sets, compute, name, NormCheck.of(problem, operands), on_gpu=on_gpu)
 
 
+def _gated(compute: Compute, operands: Operands, torch: Any, *, on_gpu: bool) -> Compute:
+    """The function on samples times their gates, whose results are multiplied by theirs."""
+    names = ("gate_before", "gate_after")
+    before, after = (tensor_of(operands[each], torch, on_gpu=on_gpu) if each in operands else None for each in names)
+
+    def computed(signals: Any) -> Any:
+        results = compute(signals if before is None else signals * before)
+        return results if after is None else results * after
+
+    return compute if before is None and after is None else computed
+
+
 def _peer(
     problem: Filter1d,
     operands: Operands,
@@ -158,7 +170,11 @@ def _peer(
     *,
     on_gpu: bool,
 ) -> Peer:
-    """Peer that runs a function on signals of its own; `accuracy` is its tolerance, or what checks its results."""
+    """Peer that runs a function on signals of its own; `accuracy` is its tolerance, or what checks its results.
+
+    Gates are products of PyTorch's, before and after it.
+    """
+    compute = _gated(compute, operands, torch, on_gpu=on_gpu)
     first = tensor_of(operands[problem.inputs[0].name], torch, on_gpu=on_gpu)
     signals = [first, *(first.clone() for _ in range(sets - 1))]
     outputs: list[Any] = [None] * sets

@@ -167,6 +167,15 @@ PackedOption = Annotated[
         help="Number of sequences that lie one after the other in one signal; starts, as cu_seqlens, say where.",
     ),
 ]
+GatesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gates",
+        help="Arrays that multiply element by element: before, the samples; after, the outputs, behind bias and "
+        "activation; or both. Real signals of 16 or 32 bits. Default none.",
+        show_default=False,
+    ),
+]
 
 
 def filter1d(
@@ -196,6 +205,7 @@ def filter1d(
     state_rows: StateRowsOption = None,
     circular: CircularOption = False,
     packed: PackedOption = None,
+    gates: GatesOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 
