@@ -31,6 +31,7 @@ from warpsmith.generator.filter1d.fft_geometry import (
 from warpsmith.generator.filter1d.fft_model import LineShape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
@@ -78,7 +79,7 @@ class Filter1dFft(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_state(problem) or why_no_projection(problem)) is not None:
             return reason
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"

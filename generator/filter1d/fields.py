@@ -185,6 +185,9 @@ class Filter1dFields(Protocol):
     def gates(self) -> Gates | None: ...
 
     @property
+    def projection(self) -> int | None: ...
+
+    @property
     def span(self) -> Lags: ...
 
     @property

@@ -11,7 +11,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
 from warpsmith.generator.filter1d.distance import between_filters
 from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, Gates, SignalLayout, SignalState
-from warpsmith.generator.filter1d.gates import gate_multiplies, inputs_of_gates, set_gates
+from warpsmith.generator.filter1d.gates import gate_flops, inputs_of_gates, set_gates
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
 from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
@@ -44,8 +44,8 @@ class Filter1d(Problem):
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels). A bias
     is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias), and then
-    those of `before` or `state`, `indices`, `positions`, `starts`, `gate_before` and `gate_after` that the problem has;
-    it returns the result, or (result, after).
+    those of `before` or `state`, `indices`, `positions`, `starts`, `gate_before`, `gate_after` and `projections`
+    that the problem has; it returns the result, or (result, after).
 
     Args:
         signal: samples of each channel.
@@ -94,6 +94,9 @@ class Filter1d(Problem):
             and row gaps, whose products with the samples are rounded to that type; `after`, an input `gate_after` with
             those of the result, which multiplies the float32 outputs; or `both`. Real signals of 16 or 32 bits only,
             without state, packed sequences and gradients. A NaN in a gate is a NaN of that product alone.
+        projection: taps of causal filters that the signal and both gates go through first, one for each of the three
+            and each channel: an input `projections`, (3, channels, projection), of the weights' type and order of taps.
+            Their sums are in float32, from the oldest sample on, rounded to the type of what they filter.
 
     The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
     each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
@@ -140,6 +143,7 @@ class Filter1d(Problem):
     circular: bool = False
     packed: int | None = None
     gates: Gates | None = None
+    projection: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -346,7 +350,7 @@ class Filter1d(Problem):
 
     @property
     def flops(self) -> int:
-        return 2 * self.multiply_adds + gate_multiplies(self)
+        return 2 * self.multiply_adds + gate_flops(self)
 
     def features(self) -> Mapping[str, float | str]:
         """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
@@ -425,6 +429,7 @@ class Filter1d(Problem):
             "circular": "yes" if self.circular else None,
             "packed": self.packed,
             "gates": self.gates,
+            "projection": self.projection,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,

@@ -7,7 +7,7 @@ import enum
 
 from warpsmith.generator.architectures import PARAMETER_BYTES
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
-from warpsmith.generator.filter1d.gates import why_no_gates
+from warpsmith.generator.filter1d.gates import GATES, why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
@@ -113,6 +113,8 @@ class Filter1dText:
     gates_samples: bool
     """True if a gate multiplies each sample."""
     gates_outputs: bool
+    projection: int
+    """Taps of the filters before the gates; 0 if there are none."""
     known: tuple[tuple[str, ...], ...]
     """Taps of known filters in the order of a correlation; empty if each call brings them."""
 
@@ -155,8 +157,14 @@ class Filter1dText:
             packed=problem.packed,
             gates_samples=problem.gates is not None and problem.gates.has_before,
             gates_outputs=problem.gates is not None and problem.gates.has_after,
+            projection=problem.projection or 0,
             known=tuple(tuple(map(float_literal, taps)) for taps in problem.known_taps),
         )
+
+    @property
+    def older(self) -> int:
+        """Samples before a load that the projections of its first samples need: a power of two, whole words."""
+        return max(4 // self.dtype.itemsize, 1 << (self.projection - 2).bit_length()) if self.projection > 1 else 0
 
 
 SLACK = 2**24
@@ -217,7 +225,7 @@ def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, .
 
 def gate_arguments(problem: Filter1d) -> tuple[Argument, ...]:
     """Kernel arguments of the gates, in the order in which the templates declare them: the last ones."""
-    return tuple(Pointer(each.name) for each in problem.inputs if each.name in ("gate_before", "gate_after"))
+    return tuple(Pointer(each.name) for each in problem.inputs if each.name in GATES)
 
 
 def filter1d_constants(weights: Weights) -> tuple[Constant, ...]:

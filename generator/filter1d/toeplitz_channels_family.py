@@ -15,6 +15,7 @@ from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THR
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import (
     DEFAULT_REACH,
@@ -58,7 +59,7 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_products(problem, device)) is not None:
+        if (reason := why_no_products(problem, device) or why_no_projection(problem)) is not None:
             return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
