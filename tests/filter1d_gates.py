@@ -51,3 +51,16 @@ GROUPED = (
     Filter1d(300, 9, channels=48, filters=3, layout="btc", dtype="float16", taps_dtype="float16", gates="both"),
 )
 """Problems that `filter1d_toeplitz_channels` solves."""
+
+_HALVES: dict[str, Any] = {"mode": "causal", "dtype": "bfloat16", "taps_dtype": "bfloat16", "gates": "both"}
+PROJECTED = (
+    Filter1d(1024, 7, 2, channels=8, filters=2, projection=3, **_HALVES),
+    Filter1d(777, 128, channels=6, filters=6, projection=3, pitch=2 * 784, result_pitch=2 * 800, **_HALVES),
+    Filter1d(300, 5, 2, channels=4, layout="btc", projection=4, convolve=True, bias=True, activation="silu", **_HALVES),
+    Filter1d(515, 33, 3, channels=2, filters=2, mode="causal", gates="both", projection=5, convolve=True),
+    Filter1d(200, 4, mode="causal", dtype="float16", result_dtype="bfloat16", gates="both", projection=1),
+    Filter1d(2600, 20, 2, mode="causal", dtype="float16", taps_dtype="float16", gates="both", projection=3, bias=True),
+    Filter1d(5, 3, 4, channels=3, mode="causal", gates="both", projection=9, layout="btc", weights=(0.5, -1.0, 2.0)),
+    Filter1d(129, 9, channels=4, mode="causal", accuracy="elementwise", gates="both", projection=2),
+)
+"""Problems with filters before the gates."""

@@ -164,7 +164,16 @@ class Filter1dText:
     @property
     def older(self) -> int:
         """Samples before a load that the projections of its first samples need: a power of two, whole words."""
-        return max(4 // self.dtype.itemsize, 1 << (self.projection - 2).bit_length()) if self.projection > 1 else 0
+        return older_samples(self.projection, self.dtype)
+
+
+def older_samples(projection: int, dtype: DType) -> int:
+    """Samples before a load that the projections of its first samples need: a power of two, whole words; 0 without
+    projections.
+    """
+    if projection == 0:
+        return 0
+    return max(4 // dtype.itemsize, 1 << (projection - 2).bit_length() if projection > 1 else 1)
 
 
 SLACK = 2**24

@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
     filter1d_arguments,
+    older_samples,
     pitches,
 )
 from warpsmith.generator.filter1d.toeplitz_geometry import (
@@ -58,6 +59,8 @@ LIKELY_BAND = 20
 SHORT_BAND = 7
 """Most steps of 16-bit taps with which blocks of one tile and four warps are best. Blocks of one signal have one tile
 up to twice as many steps: 97 float32 taps, in two parts."""
+MAX_PROJECTION = 9
+"""Most taps of the filters before the gates: a thread loads as many samples before each of its vectors."""
 OTHER_REGISTERS = 40
 """Registers besides the band, sums, samples and loads, for addresses and the compiler."""
 
@@ -75,6 +78,8 @@ class Filter1dToeplitz(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
+        if (problem.projection or 0) > MAX_PROJECTION:
+            return f"keeps {MAX_PROJECTION - 1} samples before each load for the projections at the most"
         if _default(problem, device) is None:
             return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
         return None
@@ -165,7 +170,9 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         products = products_of(problem, kind)
         sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
         words = max(1, load_vector * problem.dtype.itemsize // 4)
-        loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        own = words + (older_samples(problem.projection or 0, problem.dtype) * problem.dtype.itemsize) // 4
+        own *= 2 if problem.gates is not None and problem.gates.has_before else 1
+        loads = own * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
         band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 

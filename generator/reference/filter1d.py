@@ -66,13 +66,14 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             states=StatesText.of(problem),
             gates_samples="gate_before" in names,
             gates_outputs="gate_after" in names,
+            result_step=1 if not is_btc else result_row,
             result_row=result_row,
         )
         parts = problem.rows * math.ceil(problem.signal / SPAN)
-        gates = [each for each in names if each == "gate_before"]
+        gates, projections = ([each for each in names if each == name] for name in ("gate_before", "projections"))
         peaks, gains = [PEAKS] * has_peaks, [GAINS] * has_gains
         launches = (
-            *(strips_launch("find_peaks", parts, signal.name, *gates, each) for each in peaks),
+            *(strips_launch("find_peaks", parts, signal.name, *gates, *projections, each) for each in peaks),
             *(
                 strips_launch("find_gains", problem.filters * math.ceil(waves / THREADS), problem.inputs[1].name, each)
                 for each in gains

@@ -12,7 +12,7 @@ import exhaustive
 import sanitized
 import verified
 from filter1d_cases import DEVICE, FAMILIES, program_of, solved_by
-from filter1d_gates import GATED, GROUPED
+from filter1d_gates import GATED, GROUPED, PROJECTED
 from joined import plans_of
 from warpsmith.devices.elements import numpy_dtype
 from warpsmith.devices.host.compiler import HostCompiler
@@ -26,7 +26,7 @@ from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.tuner.operations.registry import random_operands
 
-PROBLEMS = (*GATED, *GROUPED)
+PROBLEMS = (*GATED, *GROUPED, *PROJECTED)
 ABLE = tuple(family for family in FAMILIES if solved_by(family, PROBLEMS))
 every_family = pytest.mark.parametrize("family", ABLE, ids=lambda family: family.name)
 PLAIN = Filter1dPlain()

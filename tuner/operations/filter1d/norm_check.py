@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.elements import scaled_error
-from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.problem import PEAK, DType
-from warpsmith.tuner.operations.filter1d.gates import alone, gated, gated_operands
+from warpsmith.tuner.operations.filter1d.gates import alone, gate_rows, gated, gated_operands
 from warpsmith.tuner.operations.filter1d.oracle import activated, correlation_taps, samples, slope, terms
 from warpsmith.tuner.operations.judge import Operands, Samples
 
@@ -60,10 +60,11 @@ class NormCheck:
     @classmethod
     def _of_gated(cls, problem: Filter1d, operands: Operands) -> NormCheck:
         """The check of the filter alone, whose results a gate multiplies."""
-        found = cls.of(alone(problem), gated_operands(operands))
-        if "gate_after" not in operands:
+        found = cls.of(alone(problem), gated_operands(problem, operands))
+        rows = gate_rows(problem, operands)
+        if rows is None:
             return found
-        gates = operands["gate_after"].reshape(-1)
+        gates = (rows.swapaxes(1, 2) if problem.layout is SignalLayout.BTC else rows).reshape(-1)
         sums, chosen = found.expected, gates[found.expected.indices]
         both = gated(sums.expected, sums.least_scale, chosen)
         norm = found.norm * float(np.abs(gates[:_MEASURED].astype(np.float64)).max())

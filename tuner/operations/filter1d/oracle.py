@@ -21,7 +21,7 @@ from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
 from warpsmith.tuner.operations.filter1d.gates import alone as alone_of_gates
-from warpsmith.tuner.operations.filter1d.gates import gated, gated_operands
+from warpsmith.tuner.operations.filter1d.gates import gate_rows, gated, gated_operands, gated_rows
 from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
 from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms, spoil
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
@@ -90,9 +90,12 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
     first, and results and scales last.
     """
     if problem.gates is not None:
-        found = reference(alone_of_gates(problem), gated_operands(operands))
-        gate = operands.get("gate_after")
-        return found if gate is None else gated(found.expected, found.scale, gate)
+        found = reference(alone_of_gates(problem), gated_operands(problem, operands))
+        gate = gate_rows(problem, operands)
+        if gate is None:
+            return found
+        laid = gate.swapaxes(1, 2) if problem.layout is SignalLayout.BTC else gate
+        return gated(found.expected, found.scale, laid.reshape(found.expected.shape))
     if problem.packed is not None:
         return _of_sequences(problem, operands)
     components = problem.output.components
@@ -300,12 +303,6 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    if problem.gates is not None:
-        found = samples(alone_of_gates(problem), gated_operands(operands), indices)
-        if "gate_after" not in operands:
-            return found
-        both = gated(found.expected, found.least_scale, operands["gate_after"].reshape(-1)[indices])
-        return Samples(indices, both.expected, both.scale)
     signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
     rows = places(problem, operands) if problem.state_rows is not None else None
     starts = operands["starts"].astype(np.int64) if problem.packed is not None else np.zeros(1, np.int64)
@@ -317,10 +314,22 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     gains = gains_of(problem, taps)
 
     @functools.cache
-    def floor(batch: int, channel: int) -> float:
-        return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, signal[batch, channel]))
+    def samples_of(batch: int, channel: int) -> NDArray[Any]:
+        own = slice(batch, batch + 1), slice(channel, channel + 1)
+        return signal[batch, channel] if problem.gates is None else gated_rows(problem, operands, own)[0, 0]
 
-    expected, scale = np.empty(len(indices)), np.empty(len(indices))
+    @functools.cache
+    def gates(batch: int, channel: int) -> NDArray[Any] | None:
+        found = gate_rows(problem, operands, (slice(batch, batch + 1), slice(channel, channel + 1)))
+        return None if found is None else found[0, 0]
+
+    @functools.cache
+    def floor(batch: int, channel: int) -> float:
+        return float(
+            gains[channel * problem.filters // problem.channels] * peaks_of(problem, samples_of(batch, channel))
+        )
+
+    expected, scale, factor = np.empty(len(indices)), np.empty(len(indices)), np.ones(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
@@ -329,7 +338,9 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
             expected[number] = scale[number] = 0.0
             continue
         begin = int(starts[own]) if problem.packed is not None else 0
-        there = signal[batch, channel, begin:]
+        there = samples_of(batch, channel)[begin:]
+        gate = gates(batch, channel)
+        factor[number] = 1.0 if gate is None else gate[output]
         lead = 0 if before is None else problem.taps - 1
         there = there if before is None else np.concatenate([before[own, channel], there])
         products, magnitudes = _terms(problem, there, lead, taps, channel, output - begin)
@@ -338,7 +349,8 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
         scale[number] = magnitudes.sum() + abs(biases[channel])
         if has_floors(problem):
             scale[number] = np.maximum(scale[number], floor(batch, channel))
-    return Samples(indices, activated(problem, expected), slope(problem) * scale)
+    both = gated(activated(problem, expected), slope(problem) * scale, factor)
+    return Samples(indices, both.expected, both.scale)
 
 
 def _terms(
