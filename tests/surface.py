@@ -39,6 +39,7 @@ PROBLEMS: tuple[Problem, ...] = (
     warpsmith.Filter1d(2048, 4, 1, "causal", 64, 64, "btc", "bfloat16", state="both", packed=8),
     warpsmith.Filter1d(2048, 64, 1, "causal", 64, 4, "btc", "bfloat16", taps_dtype="bfloat16"),
     warpsmith.Filter1d(2048, 32, 1, "causal", 64, 4, dtype="bfloat16", gates="both"),
+    warpsmith.Filter1d(2048, 7, 1, "causal", 64, 64, dtype="bfloat16", gates="both", projection=3),
     warpsmith.Fft(256, 64),
     warpsmith.Fft((32, 32), 128, kind="c2r", norm="ortho"),
     warpsmith.Fft((210, 360), 2, kind="c2c"),

@@ -60,7 +60,7 @@ def gated_operands(problem: Filter1d, operands: Operands) -> dict[str, NDArray[A
 def gated_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _ALL) -> NDArray[Any]:
     """Products of samples and gates, rounded to the signal's type; `where` chooses signals and channels."""
     signal = _streams(problem, operands, "signal", where)
-    if "gate_before" not in operands:
+    if problem.gates is None or not problem.gates.has_before:
         return signal
     gate = _streams(problem, operands, "gate_before", where)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -70,7 +70,9 @@ def gated_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _
 
 def gate_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _ALL) -> NDArray[Any] | None:
     """Gates of the results, (signals, channels, outputs); None if there are none."""
-    return _streams(problem, operands, "gate_after", where) if "gate_after" in operands else None
+    if problem.gates is None or not problem.gates.has_after:
+        return None
+    return _streams(problem, operands, "gate_after", where)
 
 
 def _streams(problem: Filter1d, operands: Operands, name: str, where: tuple[Any, Any]) -> NDArray[Any]:

@@ -176,6 +176,16 @@ GatesOption = Annotated[
         show_default=False,
     ),
 ]
+ProjectionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--projection",
+        metavar="P",
+        help="Taps of causal filters that the signal and both gates go through first; needs --gates both. "
+        "Default none.",
+        show_default=False,
+    ),
+]
 
 
 def filter1d(
@@ -206,6 +216,7 @@ def filter1d(
     circular: CircularOption = False,
     packed: PackedOption = None,
     gates: GatesOption = None,
+    projection: ProjectionOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 

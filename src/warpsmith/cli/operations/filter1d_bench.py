@@ -42,6 +42,7 @@ from warpsmith.cli.operations.filter1d import (
     NonFiniteOption,
     PackedOption,
     PassOption,
+    ProjectionOption,
     ResultDTypeOption,
     StateOption,
     StateRowsOption,
@@ -96,6 +97,7 @@ def bench_filter1d(
     circular: CircularOption = False,
     packed: PackedOption = None,
     gates: GatesOption = None,
+    projection: ProjectionOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -108,7 +110,7 @@ def bench_filter1d(
     shape: Words = (batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype)
     dense: Words = (None, None, None)  # weights of each call, and no gaps between rows
     states: Words = state, state_width, state_rows, circular, packed
-    rules: Words = bias, activation, accuracy, nonfinite, pass_, *states, gates
+    rules: Words = bias, activation, accuracy, nonfinite, pass_, *states, gates, projection
     problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
@@ -129,6 +131,7 @@ def workload(problem: Filter1d) -> str:
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
     pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
     gates = "" if problem.gates is None else f", gates {problem.gates}"
+    gates += "" if problem.projection is None else f" after projections of {problem.projection} taps"
     rules = f"{gates}{accuracy}{nonfinite}{pass_}{_states(problem)}"
     kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
     return f"signals of {problem.signal} samples{kind}"
