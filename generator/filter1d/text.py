@@ -166,6 +166,12 @@ class Filter1dText:
         """Samples before a load that the projections of its first samples need: a power of two, whole words."""
         return older_samples(self.projection, self.dtype)
 
+    @property
+    def older_gates(self) -> int:
+        """Gates before a vector of results that the projections of its first ones need: whole words."""
+        elements = 4 // self.result_dtype.itemsize
+        return -(-max(0, self.projection - 1) // elements) * elements
+
 
 def older_samples(projection: int, dtype: DType) -> int:
     """Samples before a load that the projections of its first samples need: a power of two, whole words; 0 without

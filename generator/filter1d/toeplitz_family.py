@@ -280,7 +280,9 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     """Yields strips of a warp and warps of a block, the likeliest first: at first those that make a block for each
     multiprocessor.
     """
-    if tap_parts(problem, split) == 1:
+    if tap_parts(problem, split) == 1 and problem.gates is not None:
+        best = (8, 2) if band > SHORT_BAND and problem.projection is None else (4, 2)
+    elif tap_parts(problem, split) == 1:
         best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
     else:
         best = (4 if problem.dtype is DType.FLOAT32 and band > LIKELY_BAND else 8, 2)
@@ -296,6 +298,8 @@ def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band
     long band.
     """
     tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
+    if problem.gates is not None and problem.projection is None:
+        yield 0  # memory is the bound: 128 taps take 1.01 copies, and 1.39 if a channel is one block
     if problem.rows == 1 and tiles >= 2 * fewest and band > 2 * SHORT_BAND:
         yield fewest
     elif problem.rows >= fewest and band > (SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND):
