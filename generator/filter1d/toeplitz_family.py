@@ -281,7 +281,7 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     multiprocessor.
     """
     if tap_parts(problem, split) == 1 and problem.gates is not None:
-        best = (8, 2) if band > SHORT_BAND and problem.projection is None else (4, 2)
+        best = (4, 4) if band <= SHORT_BAND else (4, 2) if problem.projection is not None else (8, 2)
     elif tap_parts(problem, split) == 1:
         best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
     else:
@@ -298,10 +298,11 @@ def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band
     long band.
     """
     tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
+    long_band = SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND
     if problem.gates is not None and problem.projection is None:
         yield 0  # memory is the bound: 128 taps take 1.01 copies, and 1.39 if a channel is one block
     if problem.rows == 1 and tiles >= 2 * fewest and band > 2 * SHORT_BAND:
         yield fewest
-    elif problem.rows >= fewest and band > (SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND):
+    elif problem.rows >= fewest and (band > long_band or problem.projection is not None):
         yield from (each for each in (1, 2, 4, 8, 16) if 8 * each >= tiles)
     yield 0

@@ -12,10 +12,12 @@ import pytest
 import warpsmith as ws
 from filter1d_gates import GATED, PROJECTED
 from warpsmith.errors import BadArgument
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d, Gates
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
+from warpsmith.tuner.operations.filter1d.cudnn_peers import gated_reason_to_leave_out
 from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
 from warpsmith.tuner.operations.registry import judge_of, random_operands, reference, stress_operands
 
@@ -137,3 +139,34 @@ def test_peers_are_checked_against_gated_results() -> None:
     check.checked(right)
     with pytest.raises(RuntimeError, match="relative to the norm"):
         check.checked(right * np.float32(1.01))
+
+
+@pytest.mark.parametrize("problem", [GATED[3], GATED[10], *PROJECTED[:4]], ids=lambda problem: problem.key())
+def test_pytorch_on_the_host_is_a_peer(problem: Filter1d) -> None:
+    given = random_operands(problem, 1)
+    (maker, *others) = judge_of(problem).peers(problem, given, DeviceKind.HOST, 1)
+    assert not others
+    peer = maker.make()
+    peer.run()
+    right = reference(problem, given)
+    found = np.asarray(peer.result()).astype(np.float64).reshape(right.expected.shape)
+    assert np.abs(found - right.expected).max() <= 2.0**-6 * np.abs(right.expected).max()
+
+
+def test_cudnn_says_what_it_does_not_solve() -> None:
+    fields: dict[str, Any] = {"mode": "causal", "channels": 4, "filters": 4, "gates": "both"}
+    whole = Filter1d(64, 4, projection=3, **fields)
+    assert gated_reason_to_leave_out(whole) is None
+    for change, why in (
+        ({"projection": None}, "computes projections, gates and a causal filter at once"),
+        ({"layout": "btc"}, "has the layout bct"),
+        ({"filters": 2}, "one filter for each channel"),
+        ({"bias": True}, "has no bias"),
+        ({"projection": 33}, "has projections of 2 to 32 taps and filters of 2 to 256"),
+    ):
+        assert why in str(gated_reason_to_leave_out(dataclasses.replace(whole, **change)))
+    makers = judge_of(whole).peers(whole, random_operands(whole, 1), DeviceKind.CUDA, 1)
+    assert [each.name for each in makers if each.why_not is None][-2:] == [
+        "cuDNN b2b_causal_conv1d",
+        "cuFFT through PyTorch",
+    ]
