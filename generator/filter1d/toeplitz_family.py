@@ -163,16 +163,20 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
+def _loaded_words(problem: Filter1d, load_vector: int) -> int:
+    """Registers of a load: its samples and the ones before them, and as many of their gates."""
+    words = max(1, load_vector * problem.dtype.itemsize // 4)
+    words += older_samples(problem.projection or 0, problem.dtype) * problem.dtype.itemsize // 4
+    return words * (2 if problem.gates is not None and problem.gates.has_before else 1)
+
+
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     def registers(split: str, load_vector: int, strips: int, warps: int) -> int:
         """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
         steps, kind = steps_of(problem, load_vector), Split(split)
         products = products_of(problem, kind)
         sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
-        words = max(1, load_vector * problem.dtype.itemsize // 4)
-        own = words + (older_samples(problem.projection or 0, problem.dtype) * problem.dtype.itemsize) // 4
-        own *= 2 if problem.gates is not None and problem.gates.has_before else 1
-        loads = own * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        loads = _loaded_words(problem, load_vector) * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
         band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 

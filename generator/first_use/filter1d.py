@@ -33,7 +33,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     """
     signal, weights, result = *problem.inputs[:2], problem.output
     is_btc, is_complex = problem.layout is SignalLayout.BTC, signal.dtype is DType.COMPLEX64
-    row, result_row = pitches(problem)
+    row, _ = pitches(problem)
     integers = {
         "is_btc": int(is_btc),
         "convolves": int(problem.convolve),
@@ -54,17 +54,11 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     if states is not None:
         integers |= states.integers
     gates = [each.name for each in problem.inputs if each.name in GATES]
-    if gates:
-        integers |= {
-            "gates_samples": int("gate_before" in gates),
-            "gates_outputs": int("gate_after" in gates),
-            "result_row": result_row,
-            "projection": problem.projection or 0,
-        }
-    bias = "bias" if problem.bias else weights.name
     others = () if states is None else states.inputs
     if gates:
+        integers |= _gate_integers(problem)
         others = tuple(each if each in gates else signal.name for each in GATES)
+    bias = "bias" if problem.bias else weights.name
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
         program=reference_program("filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 + len(others)),
@@ -82,6 +76,16 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         unchecked=frozenset() if states is None else states.unchecked,
         has_factor="gate_after" in gates,
     )
+
+
+def _gate_integers(problem: Filter1d) -> dict[str, int]:
+    names = {each.name for each in problem.inputs}
+    return {
+        "gates_samples": int("gate_before" in names),
+        "gates_outputs": int("gate_after" in names),
+        "result_row": pitches(problem)[1],
+        "projection": problem.projection or 0,
+    }
 
 
 def _from_host(problem: Filter1d) -> frozenset[str]:

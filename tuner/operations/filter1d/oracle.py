@@ -301,6 +301,7 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
     return result.reshape(rows, count * band.shape[1])
 
 
+@np.errstate(invalid="ignore")
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
     signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
