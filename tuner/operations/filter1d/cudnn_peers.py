@@ -105,7 +105,7 @@ def gated_peer(problem: Filter1d, operands: Operands, sets: int) -> Peer:
     weights, bias = _learned(problem, operands, torch)
     signals = [first, *(first.clone() for _ in range(sets - 1))]
     made = [torch.empty(2, *shape, dtype=number, device="cuda") for _ in range(sets)]
-    sizes = (problem.batch, problem.channels, problem.signal, problem.projection, problem.taps)
+    sizes = (problem.batch, problem.channels, problem.signal, problem.projection or 0, problem.taps)
     counts = (*map(c_int, sizes), _DATA_TYPES[problem.dtype])
 
     def run(index: int = 0, stream: int | None = None, /) -> None:

@@ -64,7 +64,7 @@ def gated_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _
         return signal
     gate = _streams(problem, operands, "gate_before", where)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-        product = signal.astype(np.float32) * gate.astype(np.float32)  # exact for 16-bit numbers
+        product: NDArray[Any] = signal.astype(np.float32) * gate.astype(np.float32)  # exact for 16-bit numbers
         return product.astype(signal.dtype)
 
 
@@ -78,7 +78,7 @@ def gate_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _A
 def _streams(problem: Filter1d, operands: Operands, name: str, where: tuple[Any, Any]) -> NDArray[Any]:
     """A signal or a gate by rows, after its projection: sums in float32 from the oldest sample on, then rounded."""
     samples = problem.result_length if name == "gate_after" else problem.signal
-    rows = rows_of(problem, operands[name], samples)[where]
+    rows: NDArray[Any] = rows_of(problem, operands[name], samples)[where]
     if problem.projection is None:
         return rows
     number = ("signal", "gate_before", "gate_after").index(name)

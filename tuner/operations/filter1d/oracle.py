@@ -317,7 +317,10 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     @functools.cache
     def samples_of(batch: int, channel: int) -> NDArray[Any]:
         own = slice(batch, batch + 1), slice(channel, channel + 1)
-        return signal[batch, channel] if problem.gates is None else gated_rows(problem, operands, own)[0, 0]
+        found: NDArray[Any] = (
+            signal[batch, channel] if problem.gates is None else gated_rows(problem, operands, own)[0, 0]
+        )
+        return found
 
     @functools.cache
     def gates(batch: int, channel: int) -> NDArray[Any] | None:
