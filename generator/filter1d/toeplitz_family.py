@@ -89,6 +89,8 @@ class Filter1dToeplitz(Family[Filter1d]):
         least = LIKELY_SPLIT_TAPS if is_split else LIKELY_HALF_TAPS
         if problem.dtype is DType.FLOAT32:
             least = LIKELY_TAPS
+        if problem.projection is not None:
+            least = 1  # no other fast family solves it
         return device.kind is DeviceKind.CUDA and problem.taps >= least and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:

@@ -49,6 +49,21 @@ def test_results_and_gradients_are_those_of_its_definition(layout: str, missing:
         assert_close(found, gradient, 1e-4)
 
 
+@pytest.mark.parametrize("layout", ["bct", "btc"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_projections_filter_all_three_first(layout: str, recorded: bool) -> None:
+    x, w, before, after, b = operands(layout)
+    given = [each.requires_grad_(recorded) for each in (x, w, before, after, b, seeded(3, 6, 3))]
+    projected = [causal(each, own, None, None) for each, own in zip((x, before, after), given[5], strict=True)]
+    y = wt.gated_conv1d(*given[:5], "silu", projections=given[5])
+    expected = gated(projected[0], w, *projected[1:], b, "silu")
+    assert_close(y, expected)
+    if recorded:
+        exact = torch.autograd.grad(expected.square().sum(), given)
+        for found, gradient in zip(torch.autograd.grad(y.square().sum(), given), exact, strict=True):
+            assert_close(found, gradient, 1e-4)
+
+
 def test_gradients_have_gradients_and_only_needed_ones_are_computed() -> None:
     def second(function: Any) -> Any:
         given = operands()
@@ -76,6 +91,20 @@ def test_parts_of_one_projection_are_read_in_place() -> None:
     x, before, after = (each.mT for each in projected.split(6, 2))
     assert_close(wt.gated_conv1d(x, w, before, after), gated(x, w, before, after))
     assert_close(wt.gated_conv1d(x, w, before.contiguous()), gated(x, w, before, None))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"projections": seeded(3, 5, 3)}, r"projections: takes \(3, 6, 1 to 64\), got \(3, 5, 3\)"),
+        ({"projections": seeded(3, 6, 3).half()}, "projections: takes torch.float32 on cpu, got torch.float16"),
+        ({"projections": seeded(3, 6, 3), "after": None}, "give both gates"),
+    ],
+)
+def test_projections_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    names = ("x", "weight", "before", "after", "bias")
+    with pytest.raises(BadArgument, match=message):
+        wt.gated_conv1d(**{**dict(zip(names, operands(), strict=True)), **change})
 
 
 @pytest.mark.parametrize(

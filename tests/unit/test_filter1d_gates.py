@@ -17,6 +17,7 @@ from warpsmith.generator.filter1d import Filter1d, Gates
 from warpsmith.generator.filter1d.operation import FILTER1D
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import Problem
+from warpsmith.generator.ranking import default_answer
 from warpsmith.tuner.operations.filter1d.cudnn_peers import gated_reason_to_leave_out
 from warpsmith.tuner.operations.filter1d.norm_check import NormCheck
 from warpsmith.tuner.operations.registry import judge_of, random_operands, reference, stress_operands
@@ -99,6 +100,13 @@ def test_every_family_says_why_not_in_one_line() -> None:
     with_projection = Filter1d(8192, 7, 1, "causal", 8192, 512, dtype="bfloat16", gates="both", projection=3)  # type: ignore[arg-type]
     able = [each.name for each in FILTER1D.families if each.why_not(with_projection, H200) is None]
     assert able == ["filter1d_toeplitz", "filter1d_plain"]
+
+
+def test_tensor_cores_answer_for_every_projection() -> None:
+    for dtype in ("float32", "float16", "bfloat16"):
+        for taps in (2, 7, 128):
+            problem = Filter1d(8192, taps, mode="causal", channels=512, dtype=dtype, gates="both", projection=3)  # type: ignore[arg-type]
+            assert default_answer(problem, H200)[0].name == "filter1d_toeplitz", problem.key()
 
 
 def convolved(x: Any, taps: Any) -> Any:
