@@ -68,17 +68,7 @@ def gated_conv1d(
     _check_gates(x, before, after)
     _check_projections(x, weight, before, after, projections)
     call = _Call(Slice(1 - weight.shape[1], x.shape[2], activation=word), choice)
-    given = _Operands(x, weight, bias, before, after, projections)
-    there = [each for each in (x, before, after) if each is not None]
-    is_direct = goes_direct(x, weight, bias) and all(type(each) is Tensor for each in there)
-    is_apart = projections is not None and x.stride(1) == 1 and x.shape[1] > 1
-    if len(there) == 1 or not is_direct or is_apart or choice[0] == Fallback.TORCH:
-        return call.composed(given)
-    if any(is_recorded(each) for each in given if each is not None):
-        if forward_ad._current_level >= 0:
-            return call.composed(given)
-        return _Gated.apply(*given, call)  # type: ignore[no-any-return, no-untyped-call]
-    return call.planned(given)
+    return call.run(_Operands(x, weight, bias, before, after, projections))
 
 
 class _Operands(NamedTuple):
@@ -96,6 +86,20 @@ class _Call:
 
     part: Slice
     choice: tuple[str, str | None]
+
+    def run(self, given: _Operands) -> Tensor:
+        """By one plan, with gradients; by several where nothing is gained, or where others must see operators."""
+        x = given.x
+        there = [each for each in (x, given.before, given.after) if each is not None]
+        is_direct = goes_direct(x, given.w, given.b) and all(type(each) is Tensor for each in there)
+        is_apart = given.projections is not None and x.stride(1) == 1 and x.shape[1] > 1
+        if len(there) == 1 or not is_direct or is_apart or self.choice[0] == Fallback.TORCH:
+            return self.composed(given)
+        if any(is_recorded(each) for each in given if each is not None):
+            if forward_ad._current_level >= 0:
+                return self.composed(given)
+            return _Gated.apply(*given, self)  # type: ignore[no-any-return, no-untyped-call]
+        return self.planned(given)
 
     def composed(self, given: _Operands) -> Tensor:
         """The filter, and products by PyTorch before and after it, which record derivatives themselves."""
