@@ -88,7 +88,7 @@ class _Call:
     choice: tuple[str, str | None]
 
     def run(self, given: _Operands) -> Tensor:
-        """By one plan, with gradients; by several where nothing is gained, or where others must see operators."""
+        """Result by one plan, or by several where one gains nothing or others must see operators."""
         x = given.x
         there = [each for each in (x, given.before, given.after) if each is not None]
         is_direct = goes_direct(x, given.w, given.b) and all(type(each) is Tensor for each in there)

@@ -75,6 +75,35 @@ def gate_rows(problem: Filter1d, operands: Operands, where: tuple[Any, Any] = _A
     return _streams(problem, operands, "gate_after", where)
 
 
+class GatedChannels:
+    """Samples times their gates, and gates of results, channel by channel; each channel is computed once."""
+
+    def __init__(self, problem: Filter1d, operands: Operands) -> None:
+        self._problem, self._operands = problem, operands
+        self._samples: dict[tuple[int, int], NDArray[Any]] = {}
+        self._gates: dict[tuple[int, int], NDArray[Any] | None] = {}
+
+    def samples(self, batch: int, channel: int) -> NDArray[Any]:
+        """Samples of a channel, as the filter reads them."""
+        where = batch, channel
+        if where not in self._samples:
+            self._samples[where] = gated_rows(self._problem, self._operands, _one(*where))[0, 0]
+        return self._samples[where]
+
+    def gate(self, batch: int, channel: int, output: int) -> float:
+        """Factor of a result; 1 if results have no gates."""
+        where = batch, channel
+        if where not in self._gates:
+            found = gate_rows(self._problem, self._operands, _one(*where))
+            self._gates[where] = None if found is None else found[0, 0]
+        gates = self._gates[where]
+        return 1.0 if gates is None else float(gates[output])
+
+
+def _one(batch: int, channel: int) -> tuple[slice, slice]:
+    return slice(batch, batch + 1), slice(channel, channel + 1)
+
+
 def _streams(problem: Filter1d, operands: Operands, name: str, where: tuple[Any, Any]) -> NDArray[Any]:
     """A signal or a gate by rows, after its projection: sums in float32 from the oldest sample on, then rounded."""
     samples = problem.result_length if name == "gate_after" else problem.signal

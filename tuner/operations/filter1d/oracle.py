@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.gates import GatedChannels, gate_rows, gated, gated_operands
 from warpsmith.tuner.operations.filter1d.gates import alone as alone_of_gates
-from warpsmith.tuner.operations.filter1d.gates import gate_rows, gated, gated_operands, gated_rows
 from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
 from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms, spoil
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
@@ -304,7 +304,7 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
 @np.errstate(invalid="ignore")
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
+    before = history(problem, operands)
     rows = places(problem, operands) if problem.state_rows is not None else None
     starts = operands["starts"].astype(np.int64) if problem.packed is not None else np.zeros(1, np.int64)
     taps = correlation_taps(problem, operands["weights"])
@@ -312,25 +312,12 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     is_btc = problem.layout is SignalLayout.BTC
     row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
     biases = operands["bias"].astype(np.float64) if problem.bias else np.zeros(problem.channels)
-    gains = gains_of(problem, taps)
-
-    @functools.cache
-    def samples_of(batch: int, channel: int) -> NDArray[Any]:
-        own = slice(batch, batch + 1), slice(channel, channel + 1)
-        found: NDArray[Any] = (
-            signal[batch, channel] if problem.gates is None else gated_rows(problem, operands, own)[0, 0]
-        )
-        return found
-
-    @functools.cache
-    def gates(batch: int, channel: int) -> NDArray[Any] | None:
-        found = gate_rows(problem, operands, (slice(batch, batch + 1), slice(channel, channel + 1)))
-        return None if found is None else found[0, 0]
+    gains, channels = gains_of(problem, taps), GatedChannels(problem, operands)
 
     @functools.cache
     def floor(batch: int, channel: int) -> float:
         return float(
-            gains[channel * problem.filters // problem.channels] * peaks_of(problem, samples_of(batch, channel))
+            gains[channel * problem.filters // problem.channels] * peaks_of(problem, channels.samples(batch, channel))
         )
 
     expected, scale, factor = np.empty(len(indices)), np.empty(len(indices)), np.ones(len(indices))
@@ -342,9 +329,8 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
             expected[number] = scale[number] = 0.0
             continue
         begin = int(starts[own]) if problem.packed is not None else 0
-        there = samples_of(batch, channel)[begin:]
-        gate = gates(batch, channel)
-        factor[number] = 1.0 if gate is None else gate[output]
+        there = channels.samples(batch, channel)[begin:]
+        factor[number] = channels.gate(batch, channel, output)
         lead = 0 if before is None else problem.taps - 1
         there = there if before is None else np.concatenate([before[own, channel], there])
         products, magnitudes = _terms(problem, there, lead, taps, channel, output - begin)
