@@ -68,8 +68,8 @@ def is_problem(case: Mapping[str, Any]) -> bool:
     return not is_known and not (case.get("slice") is Mode.VALID and taps > samples)
 
 
-def problem_of(case: Mapping[str, Any]) -> Filter1d:
-    """Problem with the given values of all FACTORS."""
+def problem_of(case: Mapping[str, Any], **more: Any) -> Filter1d:
+    """Problem with the given values of all FACTORS, and more fields."""
     (samples, taps), (channels, filters), (dtype, taps_dtype, result_dtype) = (
         case[name] for name in ("sizes", "channels", "types")
     )
@@ -83,7 +83,7 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
     fields: dict[str, Any] = {
         "signal": samples,
         "taps": taps,
-        "mode": case["slice"] if isinstance(case["slice"], Mode) else None,
+        "mode": case["slice"] if case["slice"] in tuple(Mode) else None,
         "lags": lags.get(case["slice"]),
         "channels": channels,
         "filters": filters,
@@ -96,6 +96,7 @@ def problem_of(case: Mapping[str, Any]) -> Filter1d:
         "accuracy": case["rules"][0],
         "nonfinite": case["rules"][1],
         **{name: case[name] for name in ("batch", "layout", "convolve", "down")},
+        **more,
     }
     dense = Filter1d(**fields)
     row, result_row = (

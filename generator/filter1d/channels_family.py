@@ -19,6 +19,7 @@ from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THR
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
 from warpsmith.generator.filter1d.states import why_no_rows
@@ -51,6 +52,9 @@ SHORT_TAPS = 8
 """Most taps with which a default has four channels a thread, which reads its taps from global memory. With 16 taps of
 16 bits that took 2.3 to 6.7 times as long as from shared memory: the lanes of a warp read taps of channels that lie 128
 bytes apart."""
+FEW_TAPS = 4
+"""Most taps with which a default has four channels a thread before a SiLU. With 5 to 8 taps and blocks
+of four warps, four channels took 12 to 35% longer than two (H200, 8 signals of 8192 samples, 2048 channels)."""
 LONG_TAPS = 40
 """Taps from which on a default has one channel a thread, so that 32 outputs fit its registers."""
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
@@ -122,7 +126,7 @@ class Filter1dChannels(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem) or why_no_projection(problem)) is not None:
             return reason
         if problem.layout is not SignalLayout.BTC:
             return "is for signals whose channels lie side by side (layout btc)"
@@ -313,7 +317,8 @@ def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     )
     places = [each.value for each in order if each.value in values["weights"]]
     result, (pitch, out_pitch) = problem.output, pitches(problem)
-    most = max(1, (4 if problem.taps <= SHORT_TAPS else 2 if problem.taps <= LONG_TAPS else 1) // parts_of(problem))
+    four = SHORT_TAPS if problem.activation is None else FEW_TAPS
+    most = max(1, (4 if problem.taps <= four else 2 if problem.taps <= LONG_TAPS else 1) // parts_of(problem))
     for weights in places:
         for walk in Walk:
             for vector in (each for each in (4, 2, 1) if each <= most):

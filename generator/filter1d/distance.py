@@ -37,6 +37,7 @@ def between_filters(one: Filter1dFields, other: Filter1dFields) -> float | None:
         + RULE_CHANGED * (one.accuracy is not other.accuracy)
         + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + RULE_CHANGED * ((one.packed is None) != (other.packed is None))
+        + RULE_CHANGED * (one.gates is not other.gates)
         + WEIGHTS_CHANGED * (one.features()["weights"] != other.features()["weights"])
         + SIDE_CHANGED * sum(getattr(one, name) != getattr(other, name) for name in SIDES)
     )

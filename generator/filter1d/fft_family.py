@@ -31,10 +31,17 @@ from warpsmith.generator.filter1d.fft_geometry import (
 from warpsmith.generator.filter1d.fft_model import LineShape, expected_ns, shapes_of, sizes_for, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
+from warpsmith.generator.filter1d.text import (
+    DEFAULT_REACH,
+    Filter1dText,
+    Weights,
+    gate_arguments,
+    why_no_gradient,
+)
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
@@ -72,7 +79,7 @@ class Filter1dFft(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_state(problem) or why_no_projection(problem)) is not None:
             return reason
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"
@@ -128,7 +135,7 @@ class Filter1dFft(Family[Filter1d]):
         bias: tuple[Argument, ...] = (Pointer("bias"),) if problem.bias else ()
         spectra = Pointer("spectra")
         copied = (Pointer("taps"),) if taps and _is_strict(problem) else ()
-        samples = (Pointer("signal"), Pointer("result"), spectra, *copied, *bias)
+        samples = (Pointer("signal"), Pointer("result"), spectra, *copied, *bias, *gate_arguments(problem))
 
         def launch(entry: str, blocks: int, arguments: tuple[Argument, ...]) -> Launch:
             return Launch(entry, (blocks, 1, 1), (threads, 1, 1), arguments, shared)

@@ -84,6 +84,25 @@ class SignalState(enum.StrEnum):
         return self in (SignalState.AFTER, SignalState.BOTH)
 
 
+class Gates(enum.StrEnum):
+    """Arrays that multiply what a filter reads and what it writes, element by element."""
+
+    BEFORE = "before"
+    """An input `gate_before`, laid out as the signal, multiplies its samples."""
+    AFTER = "after"
+    """An input `gate_after`, laid out as the result, multiplies the outputs, after bias and activation."""
+    BOTH = "both"
+    """`gate_before` and `gate_after`."""
+
+    @property
+    def has_before(self) -> bool:
+        return self is not Gates.AFTER
+
+    @property
+    def has_after(self) -> bool:
+        return self is not Gates.BEFORE
+
+
 class Filter1dFields(Protocol):
     """What `Filter1d` has, for the modules that it is made of."""
 
@@ -161,6 +180,12 @@ class Filter1dFields(Protocol):
 
     @property
     def packed(self) -> int | None: ...
+
+    @property
+    def gates(self) -> Gates | None: ...
+
+    @property
+    def projection(self) -> int | None: ...
 
     @property
     def span(self) -> Lags: ...

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import as_float32, count, digest, flag, flattened, row_pitch
 from warpsmith.generator.filter1d.distance import between_filters
-from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, SignalLayout, SignalState
+from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, Gates, SignalLayout, SignalState
+from warpsmith.generator.filter1d.gates import gate_flops, inputs_of_gates, set_gates
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
 from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
@@ -38,13 +39,13 @@ class Filter1d(Problem):
     i * down and f = c * filters // channels. Samples outside of the signal are zero. Tap 0 meets the oldest sample of a
     window. With `convolve` the order of the taps is reversed, as SciPy and NumPy convolve: tap 0 meets the newest
     sample. Complex taps are not conjugated. Sums are in float32. With `bias` the channel's bias is added to each
-    of its sums; the activation comes last.
+    of its sums; the activation comes next. Gates multiply the samples before all this, and the outputs after it.
 
     Shapes, without the dimensions that are 1: signal (batch, channels, signal), weights (filters, taps), result (batch,
     channels, outputs); with layout `btc` signal (batch, signal, channels) and result (batch, outputs, channels). A bias
     is (channels,), of the weights' element type. A plan takes (signal, weights), or (signal, weights, bias), and then
-    those of `before` or `state`, `indices`, `positions` and `starts` that the problem has; it returns the result, or
-    (result, after).
+    those of `before` or `state`, `indices`, `positions`, `starts`, `gate_before`, `gate_after` and `projections`
+    that the problem has; it returns the result, or (result, after).
 
     Args:
         signal: samples of each channel.
@@ -89,6 +90,13 @@ class Filter1d(Problem):
         packed: number of sequences that lie one after the other in one signal, of batch 1; `starts`, int32
             (packed + 1,), rise from 0 to the number of samples, and sequence i is starts[i] to starts[i + 1] - 1. No
             sample reaches another sequence. States have a row for each sequence.
+        gates: arrays that multiply element by element: `before`, an input `gate_before` with the signal's shape, type
+            and row gaps, whose products with the samples are rounded to that type; `after`, an input `gate_after` with
+            those of the result, which multiplies the float32 outputs; or `both`. Real signals of 16 or 32 bits only,
+            without state, packed sequences and gradients. A NaN in a gate is a NaN of that product alone.
+        projection: taps of causal filters that the signal and both gates go through first, one for each of the three
+            and each channel: an input `projections`, (3, channels, projection), of the weights' type and order of taps.
+            Their sums are in float32, from the oldest sample on, rounded to the type of what they filter.
 
     The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
     each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
@@ -134,6 +142,8 @@ class Filter1d(Problem):
     state_rows: int | None = None
     circular: bool = False
     packed: int | None = None
+    gates: Gates | None = None
+    projection: int | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -154,6 +164,7 @@ class Filter1d(Problem):
         is_finite = self.dtype in (DType.INT16, DType.UINT8)
         set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
         set_states(self)
+        set_gates(self)
         convolve = flag(self.convolve, "convolve")
         set_field(self, "convolve", convolve and self.taps > 1)  # one tap has one order
         set_field(self, "pitch", self._canonical_pitch("pitch", self.signal, self.dtype))
@@ -288,7 +299,8 @@ class Filter1d(Problem):
         bias = (Operand("bias", Role.INPUT, (self.channels,), self.weights_dtype),) if self.bias else ()
         result = self._rows_of("result", Role.OUTPUT, self.result_length, self.output_dtype, self.result_pitch)
         if not self.pass_.is_gradient:
-            return (signal, weights, *bias, *inputs_of_state(self), result, *outputs_of_state(self))
+            gates = inputs_of_gates(self, signal, result)
+            return (signal, weights, *bias, *inputs_of_state(self), *gates, result, *outputs_of_state(self))
         return operands_of_gradient(self, signal, (weights, *bias), result)
 
     @property
@@ -338,7 +350,7 @@ class Filter1d(Problem):
 
     @property
     def flops(self) -> int:
-        return 2 * self.multiply_adds
+        return 2 * self.multiply_adds + gate_flops(self)
 
     def features(self) -> Mapping[str, float | str]:
         """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
@@ -378,7 +390,7 @@ class Filter1d(Problem):
 
     def spec(self) -> dict[str, Any]:
         words = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
-        rules = ("accuracy", "nonfinite", "pass_", "state")
+        rules = ("accuracy", "nonfinite", "pass_", "state", "gates")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in (*words, *rules) if (value := getattr(self, name))},
@@ -416,6 +428,8 @@ class Filter1d(Problem):
             "state_rows": self.state_rows,
             "circular": "yes" if self.circular else None,
             "packed": self.packed,
+            "gates": self.gates,
+            "projection": self.projection,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,

@@ -12,6 +12,7 @@ from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THR
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_defaults import likely
@@ -60,7 +61,7 @@ class Filter1dRegisters(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_rows(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_rows(problem) or why_no_projection(problem)) is not None:
             return reason
         if problem.packed is not None and problem.taps > GLOBAL_TAPS:
             return f"packs sequences for filters of {GLOBAL_TAPS} taps at the most; this one has {problem.taps}"

@@ -7,6 +7,7 @@ import enum
 
 from warpsmith.generator.architectures import PARAMETER_BYTES
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.gates import GATES, why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
@@ -54,7 +55,8 @@ def weights_parameter(problem: Filter1d, others: tuple[Weights, ...]) -> Paramet
     it is known, and `others`, of a family that reads taps through a pointer.
     """
     pointers = 28 if problem.bias else 16  # a bias's pointer follows the taps, at a multiple of 8
-    pointers += 8 * len(state_arguments(problem)) + (4 if problem.packed or problem.state else 0)
+    pointers += 8 * len((*state_arguments(problem), *gate_arguments(problem)))
+    pointers += 4 if problem.packed or problem.state else 0
     one = problem.filters == 1 and problem.operands[1].nbytes <= PARAMETER_BYTES - pointers
     by_value = (Weights.ARGUMENT, Weights.CONSTANT) if one and problem.weights is None else ()
     literal = (Weights.LITERAL,) if problem.weights is not None else ()
@@ -108,6 +110,11 @@ class Filter1dText:
     states: StatesText | None
     packed: int | None
     """Number of packed sequences."""
+    gates_samples: bool
+    """True if a gate multiplies each sample."""
+    gates_outputs: bool
+    projection: int
+    """Taps of the filters before the gates; 0 if there are none."""
     known: tuple[tuple[str, ...], ...]
     """Taps of known filters in the order of a correlation; empty if each call brings them."""
 
@@ -148,8 +155,31 @@ class Filter1dText:
             activation=problem.activation,
             states=StatesText.of(problem),
             packed=problem.packed,
+            gates_samples=problem.gates is not None and problem.gates.has_before,
+            gates_outputs=problem.gates is not None and problem.gates.has_after,
+            projection=problem.projection or 0,
             known=tuple(tuple(map(float_literal, taps)) for taps in problem.known_taps),
         )
+
+    @property
+    def older(self) -> int:
+        """Samples before a load that the projections of its first samples need: a power of two, whole words."""
+        return older_samples(self.projection, self.dtype)
+
+    @property
+    def older_gates(self) -> int:
+        """Gates before a vector of results that the projections of its first ones need: whole words."""
+        elements = 4 // self.result_dtype.itemsize
+        return -(-max(0, self.projection - 1) // elements) * elements
+
+
+def older_samples(projection: int, dtype: DType) -> int:
+    """Samples before a load that the projections of its first samples need: a power of two, whole words; 0 without
+    projections.
+    """
+    if projection == 0:
+        return 0
+    return max(4 // dtype.itemsize, 1 << (projection - 2).bit_length() if projection > 1 else 1)
 
 
 SLACK = 2**24
@@ -187,12 +217,14 @@ def why_no_gradient(problem: Filter1d) -> str | None:
 
 
 def why_no_epilogue(problem: Filter1d) -> str | None:
-    """The reason why a family of filters without bias, activation and states cannot solve a problem; None if it can."""
+    """The reason why a family of filters without bias, activation, states and gates cannot solve a problem; None if it
+    can.
+    """
     if (reason := why_no_gradient(problem)) is not None:
         return reason
     if problem.bias or problem.activation is not None:
         return "adds no bias and has no activation"
-    return why_no_state(problem)
+    return why_no_state(problem) or why_no_gates(problem)
 
 
 def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, ...]:
@@ -203,7 +235,12 @@ def filter1d_arguments(problem: Filter1d, weights: Weights) -> tuple[Argument, .
     elif weights in (Weights.GLOBAL, Weights.SHARED) and problem.weights is None:
         taps = (Pointer("weights"),)
     bias = (Pointer("bias"),) if problem.bias else ()
-    return (Pointer("signal"), Pointer("result"), *taps, *bias, *state_arguments(problem))
+    return (Pointer("signal"), Pointer("result"), *taps, *bias, *state_arguments(problem), *gate_arguments(problem))
+
+
+def gate_arguments(problem: Filter1d) -> tuple[Argument, ...]:
+    """Kernel arguments of the gates, in the order in which the templates declare them: the last ones."""
+    return tuple(Pointer(each.name) for each in problem.inputs if each.name in GATES)
 
 
 def filter1d_constants(weights: Weights) -> tuple[Constant, ...]:

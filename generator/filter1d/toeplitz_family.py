@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
     filter1d_arguments,
+    older_samples,
     pitches,
 )
 from warpsmith.generator.filter1d.toeplitz_geometry import (
@@ -58,6 +59,8 @@ LIKELY_BAND = 20
 SHORT_BAND = 7
 """Most steps of 16-bit taps with which blocks of one tile and four warps are best. Blocks of one signal have one tile
 up to twice as many steps: 97 float32 taps, in two parts."""
+MAX_PROJECTION = 9
+"""Most taps of the filters before the gates: a thread loads as many samples before each of its vectors."""
 OTHER_REGISTERS = 40
 """Registers besides the band, sums, samples and loads, for addresses and the compiler."""
 
@@ -75,6 +78,8 @@ class Filter1dToeplitz(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.dtype not in (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
+        if (problem.projection or 0) > MAX_PROJECTION:
+            return f"keeps {MAX_PROJECTION - 1} samples before each load for the projections at the most"
         if _default(problem, device) is None:
             return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
         return None
@@ -84,6 +89,8 @@ class Filter1dToeplitz(Family[Filter1d]):
         least = LIKELY_SPLIT_TAPS if is_split else LIKELY_HALF_TAPS
         if problem.dtype is DType.FLOAT32:
             least = LIKELY_TAPS
+        if problem.projection is not None:
+            least = 1  # no other fast family solves it
         return device.kind is DeviceKind.CUDA and problem.taps >= least and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
@@ -158,14 +165,20 @@ def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     )
 
 
+def _loaded_words(problem: Filter1d, load_vector: int) -> int:
+    """Registers of a load: its samples and the ones before them, and as many of their gates."""
+    words = max(1, load_vector * problem.dtype.itemsize // 4)
+    words += older_samples(problem.projection or 0, problem.dtype) * problem.dtype.itemsize // 4
+    return words * (2 if problem.gates is not None and problem.gates.has_before else 1)
+
+
 def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     def registers(split: str, load_vector: int, strips: int, warps: int) -> int:
         """Registers of a thread: its part of the band, sums in progress, samples of two products, and loads."""
         steps, kind = steps_of(problem, load_vector), Split(split)
         products = products_of(problem, kind)
         sums = 4 * (1 + products[-1].accumulator) * min(strips, steps)
-        words = max(1, load_vector * problem.dtype.itemsize // 4)
-        loads = words * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
+        loads = _loaded_words(problem, load_vector) * -(-tile_of(warps, strips, steps) // (load_vector * WARP * warps))
         band = 4 * steps * tap_parts(problem, kind)
         return band + sums + 4 * sample_parts(problem, kind) + loads + OTHER_REGISTERS
 
@@ -273,7 +286,9 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     """Yields strips of a warp and warps of a block, the likeliest first: at first those that make a block for each
     multiprocessor.
     """
-    if tap_parts(problem, split) == 1:
+    if tap_parts(problem, split) == 1 and problem.gates is not None:
+        best = (4, 4) if band <= SHORT_BAND else (4, 2) if problem.projection is not None else (8, 2)
+    elif tap_parts(problem, split) == 1:
         best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
     else:
         best = (4 if problem.dtype is DType.FLOAT32 and band > LIKELY_BAND else 8, 2)
@@ -289,8 +304,11 @@ def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band
     long band.
     """
     tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
+    long_band = SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND
+    if problem.gates is not None and problem.projection is None:
+        yield 0  # memory is the bound: 128 taps take 1.01 copies, and 1.39 if a channel is one block
     if problem.rows == 1 and tiles >= 2 * fewest and band > 2 * SHORT_BAND:
         yield fewest
-    elif problem.rows >= fewest and band > (SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND):
+    elif problem.rows >= fewest and (band > long_band or problem.projection is not None):
         yield from (each for each in (1, 2, 4, 8, 16) if 8 * each >= tiles)
     yield 0

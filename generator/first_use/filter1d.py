@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from warpsmith.generator.filter1d.fields import Activation, SignalLayout
+from warpsmith.generator.filter1d.gates import GATES
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.first_use.filter1d_states import StatesReference
@@ -52,25 +53,45 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
     states = StatesReference.of(problem)
     if states is not None:
         integers |= states.integers
+    gates = [each.name for each in problem.inputs if each.name in GATES]
+    others = () if states is None else states.inputs
+    if gates:
+        integers |= _gate_integers(problem)
+        others = tuple(each if each in gates else signal.name for each in GATES)
     bias = "bias" if problem.bias else weights.name
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
-        program=reference_program(
-            "filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 if states is None else 7
-        ),
+        program=reference_program("filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 + len(others)),
         values=packed(integers, {}),
-        inputs=(signal.name, weights.name, bias, *(() if states is None else states.inputs)),
+        inputs=(signal.name, weights.name, bias, *others),
         terms=problem.taps,
         term_cost=4 if is_complex else 1,
         scale=Scale.PLANE if problem.accuracy is Accuracy.SIGNALWISE and states is None else Scale.TERMS,
         function=ResultFunction.SILU if problem.activation is Activation.SILU else ResultFunction.IDENTITY,
         slope=1.0 if problem.activation is None else problem.activation.slope,
-        from_host=frozenset({weights.name, "bias"}),
+        from_host=_from_host(problem),
         deviations=deviations_of(problem),
         planes=_planes(problem, integers),
         given={} if states is None else states.given,
         unchecked=frozenset() if states is None else states.unchecked,
+        has_factor="gate_after" in gates,
     )
+
+
+def _gate_integers(problem: Filter1d) -> dict[str, int]:
+    names = {each.name for each in problem.inputs}
+    return {
+        "gates_samples": int("gate_before" in names),
+        "gates_outputs": int("gate_after" in names),
+        "result_row": pitches(problem)[1],
+        "projection": problem.projection or 0,
+    }
+
+
+def _from_host(problem: Filter1d) -> frozenset[str]:
+    """Operands that the host draws: those that a scale needs, or that have another type than the signal."""
+    gate = () if problem.output_dtype is problem.dtype else ("gate_after",)
+    return frozenset({problem.inputs[1].name, "bias", "projections", *gate})
 
 
 def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
@@ -88,6 +109,7 @@ def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
         is_btc=is_btc,
         batch_bytes=integers["batch_step"] * size,
         channel_bytes=integers["channel_step"] * size,
+        gate="gate_before" if integers.get("gates_samples") else None,
     )
 
 

@@ -98,6 +98,11 @@ class Planes(abc.ABC):
     outside: float = 0.0
     """Largest |value| that stands for elements outside of a plane."""
 
+    @property
+    def factor(self) -> str | None:
+        """Operand, laid out as the first input, that multiplies it."""
+        return None
+
     @abc.abstractmethod
     def of(self, result: int) -> tuple[int, int]:
         """Number of the filter of a result, and bytes from the start of the operand to its plane."""
@@ -127,6 +132,11 @@ class ChannelPlanes(Planes):
     batch_bytes: int = 0
     channel_bytes: int = 0
     """Bytes from one signal, and from one channel, to the next."""
+    gate: str | None = None
+
+    @property
+    def factor(self) -> str | None:
+        return self.gate
 
     def of(self, result: int) -> tuple[int, int]:
         batch, rest = divmod(result, self.channels * self.outputs)
@@ -167,6 +177,8 @@ class Reference:
     """Operands that a program writes besides the result and that are not checked."""
     output: str | None = None
     """The result that it checks, of a problem with several."""
+    has_factor: bool = False
+    """True if the sums' `largest` is a factor that multiplies the function of a sum."""
 
 
 def reference_program(

@@ -43,7 +43,8 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
     def program(self, problem: Filter1d) -> Program:
         output, signal = problem.output, problem.operands[0]
         is_btc = problem.layout is SignalLayout.BTC
-        row, _ = pitches(problem)
+        row, result_row = pitches(problem)
+        names = [operand.name for operand in problem.inputs]
         is_one = problem.packed is None  # packed sequences have no floors
         has_gains = problem.accuracy is Accuracy.SIGNALWISE and is_one
         has_peaks = has_gains or (problem.nonfinite is NonFinite.ANY and is_one)
@@ -63,14 +64,18 @@ class Filter1dReference(ReferenceKernels[Filter1d]):
             has_peaks=has_peaks,
             has_gains=has_gains,
             states=StatesText.of(problem),
+            gates_samples="gate_before" in names,
+            gates_outputs="gate_after" in names,
+            result_step=1 if not is_btc else result_row,
+            result_row=result_row,
         )
-        names = [operand.name for operand in problem.inputs]
         older = [each for each in ("before", "state", "indices", "positions") if each in names]
         older_parts = problem.rows * math.ceil((problem.taps - 1) / SPAN) if {"before", "state"} & set(names) else 0
         parts = problem.rows * math.ceil(problem.signal / SPAN)
+        gates, projections = ([each for each in names if each == name] for name in ("gate_before", "projections"))
         peaks, gains = [PEAKS] * has_peaks, [GAINS] * has_gains
         launches = (
-            *(strips_launch("find_peaks", parts, signal.name, each) for each in peaks),
+            *(strips_launch("find_peaks", parts, signal.name, *gates, *projections, each) for each in peaks),
             *(strips_launch("find_older_peaks", older_parts, *older, each) for each in peaks if older_parts),
             *(
                 strips_launch("find_gains", problem.filters * math.ceil(waves / THREADS), problem.inputs[1].name, each)

@@ -12,7 +12,7 @@ from warpsmith.api import export, load_bundle, plan, query, training_step, tune
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, PaddingMode, Pass, Precision
 from warpsmith.generator.fft import Fft, Kind, Layout, Norm, Order, Tiling
-from warpsmith.generator.filter1d import Activation, Filter1d, Mode, SignalLayout, SignalState
+from warpsmith.generator.filter1d import Activation, Filter1d, Gates, Mode, SignalLayout, SignalState
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.problem import DType, Problem
 
@@ -25,6 +25,7 @@ __all__ = [
     "Fft",
     "Filter1d",
     "Filter2d",
+    "Gates",
     "ImageLayout",
     "Kind",
     "Layout",

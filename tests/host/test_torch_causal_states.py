@@ -71,6 +71,35 @@ class TestStates:
         assert_close(y[:1, :, 5:6], causal(x[:1, :, 5:6], w, b, "silu"))
         assert_close(y[1:], causal(x[1:], w, b, "silu"))
 
+    @pytest.mark.parametrize("layout", ["bct", "btc"])
+    @pytest.mark.parametrize("batch", [1, 3])
+    @pytest.mark.parametrize("with_states", [False, True])
+    @either_way
+    def test_sequence_numbers_change_anywhere(self, layout: str, batch: int, with_states: bool, recorded: bool) -> None:
+        """Numbers that rise and fall, inside of vectors and at their ends, with states in and out together."""
+        lengths = ((5, 1, 1, 30, 3), (40,), (8, 32))[:batch]
+        numbers = torch.tensor([[9 - 2 * i for i, n in enumerate(row) for _ in range(n)] for row in lengths])
+        x, w, b = signals(layout, batch, 6, 40), seeded(6, 4).requires_grad_(recorded), seeded(6)
+        states = seeded(batch, 6, 3) if with_states else None
+        found = wt.causal_conv1d_fn(x, w, b, numbers, states, with_states, activation="silu")
+        y, last = found if with_states else (found, None)
+        assert y.stride() == x.stride()
+        for row, own in enumerate(lengths):
+            end = 0
+            for place, n in enumerate(own):
+                piece = x[row, None, :, end : end + n]
+                before = torch.zeros(1, 6, 3) if states is None or place else states[row, None]
+                assert_close(y[row, None, :, end : end + n], causal(piece, w, b, "silu", before))
+                end += n
+            if last is not None:
+                assert torch.equal(last[row], torch.cat([before, piece], 2)[0, :, -3:])
+
+    def test_numbers_that_come_again_are_one_sequence(self) -> None:
+        numbers = torch.tensor([[0, 0, 0, 1, 0, 0]])
+        x, w = seeded(1, 2, 6), seeded(2, 4)
+        given = torch.where(torch.arange(6) == 3, 0, x)
+        assert_close(wt.causal_conv1d_fn(x, w, None, numbers)[..., 4:], causal(given, w, None, None)[..., 4:])
+
 
 class TestUpdate:
     @pytest.mark.parametrize("layout", ["bct", "btc"])

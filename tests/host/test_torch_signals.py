@@ -146,7 +146,7 @@ class TestCausal:
             ({"initial_states": seeded(2, 3, 4)}, r"initial_states: takes \(2, 3, 3\), got \(2, 3, 4\)"),
             ({"seq_idx": torch.zeros(2, 41)}, r"seq_idx: takes \(batch, length\), \(2, 40\)"),
             ({"cu_seqlens": torch.tensor([0, 40])}, r"cu_seqlens: takes \(sequences \+ 1,\) for a batch of 1"),
-            ({"seq_idx": torch.zeros(2, 40), "return_final_states": True}, "seq_idx has no states"),
+            ({"seq_idx": torch.arange(80).view(2, 40) % 3, "return_final_states": True}, "must not come again"),
         ],
     )
     def test_bad_operands_are_refused_in_one_line(self, change: dict[str, Any], message: str) -> None:

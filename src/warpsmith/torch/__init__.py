@@ -8,6 +8,7 @@ from warpsmith.torch.causal import causal_conv1d_fn, causal_conv1d_update
 from warpsmith.torch.convolution import conv2d, conv_transpose2d
 from warpsmith.torch.fft import fft, fft2, ifft, ifft2, irfft, irfft2, rfft, rfft2
 from warpsmith.torch.filters import filter2d
+from warpsmith.torch.gated import gated_conv1d
 from warpsmith.torch.modules import Conv2d, ConvTranspose2d
 from warpsmith.torch.patching import LeftLayer, PassReport, PatchReport, ReplacedLayer, patch, unpatch
 from warpsmith.torch.signals import conv1d, convolve, correlate, fftconvolve, oaconvolve
@@ -33,6 +34,7 @@ __all__ = [
     "fftconvolve",
     "filter2d",
     "forget",
+    "gated_conv1d",
     "ifft",
     "ifft2",
     "irfft",

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Activation
-from warpsmith.generator.filter1d.states import check_starts
+from warpsmith.generator.filter1d.states import MAX_PACKED, check_starts
 from warpsmith.generator.problem import member
 from warpsmith.torch.arguments import Fallback
 from warpsmith.torch.bilinear import is_recorded
@@ -42,9 +42,12 @@ def causal_conv1d_fn(
     Args:
         x: (batch, dim, length), dense in this order, or with the channels side by side.
         weight, bias: (dim, width), float32 or of x's dtype; (dim,), or None.
-        seq_idx: (batch, length), number of each sample's sequence, which no other reaches; `cu_seqlens` is faster.
-        initial_states: (batch, dim, width - 1), samples before the first; (sequences, ...) with `cu_seqlens`.
-        return_final_states, final_states_out: return the last width - 1 samples too, in this tensor if one is given.
+        seq_idx: (batch, length), number of each sample's sequence, which no other reaches. It is turned into starts of
+            sequences, for which the CPU waits; `cu_seqlens` needs no wait.
+        initial_states: (batch, dim, width - 1), samples before the first; (sequences, ...) with `cu_seqlens`. With
+            `seq_idx` they belong to the first sequence of each signal.
+        return_final_states, final_states_out: return the last width - 1 samples too, in this tensor if one is given;
+            with `seq_idx` those of the last sequence of each signal.
         activation: `silu`, or `swish`, which is the same; or None.
         cu_seqlens: int32 (sequences + 1,), rising from 0 to the length: starts of sequences in a batch of 1.
         fallback, store: as for `warpsmith.torch.conv1d`.
@@ -53,12 +56,12 @@ def causal_conv1d_fn(
         y, like x and in its order of dimensions in memory; or (y, final states), shaped as `initial_states`.
 
     Raises:
-        BadArgument: operands that do not fit together, another dtype, an unknown activation, states with `seq_idx`.
+        BadArgument: operands that do not fit together, another dtype, an unknown activation.
     """
     choice = str(member(Fallback, fallback, "fallback")), store
     check_rows(x, weight, bias)
     part = Slice(1 - weight.shape[1], x.shape[2], activation=_activation(activation))
-    _check_sequences(x, weight, seq_idx, cu_seqlens, initial_states, return_final_states)
+    _check_sequences(x, weight, seq_idx, cu_seqlens, initial_states)
     if initial_states is None and seq_idx is None and cu_seqlens is None and not return_final_states:
         return filtered(x, weight, bias, part, choice)
     rows = _Rows(x, weight, bias, initial_states, seq_idx, cu_seqlens)
@@ -82,13 +85,57 @@ class _Rows:
 
     def computed(self, part: Slice, has_after: bool, choice: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:
         """The outputs, and the final states if they are asked for: by one plan if no gradient is recorded."""
-        operands = [each for each in (self.x, self.w, self.b, self.initial) if each is not None]
-        is_plain = goes_direct(self.x, self.w, self.b) and self.numbers is None and self.w.shape[1] > 1
-        if is_plain and not any(map(is_recorded, operands)):
+        if self.numbers is not None:
+            return self._numbered(part, has_after, choice)
+        if self._is_planned():
             call = CausalCall(part, self.initial is not None, has_after, choice)
             return call.run(self.x, self.w, self.b, self.initial, self.starts)
-        y = self._whole(part, choice) if self.numbers is None and self.starts is None else self._apart(part)
+        y = self._whole(part, choice) if self.starts is None else self._apart(part)
         return y, self._final_states() if has_after else None
+
+    def _is_planned(self) -> bool:
+        """True if a plan computes all: no gradient is recorded, and nothing sees operators."""
+        operands = [each for each in (self.x, self.w, self.b, self.initial) if each is not None]
+        is_plain = goes_direct(self.x, self.w, self.b) and self.w.shape[1] > 1
+        return is_plain and not any(map(is_recorded, operands))
+
+    def _numbered(self, part: Slice, has_after: bool, choice: tuple[str, str | None]) -> tuple[Tensor, Tensor | None]:
+        """The same for sequences with numbers: by their starts, or tap by tap where these would not be worth a wait."""
+        assert self.numbers is not None
+        has_states = self.initial is not None or has_after
+        is_captured = self.x.is_cuda and torch.cuda.is_current_stream_capturing()
+        is_too_long = self.numbers.numel() >= MAX_PACKED
+        if not has_states and (is_captured or is_too_long or not self._is_planned()):
+            return self._apart(part), None
+        starts = starts_of(self.numbers.to(self.x.device))
+        if starts is not None:
+            return self._one_after_the_other(starts, part, has_after, choice)
+        if has_states:
+            raise BadArgument("seq_idx: with states, a number must not come again after another one of its signal")
+        return self._apart(part), None
+
+    def _one_after_the_other(
+        self, starts: Tensor, part: Slice, has_after: bool, choice: tuple[str, str | None]
+    ) -> tuple[Tensor, Tensor | None]:
+        """All signals as one, which is a view if a signal's channels lie side by side, or if there is one signal."""
+        (batch, channels, samples), older = self.x.shape, self.w.shape[1] - 1
+        is_btc = self.x.stride(1) == 1 and channels > 1
+        joined = self.x.mT.reshape(1, -1, channels).mT if is_btc else self.x.transpose(0, 1).reshape(1, channels, -1)
+        firsts = torch.searchsorted(starts, torch.arange(batch, device=starts.device, dtype=starts.dtype) * samples)
+        initial = None
+        if self.initial is not None:
+            initial = self.x.new_zeros((len(starts) - 1, channels, older))
+            initial = initial.index_put((firsts,), self.initial.to(initial))
+        rows = dataclasses.replace(self, x=joined, initial=initial, numbers=None, starts=starts)
+        y, final = rows.computed(dataclasses.replace(part, outputs=batch * samples), has_after, choice)
+        if is_btc:
+            y = y[0].T.reshape(batch, samples, channels).mT
+        else:
+            y = y.reshape(channels, batch, samples).transpose(0, 1).reshape(-1).view(batch, channels, samples)
+        if final is None:
+            return y, None
+        lasts = torch.cat([firsts[1:], firsts.new_full((1,), len(starts) - 1)]) - 1
+        return y, final[lasts]
 
     def _whole(self, part: Slice, choice: tuple[str, str | None]) -> Tensor:
         """The filter of signals behind their states, whose gradients plans compute."""
@@ -194,20 +241,30 @@ def causal_conv1d_update(
     return y[:, :, 0] if x.dim() == 2 else y
 
 
+def starts_of(numbers: Tensor) -> Tensor | None:
+    """Starts of sequences in signals one after the other, int32 (sequences + 1,), from the number of each sample.
+
+    The CPU waits for their count. None if a number comes again after another one in a signal.
+    """
+    changes, ordered = numbers[:, 1:] != numbers[:, :-1], numbers.sort(1).values
+    if not torch.equal(changes.sum(1), (ordered[:, 1:] != ordered[:, :-1]).sum(1)):
+        return None
+    begins = functional.pad(changes, (1, 0), value=True).reshape(-1).nonzero()[:, 0]
+    return functional.pad(begins, (0, 1), value=numbers.numel()).to(torch.int32)
+
+
 def _activation(word: str | None) -> str | None:
     return None if word is None else str(member(Activation, word, "activation"))
 
 
 def _check_sequences(
-    x: Tensor, w: Tensor, seq_idx: Tensor | None, starts: Tensor | None, initial: Tensor | None, has_after: bool
+    x: Tensor, w: Tensor, seq_idx: Tensor | None, starts: Tensor | None, initial: Tensor | None
 ) -> None:
     """Raises BadArgument for sequences and states that do not fit the signals and the filter."""
     if seq_idx is not None and starts is not None:
         raise BadArgument("seq_idx and cu_seqlens both say where sequences begin; give one of them")
     if seq_idx is not None and seq_idx.shape != (x.shape[0], x.shape[2]):
         raise BadArgument(f"seq_idx: takes (batch, length), {(x.shape[0], x.shape[2])}; got {tuple(seq_idx.shape)}")
-    if seq_idx is not None and (initial is not None or has_after):
-        raise BadArgument("seq_idx has no states; give cu_seqlens, which says where sequences begin")
     if starts is not None and (starts.dim() != 1 or len(starts) < 2 or len(x) != 1):
         raise BadArgument(f"cu_seqlens: takes (sequences + 1,) for a batch of 1; got {tuple(starts.shape)}")
     shape = (len(x) if starts is None else len(starts) - 1, x.shape[1], w.shape[1] - 1)

@@ -53,7 +53,7 @@ class CausalCall:
         state = _STATES[self.has_before, self.has_after]
         given = {"signal": x, "weights": w, "bias": b, "before": before, "starts": starts}
         fields = {"state": state, "packed": number}
-        found = _computed(x, w, b, placement, self.part, fields, self.choice, given)
+        found = computed(x, w, b, placement, self.part, fields, self.choice, given)
         y = rows_of(found["result"], placement.layout, (len(x), x.shape[1], x.shape[2]))
         if not self.has_after:
             return y, None
@@ -72,7 +72,7 @@ _STATES = {
 _ANSWERS: dict[Any, CachedAnswer] = new_cache()
 
 
-def _computed(
+def computed(
     x: Tensor,
     w: Tensor,
     b: Tensor | None,
@@ -158,7 +158,7 @@ def update(
     }
     part = Slice(1 - w.shape[1], x.shape[2], activation=activation)
     given = {"signal": x, "weights": w, "bias": b, "state": own, **numbers}
-    results = _computed(x, w, b, placement, part, fields, choice, given)
+    results = computed(x, w, b, placement, part, fields, choice, given)
     if own.data_ptr() != state.data_ptr():
         state.copy_(own)
     return rows_of(results["result"], layout, (len(x), x.shape[1], x.shape[2])).contiguous()

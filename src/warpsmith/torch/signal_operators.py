@@ -37,10 +37,18 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
 
 
 def check_rows(x: Tensor, w: Tensor, b: Tensor | None) -> None:
+    """Raises BadArgument unless each channel has a filter of its own, and operands fit together."""
+    check_groups(x, w, b)
+    if len(w) != x.shape[1]:
+        raise BadArgument(f"x has {x.shape[1]} channels; got {len(w)} filters{'' if b is None else f', bias {len(b)}'}")
+
+
+def check_groups(x: Tensor, w: Tensor, b: Tensor | None) -> None:
+    """Raises BadArgument unless filters divide the channels, and operands fit together."""
     if x.dim() != 3 or w.dim() != 2 or (b is not None and b.dim() != 1):
         given = ", ".join(str(tuple(each.shape)) for each in (x, w, b) if each is not None)
         raise BadArgument(f"takes signals (batch, channels, samples), weights (channels, taps) and bias; got {given}")
-    if len(w) != x.shape[1] or (b is not None and len(b) != x.shape[1]):
+    if (len(w) and x.shape[1] % len(w)) or (b is not None and len(b) != x.shape[1]):
         raise BadArgument(f"x has {x.shape[1]} channels; got {len(w)} filters{'' if b is None else f', bias {len(b)}'}")
     if 0 in x.shape or 0 in w.shape:
         raise BadArgument(f"x and weight need elements; their shapes are {tuple(x.shape)} and {tuple(w.shape)}")

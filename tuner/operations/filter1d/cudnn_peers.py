@@ -32,6 +32,7 @@ LIBRARY = "libcudnn_ext.so.9"
 _DATA_TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2, DType.BFLOAT16: 9}
 """`cudnnDataType_t`."""
 _DIRECT_TAPS = (*range(2, 9), 16, 32, 64, 128, 256)
+_MOST_PROJECTION = 32
 _BLOCK_TAPS = tuple(2**power for power in range(7, 15))
 _LONG_TAPS = tuple(2**power for power in range(12, 25))
 
@@ -53,6 +54,8 @@ def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
         return "computes causal convolutions only"
     if not is_dense or problem.output_dtype is not problem.dtype or problem.dtype not in _DATA_TYPES:
         return "has one real element type and no gaps between rows"
+    if problem.gates is not None:
+        return "multiplies by no gates"
     if problem.filters != problem.channels:
         return "has one filter for each channel"
     taps = {CausalMethod.DIRECT: _DIRECT_TAPS, CausalMethod.BLOCKS: _BLOCK_TAPS, CausalMethod.LONG: _LONG_TAPS}[method]
@@ -67,6 +70,54 @@ def reason_to_leave_out(problem: Filter1d, method: CausalMethod) -> str | None:
     if method is CausalMethod.LONG and problem.signal != problem.taps:
         return "filters signals as long as the filter"
     return None
+
+
+def gated_reason_to_leave_out(problem: Filter1d) -> str | None:
+    """Reason why `gated_peer` does not solve a problem, in one line; None if it does."""
+    if problem.projection is None or problem.mode is not Mode.CAUSAL:
+        return "computes projections, gates and a causal filter at once"
+    if problem.pitch is not None or problem.result_pitch is not None or problem.layout is SignalLayout.BTC:
+        return "has the layout bct and no gaps between rows"
+    if problem.output_dtype is not problem.dtype or problem.filters != problem.channels:
+        return "has one real element type, and one filter for each channel"
+    if problem.bias or problem.activation is not None:
+        return "has no bias and no activation"
+    if not 2 <= problem.projection <= _MOST_PROJECTION or not 2 <= problem.taps <= _DIRECT_TAPS[-1]:
+        return f"has projections of 2 to {_MOST_PROJECTION} taps and filters of 2 to {_DIRECT_TAPS[-1]}"
+    return None
+
+
+def gated_peer(problem: Filter1d, operands: Operands, sets: int) -> Peer:
+    """Peer of projections, gates and filter, which stores the filter's outputs before the last gate too.
+
+    float32 taps of 16-bit signals are rounded; the three arrays lie side by side in each channel.
+
+    Raises Unavailable if PyTorch finds no GPU or the library is missing.
+    """
+    torch, library, version = _opened()
+    number, shape = getattr(torch, problem.dtype.value), (problem.batch, problem.channels, problem.signal)
+    names = ("gate_after", "gate_before", "signal")
+    streams = [tensor_of(operands[name], torch, on_gpu=True).reshape(shape) for name in names]
+    first = torch.stack(streams, 2).contiguous()
+    taps = tensor_of(operands["projections"].reshape(3, problem.channels, -1), torch, on_gpu=True).to(number)
+    taps = taps.flip(2) if problem.convolve else taps
+    projections = taps.flip(0).transpose(0, 1).contiguous()  # (channels, 3, projection), in the order of the streams
+    weights, bias = _learned(problem, operands, torch)
+    signals = [first, *(first.clone() for _ in range(sets - 1))]
+    made = [torch.empty(2, *shape, dtype=number, device="cuda") for _ in range(sets)]
+    sizes = (problem.batch, problem.channels, problem.signal, problem.projection or 0, problem.taps)
+    counts = (*map(c_int, sizes), _DATA_TYPES[problem.dtype])
+
+    def run(index: int = 0, stream: int | None = None, /) -> None:
+        pointers = (signals[index], projections, weights, bias, *made[index])
+        given = (c_void_p(each.data_ptr()) for each in pointers)
+        _check(library.cudnnB2BCausalConv1dForward(c_void_p(stream), *given, *counts), "b2b_causal_conv1d")
+
+    def result() -> NDArray[Any]:
+        return array_of(made[0][1].reshape(problem.output.shape), torch)
+
+    name = f"cudnn {version} b2b_causal_conv1d in {problem.dtype}"
+    return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype))
 
 
 def backward_reason_to_leave_out(problem: Filter1d) -> str | None:

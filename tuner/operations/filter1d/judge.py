@@ -15,6 +15,7 @@ from warpsmith.generator.filter1d import Filter1d, Mode
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.generator.reference.filter1d import Filter1dReference
 from warpsmith.tuner.operations.drawing import deviates, drawn, random_bytes
+from warpsmith.tuner.operations.filter1d.gates import drawn_gates
 from warpsmith.tuner.operations.filter1d.gradient_peers import gradient_makers
 from warpsmith.tuner.operations.filter1d.gradients import (
     filter_of,
@@ -58,7 +59,8 @@ class Filter1dJudge(Judge[Filter1d]):
         bias = {"bias": _bias(problem, weights, generator)} if problem.bias else {}
         states = (each for each in problem.inputs if each.name in ("before", "state"))
         older = {each.name: _samples(each, generator) for each in states}
-        return {"signal": signal, "weights": weights, **bias, **older, **drawn_indices(problem, generator)}
+        places = drawn_indices(problem, generator)
+        return {"signal": signal, "weights": weights, **bias, **older, **places, **drawn_gates(problem, generator)}
 
     def stress_inputs(self, problem: Filter1d, generator: np.random.Generator) -> Operands:
         return (gradient_stress_inputs if problem.pass_.is_gradient else stress_inputs)(problem, generator)

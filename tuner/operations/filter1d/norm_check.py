@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsmith.devices.elements import scaled_error
-from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.problem import PEAK, DType
+from warpsmith.tuner.operations.filter1d.gates import alone, gate_rows, gated, gated_operands
 from warpsmith.tuner.operations.filter1d.oracle import activated, correlation_taps, samples, slope, terms
 from warpsmith.tuner.operations.judge import Operands, Samples
 
@@ -40,6 +41,8 @@ class NormCheck:
 
     @classmethod
     def of(cls, problem: Filter1d, operands: Operands) -> NormCheck:
+        if problem.gates is not None:
+            return cls._of_gated(problem, operands)
         size = problem.output.components.size
         count = min(size, max(16, min(_MOST_SAMPLES, _MOST_TERMS // terms(problem))))
         indices = np.unique([0, size - 1, *np.random.default_rng(0).integers(0, size, count)])
@@ -53,6 +56,19 @@ class NormCheck:
         norm = slope(problem) * PEAK * math.sqrt(max(np.square(sums.expected).mean(), window))
         found = Samples(indices, activated(problem, sums.expected), slope(problem) * sums.least_scale)
         return cls(found, norm, real)
+
+    @classmethod
+    def _of_gated(cls, problem: Filter1d, operands: Operands) -> NormCheck:
+        """The check of the filter alone, whose results a gate multiplies."""
+        found = cls.of(alone(problem), gated_operands(problem, operands))
+        rows = gate_rows(problem, operands)
+        if rows is None:
+            return found
+        gates = (rows.swapaxes(1, 2) if problem.layout is SignalLayout.BTC else rows).reshape(-1)
+        sums, chosen = found.expected, gates[found.expected.indices]
+        both = gated(sums.expected, sums.least_scale, chosen)
+        norm = found.norm * float(np.abs(gates[:_MEASURED].astype(np.float64)).max())
+        return cls(Samples(sums.indices, both.expected, both.scale), norm, found.dtype)
 
     def checked(self, result: NDArray[Any]) -> NDArray[Any]:
         """The result. Raises RuntimeError if samples of it are wrong."""

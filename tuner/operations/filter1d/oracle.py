@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from warpsmith.generator.filter1d import Activation, Filter1d, SignalLayout
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.tuner.operations.filter1d.floors import all_floors, gains_of, has_floors, peaks_of
+from warpsmith.tuner.operations.filter1d.gates import GatedChannels, gate_rows, gated, gated_operands
+from warpsmith.tuner.operations.filter1d.gates import alone as alone_of_gates
 from warpsmith.tuner.operations.filter1d.states import alone, history, places, sequences
 from warpsmith.tuner.operations.filter1d.transforms import add_by_transforms, spoil
 from warpsmith.tuner.operations.judge import Operands, Reference, Samples
@@ -84,8 +86,16 @@ def reference(problem: Filter1d, operands: Operands) -> Reference:
 
     The real and imaginary parts of complex results are side by side in an additional dimension, with one scale. A
     result whose window contains a NaN or an infinity is NaN, and so is its scale: it is not checked. Packed sequences
-    are filtered one by one; results of signals that are skipped are zero, and so is their scale.
+    are filtered one by one; results of signals that are skipped are zero, and so is their scale. Gates multiply samples
+    first, and results and scales last.
     """
+    if problem.gates is not None:
+        found = reference(alone_of_gates(problem), gated_operands(problem, operands))
+        gate = gate_rows(problem, operands)
+        if gate is None:
+            return found
+        laid = gate.swapaxes(1, 2) if problem.layout is SignalLayout.BTC else gate
+        return gated(found.expected, found.scale, laid.reshape(found.expected.shape))
     if problem.packed is not None:
         return _of_sequences(problem, operands)
     components = problem.output.components
@@ -291,9 +301,10 @@ def _product(tiles: NDArray[Any], band: NDArray[Any]) -> NDArray[Any]:
     return result.reshape(rows, count * band.shape[1])
 
 
+@np.errstate(invalid="ignore")
 def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -> Samples:
     """Results with these indices, in C order; for complex results, indices of real and imaginary parts."""
-    signal, before = by_time(problem, operands["signal"], problem.signal), history(problem, operands)
+    before = history(problem, operands)
     rows = places(problem, operands) if problem.state_rows is not None else None
     starts = operands["starts"].astype(np.int64) if problem.packed is not None else np.zeros(1, np.int64)
     taps = correlation_taps(problem, operands["weights"])
@@ -301,16 +312,16 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
     is_btc = problem.layout is SignalLayout.BTC
     row = (problem.result_length, problem.channels) if is_btc else (problem.channels, problem.result_length)
     biases = operands["bias"].astype(np.float64) if problem.bias else np.zeros(problem.channels)
-    gains = gains_of(problem, taps)
+    gains, channels = gains_of(problem, taps), GatedChannels(problem, operands)
 
     @functools.cache
     def floor(batch: int, channel: int) -> float:
-        there = signal[batch, channel]
+        there = channels.samples(batch, channel)
         if before is not None:
             there = np.concatenate([before[batch, channel], there])
         return float(gains[channel * problem.filters // problem.channels] * peaks_of(problem, there))
 
-    expected, scale = np.empty(len(indices)), np.empty(len(indices))
+    expected, scale, factor = np.empty(len(indices)), np.empty(len(indices)), np.ones(len(indices))
     for number, place in enumerate(zip(*np.unravel_index(indices, (problem.batch, *row, parts)), strict=True)):
         batch, one, other, part = map(int, place)
         channel, output = (other, one) if is_btc else (one, other)
@@ -319,7 +330,8 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
             expected[number] = scale[number] = 0.0
             continue
         begin = int(starts[own]) if problem.packed is not None else 0
-        there = signal[batch, channel, begin:]
+        there = channels.samples(batch, channel)[begin:]
+        factor[number] = channels.gate(batch, channel, output)
         lead = 0 if before is None else problem.taps - 1
         there = there if before is None else np.concatenate([before[own, channel], there])
         products, magnitudes = _terms(problem, there, lead, taps, channel, output - begin)
@@ -328,7 +340,8 @@ def samples(problem: Filter1d, operands: Operands, indices: NDArray[np.int64]) -
         scale[number] = magnitudes.sum() + abs(biases[channel])
         if has_floors(problem):
             scale[number] = np.maximum(scale[number], floor(batch, channel))
-    return Samples(indices, activated(problem, expected), slope(problem) * scale)
+    both = gated(activated(problem, expected), slope(problem) * scale, factor)
+    return Samples(indices, both.expected, both.scale)
 
 
 def _terms(

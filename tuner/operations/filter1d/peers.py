@@ -12,7 +12,7 @@ from functools import partial
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d, Mode
 from warpsmith.tuner.operations.filter1d import cudnn_peers
-from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, causal_peer
+from warpsmith.tuner.operations.filter1d.cudnn_peers import CausalMethod, causal_peer, gated_peer
 from warpsmith.tuner.operations.filter1d.scipy_peers import DIRECT, scipy_peer
 from warpsmith.tuner.operations.filter1d.torch_peers import conv1d_peer, transform_peer
 from warpsmith.tuner.operations.judge import Operands
@@ -69,6 +69,15 @@ def gpu_makers(problem: Filter1d, operands: Operands, sets: int) -> tuple[PeerMa
             for method in CausalMethod
             if problem.mode is Mode.CAUSAL
         ),
+        *(
+            PeerMaker(
+                "cuDNN b2b_causal_conv1d",
+                ("torch",),
+                partial(gated_peer, problem, operands, sets),
+                cudnn_peers.gated_reason_to_leave_out(problem),
+            )
+            for _ in range(problem.gates is not None)
+        ),
         PeerMaker("cuFFT through PyTorch", ("torch",), lambda: transform_peer(problem, operands, cuda, sets)),
         *_scipy_makers(problem, operands, sets, "CuPy", cupy_signal, _MOST_OF_CUPY),
     )
@@ -78,6 +87,8 @@ def _scipy_makers(
     problem: Filter1d, operands: Operands, sets: int, name: str, library: Callable[[], ScipyLibrary], most: float
 ) -> tuple[PeerMaker, ...]:
     packages = (name.lower(),)
+    if problem.gates is not None:
+        return ()  # its functions are those of one array
 
     def make(function: str) -> Peer:
         return scipy_peer(problem, operands, library(), function, sets)

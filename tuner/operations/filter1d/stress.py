@@ -12,6 +12,7 @@ from warpsmith.devices.elements import numpy_dtype
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.problem import DType, Operand
 from warpsmith.tuner.operations.drawing import cancel, far_apart, hard_kinds
+from warpsmith.tuner.operations.filter1d.gates import stress_gates
 from warpsmith.tuner.operations.filter1d.states import drawn_indices, samples_in
 from warpsmith.tuner.operations.judge import Operands
 
@@ -65,6 +66,7 @@ def stress_inputs(problem: Filter1d, generator: np.random.Generator) -> Operands
     for each in problem.inputs:
         if each.name in ("before", "state"):
             found[each.name] = _samples(problem, each, generator)
+    found |= stress_gates(problem, generator)
     return {**found, **drawn_indices(problem, generator)}
 
 

@@ -147,6 +147,39 @@ def transform_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets
     return _peer(problem, operands, torch, sets, compute, name, NormCheck.of(problem, operands), on_gpu=on_gpu)
 
 
+def _gated(problem: Filter1d, compute: Compute, operands: Operands, torch: Any, *, on_gpu: bool) -> Compute:
+    """The function on samples times their gates, whose results are multiplied by theirs. Projections are convolutions
+    of each channel before that.
+    """
+    if problem.gates is None:
+        return compute
+    names = ("gate_before", "gate_after", "projections")
+    before, after, taps = (
+        tensor_of(operands[each], torch, on_gpu=on_gpu) if each in operands else None for each in names
+    )
+
+    def stream(array: Any, number: int) -> Any:
+        if taps is None:
+            return array
+        return _projected(problem, torch, array, taps.reshape(3, problem.channels, -1)[number])
+
+    def computed(signals: Any) -> Any:
+        results = compute(stream(signals, 0) if before is None else stream(signals, 0) * stream(before, 1))
+        return results if after is None else results * stream(after, 2)
+
+    return computed
+
+
+def _projected(problem: Filter1d, torch: Any, array: Any, taps: Any) -> Any:
+    """Causal filters of all channels, as long as they are."""
+    is_btc, channels = problem.layout is SignalLayout.BTC, problem.channels
+    x = array.reshape(problem.batch, -1, channels).transpose(1, 2) if is_btc else array
+    x = x.reshape(problem.batch, channels, -1)
+    own = (taps.flip(1) if problem.convolve else taps).to(x.dtype)[:, None]
+    y = torch.nn.functional.conv1d(x, own, None, 1, own.shape[2] - 1, 1, channels)[..., : x.shape[2]]
+    return (y.transpose(1, 2) if is_btc else y).reshape(array.shape)
+
+
 def _peer(
     problem: Filter1d,
     operands: Operands,
@@ -158,7 +191,11 @@ def _peer(
     *,
     on_gpu: bool,
 ) -> Peer:
-    """Peer that runs a function on signals of its own; `accuracy` is its tolerance, or what checks its results."""
+    """Peer that runs a function on signals of its own; `accuracy` is its tolerance, or what checks its results.
+
+    Gates are products of PyTorch's, before and after it.
+    """
+    compute = _gated(problem, compute, operands, torch, on_gpu=on_gpu)
     first = tensor_of(operands[problem.inputs[0].name], torch, on_gpu=on_gpu)
     signals = [first, *(first.clone() for _ in range(sets - 1))]
     outputs: list[Any] = [None] * sets

@@ -167,6 +167,25 @@ PackedOption = Annotated[
         help="Number of sequences that lie one after the other in one signal; starts, as cu_seqlens, say where.",
     ),
 ]
+GatesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gates",
+        help="Arrays that multiply element by element: before, the samples; after, the outputs, behind bias and "
+        "activation; or both. Real signals of 16 or 32 bits. Default none.",
+        show_default=False,
+    ),
+]
+ProjectionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--projection",
+        metavar="P",
+        help="Taps of causal filters that the signal and both gates go through first; needs --gates both. "
+        "Default none.",
+        show_default=False,
+    ),
+]
 
 
 def filter1d(
@@ -196,6 +215,8 @@ def filter1d(
     state_rows: StateRowsOption = None,
     circular: CircularOption = False,
     packed: PackedOption = None,
+    gates: GatesOption = None,
+    projection: ProjectionOption = None,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 

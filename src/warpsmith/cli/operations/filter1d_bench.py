@@ -35,12 +35,14 @@ from warpsmith.cli.operations.filter1d import (
     DownOption,
     DTypeOption,
     FiltersOption,
+    GatesOption,
     LagsOption,
     LayoutOption,
     ModeOption,
     NonFiniteOption,
     PackedOption,
     PassOption,
+    ProjectionOption,
     ResultDTypeOption,
     StateOption,
     StateRowsOption,
@@ -94,6 +96,8 @@ def bench_filter1d(
     state_rows: StateRowsOption = None,
     circular: CircularOption = False,
     packed: PackedOption = None,
+    gates: GatesOption = None,
+    projection: ProjectionOption = None,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -105,7 +109,8 @@ def bench_filter1d(
     """Compare filters of signals with the other libraries that are installed."""
     shape: Words = (batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype)
     dense: Words = (None, None, None)  # weights of each call, and no gaps between rows
-    rules: Words = bias, activation, accuracy, nonfinite, pass_, state, state_width, state_rows, circular, packed
+    states: Words = state, state_width, state_rows, circular, packed
+    rules: Words = bias, activation, accuracy, nonfinite, pass_, *states, gates, projection
     problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
@@ -125,7 +130,9 @@ def workload(problem: Filter1d) -> str:
     accuracy = ", elementwise" if problem.accuracy is Accuracy.ELEMENTWISE else ""
     nonfinite = ", nonfinite any" if problem.nonfinite is NonFinite.ANY else ""
     pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
-    rules = f"{accuracy}{nonfinite}{pass_}{_states(problem)}"
+    gates = "" if problem.gates is None else f", gates {problem.gates}"
+    gates += "" if problem.projection is None else f" after projections of {problem.projection} taps"
+    rules = f"{gates}{accuracy}{nonfinite}{pass_}{_states(problem)}"
     kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
     return f"signals of {problem.signal} samples{kind}"
 

@@ -170,8 +170,9 @@ def compared(
         bound = max(bound, min(OWN_SLACK * bound, OWN_MOST))
     elif bound >= COARSE_BOUND:
         scale = np.minimum(scale, RANDOM_PEAK * np.sqrt(np.square(sums.expected).mean()))
-    scale = reference.slope * scale
-    expected = results_of(reference.function, sums.expected)
+    factor = sums.largest if reference.has_factor else np.ones(len(scale))
+    scale = reference.slope * np.abs(factor) * scale
+    expected = results_of(reference.function, sums.expected) * factor[:, None]
     if not np.all(np.isfinite(expected)) or np.any((scale > _MOST) | ((scale < _LEAST) & (scale != 0.0))):
         return None
     got, dtype = _elements(output.dtype, sums)
@@ -180,7 +181,8 @@ def compared(
     wrong = np.any(error > bound, axis=1)
     if reference.scale is Scale.PLANE and wrong.any():
         # A plane's largest element is a pass over it: only for results that the sums of their own terms do not excuse.
-        floors = reference.slope * _gains(problem, kernels, work, data, samples.index[wrong])
+        gains = _gains(problem, kernels, work, data, samples.index[wrong])
+        floors = reference.slope * np.abs(factor[wrong]) * gains
         scale[wrong] = np.maximum(scale[wrong], floors)
         error = scaled_error(got, expected[:, :parts], scale[:, None], dtype)
         wrong = np.any(error > bound, axis=1)
@@ -275,6 +277,10 @@ def _gains(
     targets = [data.inputs[image] + start for start in starts]
     moments = kernels.moments(work, Entry.INPUT_MOMENTS, targets, *size)
     largest = {start: max(each.largest, planes.outside) for start, each in zip(starts, moments, strict=True)}
+    if planes.factor is not None:
+        targets = [data.inputs[planes.factor] + start for start in starts]
+        factors = kernels.moments(work, Entry.INPUT_MOMENTS, targets, *size)
+        largest = {start: largest[start] * each.largest for start, each in zip(starts, factors, strict=True)}
     fineness = _FINE if planes.filter[0] * planes.filter[1] <= _SMALL else _COARSE
     grid = tuple(fineness * extent if extent > 1 else 1 for extent in planes.filter)
     taps = _taps(problem, weights, planes, work, data)

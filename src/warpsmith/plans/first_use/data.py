@@ -63,7 +63,10 @@ def _known(problem: Problem) -> dict[str, NDArray[np.generic]]:
 
 
 def _drawn(problem: Problem, operand: Operand, deviation: float, generator: np.random.Generator) -> NDArray[np.generic]:
-    values = generator.standard_normal(operand.components.shape, np.float32) * np.float32(deviation)
+    shape = operand.components.shape
+    if operand.span_bytes > operand.nbytes:  # with gaps between rows, which are drawn too
+        shape = (operand.span_bytes // operand.components.dtype.itemsize,)
+    values = generator.standard_normal(shape, np.float32) * np.float32(deviation)
     if operand.dtype is DType.COMPLEX64:
         return values.view(np.complex64)[..., 0]
     if problem.output.dtype is DType.UINT8:

@@ -49,6 +49,18 @@ inline unsigned bfloat_pair(float low, float high) {
     return rounded(low) | rounded(high) << 16;
 }
 
+// Products of two 16-bit floats at once, each rounded to nearest even: float32 holds them exactly.
+inline unsigned multiply_half2(unsigned a, unsigned b) {
+    const auto product = [](unsigned one, unsigned other) {
+        return half_to_float(static_cast<unsigned short>(one)) * half_to_float(static_cast<unsigned short>(other));
+    };
+    return floats_to_half2(product(a & 0xffffu, b & 0xffffu), product(a >> 16, b >> 16));
+}
+inline unsigned multiply_bfloat2(unsigned a, unsigned b) {
+    const auto product = [](unsigned one, unsigned other) { return __uint_as_float(one) * __uint_as_float(other); };
+    return bfloat_pair(product(a << 16, b << 16), product(a & 0xffff0000u, b & 0xffff0000u));
+}
+
 // ex2.approx and rcp.approx, which are off by 2 units in the last place.
 inline float exp2_approximate(float value) { return exp2f(value); }
 inline float reciprocal_approximate(float value) { return 1.0f / value; }
