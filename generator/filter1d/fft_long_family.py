@@ -27,6 +27,7 @@ from warpsmith.generator.filter1d.fft_long_model import expected_ns, shapes_for
 from warpsmith.generator.filter1d.fft_long_parameters import Spectra
 from warpsmith.generator.filter1d.fft_long_space import WORK_BYTES, configs, long_space
 from warpsmith.generator.filter1d.fft_long_text import Filter1dFftLongText
+from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
@@ -67,7 +68,7 @@ class Filter1dFftLong(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_state(problem) or why_no_gates(problem)) is not None:
             return reason
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"

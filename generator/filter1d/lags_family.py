@@ -29,6 +29,7 @@ from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.fft_family import LEAST_TAPS
 from warpsmith.generator.filter1d.fft_geometry import span_of
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.lags_geometry import (
     ADDING_THREADS,
     Filter1dLagsGeometry,
@@ -73,7 +74,7 @@ class Filter1dLags(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem) or why_no_state(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_state(problem) or why_no_gates(problem)) is not None:
             return reason
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"

@@ -26,6 +26,7 @@ from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.fft_model import SIZES, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
+from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.partitioned_geometry import (
     PartitionedGeometry,
     is_strict,
@@ -69,7 +70,7 @@ class Filter1dPartitioned(Family[Filter1d]):
     default_reach = DEFAULT_REACH
 
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
-        if (reason := why_no_gradient(problem)) is not None:
+        if (reason := why_no_gradient(problem) or why_no_gates(problem)) is not None:
             return reason
         if problem.packed is not None or problem.state is not SignalState.CARRIED:
             return "filters chunks of a stream: state carried, and no packed sequences"

@@ -22,6 +22,7 @@ from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fields import SignalLayout
+from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, filter1d_arguments
 from warpsmith.generator.filter1d.toeplitz_batch_geometry import (
@@ -64,7 +65,7 @@ class Filter1dToeplitzBatch(Family[Filter1d]):
     def why_not(self, problem: Filter1d, device: Device) -> str | None:
         if problem.dtype not in (DType.FLOAT16, DType.BFLOAT16):
             return f"is for float16 and bfloat16 samples; these are {problem.dtype}"
-        if (reason := why_no_products(problem, device, MAX_TAPS, WARPGROUP)) is not None:
+        if (reason := why_no_products(problem, device, MAX_TAPS, WARPGROUP) or why_no_gates(problem)) is not None:
             return reason
         if problem.weights_dtype is not problem.dtype or problem.output_dtype.itemsize != 2:
             return "is for taps and results of 16 bits"

@@ -458,8 +458,9 @@ __device__ __forceinline__ int last_place(int line, int item) {
 }
 
 // Spectra of the filters, a line each, scaled, in the order in which the filtering kernel reads them.
+// Copies the taps too, for outputs that are summed again: a plan with bound weights launches this once.
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
-filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
+filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights, Tap* __restrict__ taps) {
     extern __shared__ __align__(16) float2 tile[];
 #pragma unroll 1
     for (unsigned i = threadIdx.x; i < 64u; i += 64) {
@@ -590,6 +591,10 @@ filter1d_fft_spectrum(float2* __restrict__ spectra, const Weights weights) {
                 factors[(7 - k) * 128 + partner] = partner_a;
             }
         }
+    }
+    const size_t all = static_cast<size_t>(gridDim.x) * kThreads;
+    for (size_t i = blockIdx.x * static_cast<size_t>(kThreads) + threadIdx.x; i < 1024ull; i += all) {
+        taps[i] = weights.taps[i];
     }
 }
 
