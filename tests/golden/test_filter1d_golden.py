@@ -20,6 +20,7 @@ from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.channels_family import Filter1dChannels
 from warpsmith.generator.filter1d.plain_family import Filter1dPlain
 from warpsmith.generator.filter1d.registers_family import Filter1dRegisters
+from warpsmith.generator.filter1d.toeplitz_batch_family import Filter1dToeplitzBatch
 from warpsmith.generator.filter1d.toeplitz_channels_family import Filter1dToeplitzChannels
 from warpsmith.generator.filter1d.toeplitz_family import Filter1dToeplitz
 from warpsmith.generator.presets import H200
@@ -61,6 +62,11 @@ def toeplitz(problem: Filter1d, **wanted: Value) -> Case:
     return Case(family, problem, tuple(wanted.items()))
 
 
+def batch(problem: Filter1d, **wanted: Value) -> Case:
+    return Case(Filter1dToeplitzBatch(), problem, tuple(wanted.items()))
+
+
+ROWS: dict[str, Any] = {"mode": "causal", "dtype": "bfloat16", "taps_dtype": "bfloat16"}
 GROUPS: dict[str, Any] = {
     "mode": "causal",
     "channels": 8192,
@@ -106,6 +112,10 @@ CASES = {
     "toeplitz_channels": toeplitz(Filter1d(8192, 128, layout="btc", **GROUPS)),
     "toeplitz_channels_ragged": toeplitz(
         Filter1d(4099, 33, 2, channels=24, layout="btc", dtype="float16", **EPILOGUE), warps=2, chunk=2
+    ),
+    "toeplitz_batch": batch(Filter1d(1024, 1024, 64, channels=768, filters=768, **ROWS)),
+    "toeplitz_batch_ragged": batch(
+        Filter1d(4099, 300, 3, channels=64, filters=2, convolve=True, **ROWS, **EPILOGUE), groups=3, piece=32
     ),
     "registers_far": registers(Filter1d(1 << 33, 17, convolve=True), weights="constant", store="plain"),
 }
