@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -119,7 +119,7 @@ class Filter1dChannelsGeometry:
         )
 
 
-class Filter1dChannels(Family[Filter1d]):
+class Filter1dChannels(OrderedFamily):
     """`filter1d` of signals whose channels lie side by side."""
 
     name = "filter1d_channels"
@@ -132,7 +132,7 @@ class Filter1dChannels(Family[Filter1d]):
             return "is for signals whose channels lie side by side (layout btc)"
         if problem.taps > MAX_TAPS:
             return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
         return None
 
@@ -140,7 +140,7 @@ class Filter1dChannels(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
+        config = self.first_legal(problem, device)
         if config is None:
             return None
         geometry, rates = Filter1dChannelsGeometry.of(problem, config), device.rates
@@ -155,11 +155,8 @@ class Filter1dChannels(Family[Filter1d]):
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return _likely(problem, device)
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         return _unrolled(problem, config.integer("outputs"), config.integer("vector"))
@@ -291,12 +288,6 @@ def _blocks(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             ),
         ),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Packing, Twiddles
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_geometry import (
     Filter1dFftGeometry,
     lines_of,
@@ -72,7 +72,7 @@ MOST_SPECTRA = 1 << 32
 """Most bytes of all filters' spectra."""
 
 
-class Filter1dFft(Family[Filter1d]):
+class Filter1dFft(RankedFamily):
     """`filter1d` by FFTs of blocks."""
 
     name = "filter1d_fft"
@@ -95,18 +95,11 @@ class Filter1dFft(Family[Filter1d]):
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
         """Configs of the likeliest sizes, and the default with fewer registers, other twiddles and other stores."""

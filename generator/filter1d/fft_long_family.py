@@ -20,8 +20,8 @@ from __future__ import annotations
 import functools
 
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Twiddles
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_long_geometry import Filter1dFftLongGeometry
 from warpsmith.generator.filter1d.fft_long_model import expected_ns, shapes_for
 from warpsmith.generator.filter1d.fft_long_parameters import Spectra
@@ -61,7 +61,7 @@ _CHANGES: tuple[dict[str, Value], ...] = (
 """Changes to the default config that are worth a try."""
 
 
-class Filter1dFftLong(Family[Filter1d]):
+class Filter1dFftLong(RankedFamily):
     """`filter1d` by FFTs of blocks that do not fit shared memory."""
 
     name = "filter1d_fft_long"
@@ -87,18 +87,11 @@ class Filter1dFftLong(Family[Filter1d]):
         is_long = problem.taps >= LIKELY_TAPS
         return is_long and device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return long_space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
         """Configs of the likeliest shapes, and the default with other spectra, twiddles, lags and tiles."""

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family, Work
+from warpsmith.generator.family import Work
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fields import Filter1dPass, SignalLayout
 from warpsmith.generator.filter1d.gradients_batch_geometry import (
     TILE,
@@ -54,7 +55,7 @@ LEAST_TAPS = 33
 """Least taps of a default: fewer take one pass over memory for all gradients."""
 
 
-class Filter1dGradientsBatch(Family[Filter1d]):
+class Filter1dGradientsBatch(RankedFamily):
     """Gradients of weights as products of outputs and samples of the rows that share a filter, by wgmma."""
 
     name = "filter1d_gradients_batch"
@@ -80,18 +81,11 @@ class Filter1dGradientsBatch(Family[Filter1d]):
         is_long = problem.taps >= LEAST_TAPS
         return device.kind is DeviceKind.CUDA and is_long and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def work(self, problem: Filter1d, config: Config) -> Work | None:
         return None  # windows that reach beyond the signal have fewer multiply-adds than the problem counts

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, THREAD_REGISTERS
 from warpsmith.generator.device import REFERENCE, Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
     MAX_TAPS,
@@ -156,7 +156,7 @@ class GradientsWarpGeometry:
         )
 
 
-class Filter1dGradientsWarp(Family[Filter1d]):
+class Filter1dGradientsWarp(OrderedFamily):
     """Gradients of signals whose samples lie side by side."""
 
     name = "filter1d_gradients_warp"
@@ -168,7 +168,7 @@ class Filter1dGradientsWarp(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:
             return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             return f"{problem.taps} taps and {problem.rows} channels do not fit registers and a grid"
         return None
 
@@ -176,18 +176,15 @@ class Filter1dGradientsWarp(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             return None
         return expected_pass_ns(problem, device, 14, MEMORY_SHARE)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return _likely(problem, device)
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         return 3 * problem.taps * config.integer("samples")
@@ -280,12 +277,6 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
             lambda samples, threads, tiles: problem.rows * geometry(samples, threads, tiles).blocks_along <= MAX_GRID,
         ),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:

@@ -24,8 +24,8 @@ import functools
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
 from warpsmith.generator.fft.text import Twiddles
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_family import LEAST_TAPS
 from warpsmith.generator.filter1d.fft_geometry import span_of
 from warpsmith.generator.filter1d.fields import SignalLayout
@@ -67,7 +67,7 @@ MOST_SUMS = 1 << 33
 """Most bytes of all shares' sums."""
 
 
-class Filter1dLags(Family[Filter1d]):
+class Filter1dLags(RankedFamily):
     """`filter1d` of two long signals by tiles whose products are added before the inverse transform."""
 
     name = "filter1d_lags"
@@ -89,18 +89,11 @@ class Filter1dLags(Family[Filter1d]):
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
         """Configs of all likely sizes, and the default with other twiddles and another number of shares."""

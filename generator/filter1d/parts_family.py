@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.lags_geometry import lines_of
 from warpsmith.generator.filter1d.parts_geometry import (
@@ -65,7 +65,7 @@ MOST_SPATIAL_BYTES = 48 * 1024
 """Static shared memory of a block that sums taps."""
 
 
-class Filter1dParts(Family[Filter1d]):
+class Filter1dParts(RankedFamily):
     """`filter1d` of two long signals by pairs of their blocks."""
 
     name = "filter1d_parts"
@@ -86,18 +86,11 @@ class Filter1dParts(Family[Filter1d]):
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def starts(self, problem: Filter1d, device: Device) -> tuple[Config, ...]:
         """The likeliest configs of each way."""

@@ -7,10 +7,11 @@ dimension. A tile in shared memory, laid out without bank conflicts, serves filt
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.plain_family import CHAIN
@@ -54,7 +55,7 @@ OTHER_REGISTERS = 24
 """Registers besides samples and sums, for addresses, taps and the compiler."""
 
 
-class Filter1dRegisters(Family[Filter1d]):
+class Filter1dRegisters(OrderedFamily):
     """`filter1d` with adjacent outputs of a thread in registers."""
 
     name = "filter1d_registers"
@@ -69,7 +70,7 @@ class Filter1dRegisters(Family[Filter1d]):
             return "is for signals whose samples lie side by side (layout bct)"
         if problem.taps > MAX_TAPS:
             return f"is for filters of {MAX_TAPS} taps at the most; this one has {problem.taps}"
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             windows = f"windows of {problem.taps} taps, {problem.down} samples apart"
             return f"registers, shared memory and a grid do not fit {windows}, of {problem.rows} channels"
         return None
@@ -78,7 +79,7 @@ class Filter1dRegisters(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
+        config = self.first_legal(problem, device)
         if config is None:
             return None
         return expected_ns(problem, config, device) + len(carry_launches(problem, self.name)) * device.rates.launch_ns
@@ -86,11 +87,8 @@ class Filter1dRegisters(Family[Filter1d]):
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return likely(problem, device, self.space(problem, device))
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         outputs, turn = config.integer("outputs"), config.integer("turn")
@@ -280,10 +278,3 @@ def _sequences(problem: Filter1d) -> tuple[Constraint, ...]:
         return ()
     why = "windows of several sequences lie in a thread's registers, from global memory"
     return (Constraint(why, lambda path: path == MemoryPath.GLOBAL),)
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    space = _space(problem, device)
-    return next(filter(space.contains, likely(problem, device, space)), None)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, parts_of, vectors_of
@@ -68,7 +68,7 @@ class Filter1dStepGeometry:
         )
 
 
-class Filter1dStep(Family[Filter1d]):
+class Filter1dStep(OrderedFamily):
     """`filter1d` of a few new samples behind a carried state."""
 
     name = "filter1d_step"
@@ -84,7 +84,11 @@ class Filter1dStep(Family[Filter1d]):
             return f"shifts {MAX_SHIFTED} samples of a state at the most; a longer one must be circular"
         if problem.layout is SignalLayout.BCT and not (problem.pitch is None and problem.result_pitch is None):
             return "is for channels without gaps between them"
-        return None if _default(problem, device) is not None else "samples and taps do not fit a thread's registers"
+        return (
+            None
+            if self.first_legal(problem, device) is not None
+            else "samples and taps do not fit a thread's registers"
+        )
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
         return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
@@ -92,11 +96,8 @@ class Filter1dStep(Family[Filter1d]):
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return _likely(problem, device)
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         return (
@@ -178,12 +179,6 @@ def _space(problem: Filter1d, device: Device) -> Space:
             ),
         ),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:

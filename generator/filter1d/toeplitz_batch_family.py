@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -56,7 +56,7 @@ SHORT_SIGNAL = 512
 """Most samples of a row with which small pieces are best."""
 
 
-class Filter1dToeplitzBatch(Family[Filter1d]):
+class Filter1dToeplitzBatch(RankedFamily):
     """`filter1d` as products of rows with one filter and its Toeplitz matrix, by wgmma."""
 
     name = "filter1d_toeplitz_batch"
@@ -79,18 +79,11 @@ class Filter1dToeplitzBatch(Family[Filter1d]):
         is_wide = filter_rows(problem) >= LIKELY_ROWS
         return device.kind is DeviceKind.CUDA and is_wide and self.why_not(problem, device) is None
 
-    def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        ranked = _ranked(problem, device)
-        return ranked[0][0] if ranked else None
+    def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
+        return _ranked(problem, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
-
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        ranked = _ranked(problem, device)
-        if not ranked:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return ranked[0][1]
 
     def program(self, problem: Filter1d, config: Config) -> Program:
         geometry = Filter1dToeplitzBatchGeometry.of(problem, config)

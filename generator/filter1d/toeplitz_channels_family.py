@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -52,7 +52,7 @@ OTHER_REGISTERS = 48
 """Registers besides the band, sums and loads, for addresses and the compiler."""
 
 
-class Filter1dToeplitzChannels(Family[Filter1d]):
+class Filter1dToeplitzChannels(OrderedFamily):
     """`filter1d` of signals whose channels lie side by side, by mma.sync."""
 
     name = "filter1d_toeplitz_channels"
@@ -71,7 +71,7 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
         pitch, result_pitch = pitches(problem)
         if problem.channels % VECTOR or pitch % VECTOR or result_pitch % 4:
             return f"needs whole vectors of {VECTOR} channels; there are {problem.channels}, {pitch} elements apart"
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             return f"a thread's registers and a grid do not fit {problem.taps} taps and {problem.channels} channels"
         return None
 
@@ -80,17 +80,14 @@ class Filter1dToeplitzChannels(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and is_long and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
+        config = self.first_legal(problem, device)
         return None if config is None else channels_ns(problem, config, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return _likely(problem, device)
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         geometry = Filter1dToeplitzChannelsGeometry.of(problem, config)
@@ -180,12 +177,6 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
             lambda warps, segments: problem.batch * -(-problem.channels // (COLUMNS * warps)) * segments <= MAX_GRID,
         ),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:

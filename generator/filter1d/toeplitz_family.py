@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.registers_geometry import PAIRED, vectors_of
@@ -65,7 +65,7 @@ OTHER_REGISTERS = 40
 """Registers besides the band, sums, samples and loads, for addresses and the compiler."""
 
 
-class Filter1dToeplitz(Family[Filter1d]):
+class Filter1dToeplitz(OrderedFamily):
     """`filter1d` as products with a banded Toeplitz matrix, by mma.sync."""
 
     name = "filter1d_toeplitz"
@@ -80,7 +80,7 @@ class Filter1dToeplitz(Family[Filter1d]):
             return f"is for float32, float16 and bfloat16 samples; these are {problem.dtype}"
         if (problem.projection or 0) > MAX_PROJECTION:
             return f"keeps {MAX_PROJECTION - 1} samples before each load for the projections at the most"
-        if _default(problem, device) is None:
+        if self.first_legal(problem, device) is None:
             return f"registers, shared memory and a grid do not fit {problem.taps} taps and {problem.rows} channels"
         return None
 
@@ -94,17 +94,14 @@ class Filter1dToeplitz(Family[Filter1d]):
         return device.kind is DeviceKind.CUDA and problem.taps >= least and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
-        config = _default(problem, device)
+        config = self.first_legal(problem, device)
         return None if config is None else expected_ns(problem, config, device)
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)
 
-    def default(self, problem: Filter1d, device: Device) -> Config:
-        config = _default(problem, device)
-        if config is None:
-            raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
-        return config
+    def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
+        return _likely(problem, device)
 
     def unrolled(self, problem: Filter1d, config: Config) -> int:
         geometry = Filter1dToeplitzGeometry.of(problem, config)
@@ -243,12 +240,6 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
             ),
         ),
     )
-
-
-@functools.lru_cache(maxsize=256)
-def _default(problem: Filter1d, device: Device) -> Config | None:
-    """The likeliest legal config; None if no config is legal."""
-    return next(filter(_space(problem, device).contains, _likely(problem, device)), None)
 
 
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
