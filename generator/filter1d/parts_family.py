@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from warpsmith.generator.architectures import MAX_GRID
+from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
@@ -61,8 +61,6 @@ OTHER_REGISTERS = 30
 """Registers of a thread besides its points of a line and its sums."""
 MOST_BYTES = 1 << 33
 """Most bytes of a workspace."""
-MOST_SPATIAL_BYTES = 48 * 1024
-"""Static shared memory of a block that sums taps."""
 
 
 class Filter1dParts(RankedFamily):
@@ -219,7 +217,7 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
             return lines.shared_bytes <= limit and lines.threads * needed <= registers
         factors = taps_block if way == Way.BLOCKS else signal_block
         sums = signal_block if way == Way.BLOCKS else signal_block + taps_block
-        return number * (-(-sums // THREADS) * THREADS + 2 * factors) <= min(limit, MOST_SPATIAL_BYTES)
+        return number * (-(-sums // THREADS) * THREADS + 2 * factors) <= min(limit, STATIC_SHARED_BYTES)
 
     def are_countable(way: str, signal_block: int, taps_block: int, radices: str) -> bool:
         blocks = problem.rows * -(-problem.result_length * problem.down // signal_block)

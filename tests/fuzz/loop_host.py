@@ -25,7 +25,7 @@ from warpsmith.generator.problem import DType, Operand, Problem
 from warpsmith.tuner.operations.judge import Judge
 from warpsmith.tuner.operations.registry import judge_of, random_operands
 
-ROUNDING = ("fft", "winograd", "overlap", "circular")
+ROUNDING = ("fft", "winograd", "overlap", "circular", "filter1d_lags", "filter1d_part")
 """Parts of names of families, or of values of configs, that transform their operands."""
 LARGEST = 4
 

@@ -62,10 +62,11 @@ def covering_configs(family: Family[Filter1d], problem: Filter1d) -> list[Config
 
 def test_the_simplest_family_solves_every_gradient_and_the_others_of_short_filters() -> None:
     plain, *others = sorted(FAMILIES, key=lambda family: family.name != "filter1d_gradients_plain")
-    assert len(others) == 2
+    by_passes = [each for each in others if each.name != "filter1d_gradients_batch"]
+    assert len(by_passes) == len(others) - 1 == 2
     for problem in SPREAD:
         assert plain.why_not(problem, DEVICE) is None
-        fast = [each for each in others if each.why_not(problem, DEVICE) is None]
+        fast = [each for each in by_passes if each.why_not(problem, DEVICE) is None]
         assert len(fast) == (problem.taps <= 32), problem.key()
 
 
@@ -97,6 +98,7 @@ class TestResults:
         problems = (
             Filter1d(1024, 4, 2, channels=4, filters=4, mode="causal", pass_="backward", bias=True, activation="silu"),
             Filter1d(500, 7, 2, channels=8, filters=8, layout="btc", dtype="bfloat16", mode="causal", pass_="wgrad"),
+            Filter1d(150, 40, 2, channels=2, filters=2, dtype="bfloat16", mode="causal", pass_="wgrad"),
         )
         cases = [
             (each, family.program(each, config))
@@ -119,7 +121,8 @@ class TestResults:
 
     @pytest.mark.usefixtures("compile_without_optimisation")
     def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
-        problems = solved_by(family, exhaustive.share(SPREAD, FAMILIES.index(family), 6))
+        some = exhaustive.share(SPREAD, FAMILIES.index(family), 6)
+        problems = solved_by(family, some) or solved_by(family, SPREAD)[:1]
         assert problems
         sanitized.check([(each, program_of(family, each, turn)) for turn, each in enumerate(problems)], tmp_path)
 

@@ -160,8 +160,9 @@ def test_it_is_not_likely_on_a_host() -> None:
 def test_spectra_depend_on_the_weights_alone() -> None:
     problem = Filter1d(1 << 20, 257, channels=4, filters=4)
     program = FAMILY.program(problem, FAMILY.default(problem, H200))
-    (spectra,) = program.workspaces
-    assert spectra.holds == ("weights",)
+    spectra, taps = program.workspaces
+    assert spectra.holds == taps.holds == ("weights",)
+    assert taps.nbytes == problem.operands[1].nbytes
     assert spectra.nbytes == 4 * 8 * Filter1dFftGeometry.of(problem, program.config).spectrum_points
 
 

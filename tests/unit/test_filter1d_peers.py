@@ -103,8 +103,8 @@ class TestHost:
         ("types", "told"),
         [
             (TYPES[0], ""),
-            (TYPES[1], " in float16"),
-            (TYPES[2], " in float16"),
+            (TYPES[1], ", converted to float32"),
+            (TYPES[2], ", converted to float32"),
             (TYPES[3], " in bfloat16"),
             (TYPES[4], " of real and imaginary parts"),
             (TYPES[5], " in complex64"),

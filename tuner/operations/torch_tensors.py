@@ -16,6 +16,24 @@ round intermediate values to 16 bits too.
 """
 
 
+def convolved_dtype(dtype: DType, *, on_gpu: bool) -> DType:
+    """Type in which PyTorch convolves samples of a real type: integers, and float16 on the CPU, become float32.
+
+    oneDNN's float16 convolution of a channel each does not return from 9 to 16 taps on, on CPUs with AVX-512 FP16: it
+    generates code without end (PyTorch 2.13).
+    """
+    is_half = dtype is DType.BFLOAT16 or (dtype is DType.FLOAT16 and on_gpu)
+    return dtype if is_half else DType.FLOAT32
+
+
+def arithmetic_of(dtype: DType, *, on_gpu: bool) -> str:
+    """Words for that type behind a peer's name, such as ` in bfloat16`; none for float32 samples."""
+    number = convolved_dtype(dtype, on_gpu=on_gpu)
+    if number is not dtype:
+        return f", converted to {number}"
+    return "" if dtype is DType.FLOAT32 else f" in {dtype}"
+
+
 def array_of(tensor: Any, torch: Any) -> NDArray[Any]:
     """Values of a tensor. PyTorch gives NumPy no bfloat16, so these pass as 16-bit integers."""
     if tensor.dtype is not torch.bfloat16:

@@ -273,7 +273,10 @@ def composed(x: Tensor, w: Tensor, b: Tensor | None, part: Slice) -> Tensor:
     left, right = -part.first_lag, part.last_lag + taps - samples
     padded = functional.pad(x, (left, right))
     if taps < _TRANSFORM_TAPS or not x.dtype.is_floating_point:
-        y = functional.conv1d(padded, filters[:, None], None, part.down, groups=channels)
+        # oneDNN's float16 convolution does not return with 16 taps on CPUs with AVX-512 FP16 (PyTorch 2.13).
+        number = torch.float32 if x.dtype is torch.float16 and x.device.type == "cpu" else x.dtype
+        of_number = padded.to(number), filters[:, None].to(number)
+        y = functional.conv1d(*of_number, None, part.down, groups=channels).to(x.dtype)
     else:
         size, wide = padded.shape[-1], torch.promote_types(x.dtype, torch.float32)
         spectra = [torch.fft.rfft(each.to(wide), size) for each in (padded, filters)]

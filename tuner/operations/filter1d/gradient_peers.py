@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d, Mode, SignalLayout
-from warpsmith.generator.problem import DType
 from warpsmith.tuner.operations.filter1d.cudnn_peers import backward_peer, backward_reason_to_leave_out
 from warpsmith.tuner.operations.filter1d.extent import Extent
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, PeerMaker, torch_stream, torch_with_cudnn
-from warpsmith.tuner.operations.torch_tensors import HALF_TOLERANCES, array_of, tensor_of
+from warpsmith.tuner.operations.torch_tensors import (
+    HALF_TOLERANCES,
+    arithmetic_of,
+    array_of,
+    convolved_dtype,
+    tensor_of,
+)
 
 _MOST = {DeviceKind.CUDA: 2e12, DeviceKind.HOST: 2e10}
 """Most multiply-adds; see `peers.py`."""
@@ -57,7 +62,8 @@ def gradient_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets:
     on_gpu = kind is DeviceKind.CUDA
     torch = torch_with_cudnn() if on_gpu else importlib.import_module("torch")
     given = {name: tensor_of(array, torch, on_gpu=on_gpu) for name, array in operands.items()}
-    compute = _gradients(problem, torch, given)
+    number = convolved_dtype(problem.dtype, on_gpu=on_gpu)
+    compute = _gradients(problem, torch, given, getattr(torch, number.value))
     variable = [each.name for each in problem.inputs if each.name in ("signal", "gradient")]
     inputs = [given, *({**given, **{name: given[name].clone() for name in variable}} for _ in range(sets - 1))]
     outputs: list[dict[str, Any] | None] = [None] * sets
@@ -73,15 +79,14 @@ def gradient_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets:
         return {each.name: array_of(made[each.name], torch).reshape(each.shape) for each in problem.outputs}
 
     library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
-    arithmetic = f" in {problem.dtype}" if problem.dtype is not DType.FLOAT32 else ""
+    arithmetic = arithmetic_of(problem.dtype, on_gpu=on_gpu)
     name = f"{library}torch {torch.__version__} convolution_backward{arithmetic}{'' if on_gpu else ' on the CPU'}"
     return Peer(name, run, result, tolerance=HALF_TOLERANCES.get(problem.dtype))
 
 
-def _gradients(problem: Filter1d, torch: Any, given: Tensors) -> Compute:
-    """Function from operands to gradients by name."""
+def _gradients(problem: Filter1d, torch: Any, given: Tensors, number: Any) -> Compute:
+    """Function from operands to gradients by name, which convolves numbers of that type."""
     is_btc, own, left = problem.layout is SignalLayout.BTC, problem.filters > 1, Extent.of(problem).left
-    number = getattr(torch, problem.dtype.value)
     groups, group = problem.channels if own else 1, problem.channels // problem.filters
     weights = torch.zeros(problem.filters, problem.taps, dtype=number)
     if "weights" in given:
@@ -98,7 +103,7 @@ def _gradients(problem: Filter1d, torch: Any, given: Tensors) -> Compute:
     sums = None
     if problem.activation is not None:
         sums = torch.nn.functional.conv1d(
-            rows(_by_channel(problem, given["signal"], problem.signal)), weights, None, 1, left, 1, groups
+            rows(_by_channel(problem, given["signal"], problem.signal).to(number)), weights, None, 1, left, 1, groups
         )[..., : problem.result_length].reshape(problem.batch, problem.channels, problem.result_length)
         sums = sums + given["bias"].to(number)[:, None] if problem.bias else sums
 
@@ -109,7 +114,7 @@ def _gradients(problem: Filter1d, torch: Any, given: Tensors) -> Compute:
         whole = rows(torch.nn.functional.pad(gradient, (0, excess)) if excess else gradient)
         shape = (problem.batch * problem.channels // groups, groups, problem.signal)
         signal = (
-            rows(_by_channel(problem, operands["signal"], problem.signal))
+            rows(_by_channel(problem, operands["signal"], problem.signal).to(number))
             if "signal" in operands
             else whole.new_empty(shape)
         )

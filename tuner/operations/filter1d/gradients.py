@@ -1,6 +1,6 @@
 """Gradients of filters of signals: random inputs, stress data and float64 references by NumPy.
 
-Nothing is shared with the generator. A sum over taps is one pass over a channel for each tap.
+Nothing is shared with the generator. The gradient of a signal is one pass over a channel for each tap.
 """
 
 from __future__ import annotations
@@ -166,12 +166,12 @@ class _Gradients:
     def _add_weights(
         self, number: int, windows: NDArray[np.float64], own: NDArray[np.float64], scale: NDArray[np.float64]
     ) -> None:
-        problem, outputs = self.problem, self.problem.result_length
         of_weights = zip(self.results["weights_gradient"], (own, scale), (windows, np.abs(windows)), strict=True)
         for values, numbers, samples in of_weights:
-            target = correlation_taps(problem, values)[number]
-            for k in range(problem.taps):
-                target[k] += np.einsum("bt,bt->", numbers, samples[:, k : k + outputs])
+            target = correlation_taps(self.problem, values)[number]
+            for row, beside in zip(numbers, samples, strict=True):
+                # One call for all taps: threads wait less for the interpreter lock than with a sum for each tap.
+                target += np.correlate(beside, row, "valid")
 
 
 def _sloped(

@@ -18,9 +18,14 @@ from warpsmith.tuner.operations.filter1d.oracle import correlation_taps
 from warpsmith.tuner.operations.judge import Operands
 from warpsmith.tuner.operations.peer import Peer, Unavailable, torch_stream, torch_with_cudnn
 from warpsmith.tuner.operations.strips import quick_length
-from warpsmith.tuner.operations.torch_tensors import HALF_TOLERANCES, array_of, tensor_of
+from warpsmith.tuner.operations.torch_tensors import (
+    HALF_TOLERANCES,
+    arithmetic_of,
+    array_of,
+    convolved_dtype,
+    tensor_of,
+)
 
-_INTEGERS = (DType.INT16, DType.UINT8)
 _MOST_EXCESS = 8
 """Divisor of the outputs. Up to so many more are computed and dropped where zeros on both sides would otherwise need a
 copy of the signal."""
@@ -52,26 +57,22 @@ def conv1d_peer(problem: Filter1d, operands: Operands, kind: DeviceKind, sets: i
         filters = filters.repeat(problem.channels // problem.filters, axis=0)
     weights = tensor_of(filters.copy(), torch, on_gpu=on_gpu)[:, None]
     bias = tensor_of(operands["bias"], torch, on_gpu=on_gpu) if problem.bias else None
-    if problem.dtype in (DType.FLOAT16, DType.BFLOAT16):
-        half = getattr(torch, problem.dtype.value)
-        weights, bias = weights.to(half), None if bias is None else bias.to(half)
+    if problem.dtype is not DType.COMPLEX64:
+        number = getattr(torch, convolved_dtype(problem.dtype, on_gpu=on_gpu).value)
+        weights, bias = weights.to(number), None if bias is None else bias.to(number)
     compute = _convolution(problem, torch, weights, bias)
     library = f"cudnn {torch.backends.cudnn.version()} through " if on_gpu else ""
-    name = f"{library}torch {torch.__version__} conv1d{_arithmetic(problem)}{'' if on_gpu else ' on the CPU'}"
+    name = f"{library}torch {torch.__version__} conv1d{_arithmetic(problem, on_gpu)}{'' if on_gpu else ' on the CPU'}"
     tolerance = HALF_TOLERANCES.get(problem.dtype)
     if on_gpu and tolerance is None:  # cuDNN may choose a transform
         return _peer(problem, operands, torch, sets, compute, name, NormCheck.of(problem, operands), on_gpu=on_gpu)
     return _peer(problem, operands, torch, sets, compute, name, tolerance, on_gpu=on_gpu)
 
 
-def _arithmetic(problem: Filter1d) -> str:
-    if problem.dtype in _INTEGERS:
-        return ", converted to float32"
-    if problem.dtype in (DType.FLOAT16, DType.BFLOAT16):
-        return f" in {problem.dtype}"
+def _arithmetic(problem: Filter1d, on_gpu: bool) -> str:
     if problem.dtype is DType.COMPLEX64:
         return " of real and imaginary parts" if problem.weights_dtype is DType.FLOAT32 else " in complex64"
-    return ""
+    return arithmetic_of(problem.dtype, on_gpu=on_gpu)
 
 
 def _convolution(problem: Filter1d, torch: Any, weights: Any, bias: Any | None) -> Compute:
@@ -89,8 +90,8 @@ def _convolution(problem: Filter1d, torch: Any, weights: Any, bias: Any | None) 
     def compute(signals: Any) -> Any:
         x = extent.of_signals(problem, signals)
         x = x.transpose(1, 2) if is_btc else x
-        if problem.dtype in _INTEGERS:
-            x = x.to(torch.float32)
+        if problem.dtype is not DType.COMPLEX64:
+            x = x.to(weights.dtype)
         if in_parts:
             x = torch.view_as_real(x).permute(3, 0, 1, 2)
         x = x.reshape(-1, groups, extent.samples)
