@@ -280,7 +280,8 @@ __device__ __forceinline__ void transpose(unsigned (&words)[4]) {
 // Stores a thread's outputs of one row, pairs of adjacent ones in backward order. `first` is the chunk's first output.
 // Returns NaN if some sum is not finite, else 0.
 template <int kHalf>
-__device__ __forceinline__ float store_row(const float (&sums)[kSums], Result* target, int first, bool is_there) {
+__device__ __forceinline__ float store_row(
+    const float (&sums)[kSums], Result* target, int first, bool is_there) {
     const int quad = threadIdx.x % 4;
     float check = 0.0f;
 #pragma unroll
