@@ -16,7 +16,8 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
-from warpsmith.generator.device import REFERENCE, Device, DeviceKind
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter1d.constraints import channel_blocks
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
@@ -136,9 +137,6 @@ class Filter1dChannels(OrderedFamily):
             return f"{problem.taps} taps and every {problem.down}-th output do not fit a thread's registers"
         return None
 
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
-
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         config = self.first_legal(problem, device)
         if config is None:
@@ -257,23 +255,11 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
 
 def _blocks(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    threads = device.threads_per_multiprocessor
     return (
         Constraint(
             "literal taps are those of one filter", lambda weights: weights != Weights.LITERAL or problem.filters == 1
         ),
-        Constraint(
-            "a block has 32 to 512 threads: more leave the multiprocessor no choice",
-            lambda block_columns, block_rows: 32 <= block_columns * block_rows <= 512,
-        ),
-        Constraint(
-            f"a multiprocessor holds {threads} threads",
-            lambda block_columns, block_rows, min_blocks: min_blocks * block_columns * block_rows <= threads,
-        ),
-        Constraint(
-            f"a block wider than twice the {problem.channels} channels is a narrower one",
-            lambda vector, block_columns: block_columns == 1 or vector * block_columns < 2 * problem.channels,
-        ),
+        *channel_blocks(problem, device),
         Constraint(
             f"a thread with twice as many outputs as there are, {problem.result_length}, has outputs to spare",
             lambda outputs: outputs < 2 * problem.result_length,

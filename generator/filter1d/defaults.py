@@ -1,18 +1,25 @@
-"""Two ways in which families of filters choose their default configs: by an order, and by a model of time."""
+"""Classes of families of filters that answer on a GPU, with two ways to choose a default: an order, and a model."""
 
 from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.space import Config
+from warpsmith.generator.space import Config, Space
 
 
-class OrderedFamily(Family[Filter1d]):
+class GpuFamily(Family[Filter1d]):
+    """A family that may answer wherever it solves a problem on a GPU."""
+
+    def is_likely(self, problem: Filter1d, device: Device) -> bool:
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+
+class OrderedFamily(GpuFamily):
     """A family whose default is the first legal one of some configs."""
 
     @abc.abstractmethod
@@ -30,7 +37,7 @@ class OrderedFamily(Family[Filter1d]):
         return config
 
 
-class RankedFamily(Family[Filter1d]):
+class RankedFamily(GpuFamily):
     """A family whose default is the fastest one of some configs, by its model."""
 
     @abc.abstractmethod
@@ -46,6 +53,14 @@ class RankedFamily(Family[Filter1d]):
         if not ranked:
             raise ValueError(f"{self.name} has no config for {problem.key()}; ask why_not first")
         return ranked[0][1]
+
+
+def ranked_by(
+    space: Space, configs: Iterable[Config], expected_ns: Callable[[Config], float | None]
+) -> tuple[tuple[float, Config], ...]:
+    """Legal ones of some configs with their expected times in ns, the fastest first; those without one are left out."""
+    times = ((expected_ns(config), config) for config in filter(space.contains, configs))
+    return tuple(sorted(((each, config) for each, config in times if each is not None), key=lambda each: each[0]))
 
 
 @functools.lru_cache(maxsize=1024)

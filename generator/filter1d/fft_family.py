@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.text import Packing, Twiddles
 from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_geometry import (
@@ -40,9 +40,10 @@ from warpsmith.generator.filter1d.text import (
     Filter1dText,
     Weights,
     gate_arguments,
+    is_strict,
     why_no_gradient,
 )
-from warpsmith.generator.problem import Accuracy, DType, NonFinite
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
@@ -92,9 +93,6 @@ class Filter1dFft(RankedFamily):
             return f"a grid and workspaces do not fit {problem.rows} channels and {problem.filters} filters"
         return None
 
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
-
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)
 
@@ -120,14 +118,14 @@ class Filter1dFft(RankedFamily):
             g=Filter1dFftText(geometry),
             at=geometry,
             config=config.key(),
-            strict=_is_strict(problem),
+            strict=is_strict(problem),
             chained=CHAIN if problem.taps > CHAIN else 0,
         )
         threads, shared = geometry.lines.threads, geometry.lines.shared_bytes
         taps: tuple[Argument, ...] = () if problem.weights is not None else (Pointer("weights"),)
         bias: tuple[Argument, ...] = (Pointer("bias"),) if problem.bias else ()
         spectra = Pointer("spectra")
-        copied = (Pointer("taps"),) if taps and _is_strict(problem) else ()
+        copied = (Pointer("taps"),) if taps and is_strict(problem) else ()
         samples = (Pointer("signal"), Pointer("result"), spectra, *copied, *bias, *gate_arguments(problem))
 
         def launch(entry: str, blocks: int, arguments: tuple[Argument, ...]) -> Launch:
@@ -140,11 +138,6 @@ class Filter1dFft(RankedFamily):
         copies = (Workspace("taps", problem.operands[1].nbytes, holds=("weights",)),) if copied else ()
         workspaces = (Workspace("spectra", geometry.spectrum_bytes, holds=("weights",)), *copies)
         return Program.of_source(self.name, config, source, launches, workspaces)
-
-
-def _is_strict(problem: Filter1d) -> bool:
-    """True if a NaN or an infinity may come, and may not reach other outputs of its line."""
-    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_long_geometry import Filter1dFftLongGeometry
@@ -31,8 +31,8 @@ from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, why_no_gradient
-from warpsmith.generator.problem import Accuracy, DType, NonFinite
+from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, is_strict, why_no_gradient
+from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space, Value
@@ -84,8 +84,7 @@ class Filter1dFftLong(RankedFamily):
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        is_long = problem.taps >= LIKELY_TAPS
-        return is_long and device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+        return problem.taps >= LIKELY_TAPS and super().is_likely(problem, device)
 
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)
@@ -116,7 +115,7 @@ class Filter1dFftLong(RankedFamily):
             g=Filter1dFftLongText(geometry),
             at=geometry,
             config=config.key(),
-            strict=_is_strict(problem),
+            strict=is_strict(problem),
             chained=CHAIN if problem.taps > CHAIN else 0,
             copies=_copies_taps(problem, geometry),
         )
@@ -131,14 +130,9 @@ class Filter1dFftLong(RankedFamily):
         return Program.of_source(self.name, config, source, _launches(problem, geometry), workspaces)
 
 
-def _is_strict(problem: Filter1d) -> bool:
-    """True if a NaN or an infinity may come, and may not reach other outputs of its block."""
-    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
-
-
 def _copies_taps(problem: Filter1d, geometry: Filter1dFftLongGeometry) -> bool:
     """True if repairs read a copy of the taps, which is made with the spectra: bound weights then need neither."""
-    return _is_strict(problem) and geometry.are_made_once and problem.weights is None
+    return is_strict(problem) and geometry.are_made_once and problem.weights is None
 
 
 def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry) -> tuple[Launch, ...]:
@@ -164,7 +158,7 @@ def _launches(problem: Filter1d, geometry: Filter1dFftLongGeometry) -> tuple[Lau
         *(made_first if geometry.are_made_once else ()),
         begin_launch(name, threads),
         launch("", blocks, (signal, result, work, progress, *given, *bias), geometry.shared_bytes),
-        *((repair,) if _is_strict(problem) else ()),
+        *((repair,) if is_strict(problem) else ()),
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from warpsmith.generator.canonical import as_float32
-from warpsmith.generator.fft.axes import modulo, quotient, root
+from warpsmith.generator.fft.axes import root
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.text import Table
 from warpsmith.generator.filter1d.fft_long_geometry import Filter1dFftLongGeometry
 from warpsmith.generator.render import float_literal
-from warpsmith.generator.tiles.lines_text import LinesText, StepText
+from warpsmith.generator.tiles.lines_text import IndexText, LinesText, StepText
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Factor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Filter1dFftLongText:
+class Filter1dFftLongText(IndexText):
     """Passes of columns and rows, their tables, the order of jobs, and the transforms within a thread."""
 
     passes: Filter1dFftLongGeometry
@@ -137,13 +137,3 @@ class Filter1dFftLongText:
                 found.append(Stretch(job, job + (end - first) * jobs, first, jobs, sum(parts[:left])))
                 job = found[-1].end
         return tuple(found)
-
-    @staticmethod
-    def over(number: str, divisor: int) -> str:
-        """`number / divisor` in CUDA."""
-        return quotient(number, divisor)
-
-    @staticmethod
-    def rest(number: str, divisor: int) -> str:
-        """`number % divisor` in CUDA; "0" for a divisor of 1."""
-        return "0" if divisor == 1 else modulo(number, divisor)

@@ -17,9 +17,9 @@ import itertools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Work
-from warpsmith.generator.filter1d.defaults import RankedFamily
+from warpsmith.generator.filter1d.defaults import RankedFamily, ranked_by
 from warpsmith.generator.filter1d.fields import Filter1dPass, SignalLayout
 from warpsmith.generator.filter1d.gradients_batch_geometry import (
     TILE,
@@ -78,8 +78,7 @@ class Filter1dGradientsBatch(RankedFamily):
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        is_long = problem.taps >= LEAST_TAPS
-        return device.kind is DeviceKind.CUDA and is_long and self.why_not(problem, device) is None
+        return problem.taps >= LEAST_TAPS and super().is_likely(problem, device)
 
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)
@@ -174,12 +173,11 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 @functools.lru_cache(maxsize=64)
 def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
     """Legal configs with their expected times in ns, the fastest first."""
-    space, found = _space(problem, device), []
-    for config in filter(space.contains, _configs(problem)):
-        expected = gradients_batch_ns(problem, Filter1dGradientsBatchGeometry.of(problem, config), device)
-        if expected is not None:
-            found.append((expected, config))
-    return tuple(sorted(found, key=lambda each: each[0]))
+
+    def expected_ns(config: Config) -> float | None:
+        return gradients_batch_ns(problem, Filter1dGradientsBatchGeometry.of(problem, config), device)
+
+    return ranked_by(_space(problem, device), _configs(problem), expected_ns)
 
 
 def _configs(problem: Filter1d) -> Iterator[Config]:

@@ -16,7 +16,8 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
-from warpsmith.generator.device import REFERENCE, Device, DeviceKind
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.filter1d.constraints import channel_blocks
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
@@ -106,9 +107,6 @@ class Filter1dGradientsChannels(OrderedFamily):
         if self.first_legal(problem, device) is None:
             return f"{problem.taps} taps and {problem.channels} channels do not fit registers and a grid"
         return None
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         if self.first_legal(problem, device) is None:
@@ -206,24 +204,12 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 
 
 def _blocks(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    threads = device.threads_per_multiprocessor
     return (
         Constraint(
             f"a segment has whole turns of the loop, and at most {CHAIN} products are added one after the other",
             lambda ahead, segment: segment % ahead == 0 and segment <= CHAIN,
         ),
-        Constraint(
-            "a block has 32 to 512 threads: more leave the multiprocessor no choice",
-            lambda block_columns, block_rows: 32 <= block_columns * block_rows <= 512,
-        ),
-        Constraint(
-            f"a multiprocessor holds {threads} threads",
-            lambda block_columns, block_rows, min_blocks: min_blocks * block_columns * block_rows <= threads,
-        ),
-        Constraint(
-            f"a block wider than twice the {problem.channels} channels is a narrower one",
-            lambda vector, block_columns: block_columns == 1 or vector * block_columns < 2 * problem.channels,
-        ),
+        *channel_blocks(problem, device),
         Constraint(
             f"a segment twice as long as the signal, {problem.signal}, is a shorter one",
             lambda segment: segment == 16 or segment < 2 * problem.signal,

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, THREAD_REGISTERS
-from warpsmith.generator.device import REFERENCE, Device, DeviceKind
+from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gradients_text import (
@@ -171,9 +171,6 @@ class Filter1dGradientsWarp(OrderedFamily):
         if self.first_legal(problem, device) is None:
             return f"{problem.taps} taps and {problem.rows} channels do not fit registers and a grid"
         return None
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         if self.first_legal(problem, device) is None:

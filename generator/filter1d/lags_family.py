@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fft_family import LEAST_TAPS
@@ -51,8 +51,8 @@ from warpsmith.generator.filter1d.parts_text import PartsText
 from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
-from warpsmith.generator.problem import Accuracy, DType, NonFinite
+from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, is_strict, why_no_gradient
+from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
@@ -86,9 +86,6 @@ class Filter1dLags(RankedFamily):
             return f"a grid and its sums do not fit {problem.rows} channels of {problem.result_length} outputs"
         return None
 
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
-
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)
 
@@ -113,7 +110,7 @@ class Filter1dLags(RankedFamily):
 
     def program(self, problem: Filter1d, config: Config) -> Program:
         geometry = Filter1dLagsGeometry.of(problem, config)
-        strict = _is_strict(problem)
+        strict = is_strict(problem)
         source = render(
             "filter1d/lags.cu.jinja",
             p=Filter1dText.of(problem),
@@ -144,11 +141,6 @@ class Filter1dLags(RankedFamily):
 
 
 _TWIDDLES = (Twiddles.TABLE, Twiddles.POWERS)
-
-
-def _is_strict(problem: Filter1d) -> bool:
-    """True if a NaN or an infinity may come, and may not reach other outputs of its channel."""
-    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
 @functools.lru_cache(maxsize=256)

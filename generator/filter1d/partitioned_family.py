@@ -20,16 +20,15 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.device import Device
 from warpsmith.generator.fft.text import Twiddles
+from warpsmith.generator.filter1d.defaults import GpuFamily
 from warpsmith.generator.filter1d.fft_model import SIZES, ways_of
 from warpsmith.generator.filter1d.fft_text import Filter1dFftText
 from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
 from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.partitioned_geometry import (
     PartitionedGeometry,
-    is_strict,
     lines_of_filter,
     part_taps,
     writes_ring,
@@ -39,7 +38,7 @@ from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_rows
 from warpsmith.generator.filter1d.states_text import carry_launches
-from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, why_no_gradient
+from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, is_strict, why_no_gradient
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
@@ -63,7 +62,7 @@ SERIAL_LANE = 32
 """Lanes of the warp that adds an output's window again."""
 
 
-class Filter1dPartitioned(Family[Filter1d]):
+class Filter1dPartitioned(GpuFamily):
     """`filter1d` of chunks by partitions of the filter."""
 
     name = "filter1d_partitioned"
@@ -85,9 +84,6 @@ class Filter1dPartitioned(Family[Filter1d]):
         if not _ranked(problem, device):
             return f"a grid and workspaces do not fit {problem.rows} channels and {problem.filters} filters"
         return None
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         ranked = _ranked(problem, device)

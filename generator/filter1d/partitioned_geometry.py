@@ -15,7 +15,8 @@ from math import ceil
 from warpsmith.generator.fft.text import Twiddles
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import state_width
-from warpsmith.generator.problem import DType, NonFinite
+from warpsmith.generator.filter1d.text import is_strict
+from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 from warpsmith.generator.tiles.lines import Lines, axis_of, radices_of
 from warpsmith.generator.tiles.tile import COMPLEX_BYTES
@@ -41,11 +42,6 @@ def line_taps(problem: Filter1d, points: int) -> int:
 def lines_of_filter(problem: Filter1d, points: int) -> int:
     """Lines of `points` complex numbers that all taps of a filter take."""
     return ceil(problem.taps / line_taps(problem, points))
-
-
-def is_strict(problem: Filter1d) -> bool:
-    """True if a NaN or an infinity may come, and may not reach outputs whose window does not have it."""
-    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
 def writes_ring(problem: Filter1d) -> bool:

@@ -27,7 +27,7 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.defaults import RankedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.lags_geometry import lines_of
@@ -42,8 +42,8 @@ from warpsmith.generator.filter1d.parts_geometry import (
 from warpsmith.generator.filter1d.parts_model import expected_ns
 from warpsmith.generator.filter1d.parts_text import PartsText
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, why_no_epilogue
-from warpsmith.generator.problem import Accuracy, DType, NonFinite
+from warpsmith.generator.filter1d.text import Filter1dText, Weights, count_type, is_strict, why_no_epilogue
+from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value, words
@@ -75,14 +75,11 @@ class Filter1dParts(RankedFamily):
             return "loads samples of a channel that lie side by side: layout bct"
         if problem.accuracy is not Accuracy.SIGNALWISE:
             return "has errors relative to the whole signal: accuracy signalwise"
-        if problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8):
+        if is_strict(problem):
             return "spreads a NaN over an interval of the result: nonfinite any"
         if not _ranked(problem, device):
             return f"grids and workspaces do not fit {problem.rows} channels of {problem.result_length} outputs"
         return None
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
+from warpsmith.generator.filter1d.constraints import aligned_rows
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
@@ -36,7 +37,6 @@ from warpsmith.generator.filter1d.text import (
     Weights,
     filter1d_arguments,
     filter1d_constants,
-    pitches,
     weights_parameter,
     why_no_gradient,
 )
@@ -74,9 +74,6 @@ class Filter1dRegisters(OrderedFamily):
             windows = f"windows of {problem.taps} taps, {problem.down} samples apart"
             return f"registers, shared memory and a grid do not fit {windows}, of {problem.rows} channels"
         return None
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         config = self.first_legal(problem, device)
@@ -144,17 +141,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    pitch, out_pitch = pitches(problem)
-    several = problem.rows > 1
     return (
-        Constraint(
-            f"loads of channels {pitch} samples apart are aligned only where their width divides that",
-            lambda load_vector: not several or pitch % load_vector == 0,
-        ),
-        Constraint(
-            f"stores to channels {out_pitch} outputs apart are aligned only where their width divides that",
-            lambda store_vector: not several or out_pitch % store_vector == 0,
-        ),
+        *aligned_rows(problem),
         Constraint(
             "windows of a thread begin at one place of a load",
             lambda path, outputs, load_vector: path != MemoryPath.GLOBAL or outputs * problem.down % load_vector == 0,

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout, SignalState
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -89,9 +89,6 @@ class Filter1dStep(OrderedFamily):
             if self.first_legal(problem, device) is not None
             else "samples and taps do not fit a thread's registers"
         )
-
-    def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
 
     def space(self, problem: Filter1d, device: Device) -> Space:
         return _space(problem, device)

@@ -11,7 +11,7 @@ from warpsmith.generator.filter1d.gates import GATES, why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.states_text import StatesText, state_arguments
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import DType, NonFinite
 from warpsmith.generator.program import Argument, ByValue, Constant, Pointer
 from warpsmith.generator.render import float_literal
 from warpsmith.generator.space import Config, Parameter, words
@@ -209,6 +209,11 @@ def pitches(problem: Filter1d) -> tuple[int, int]:
         for bytes_, dtype, samples in given
     )
     return pitch, result_pitch
+
+
+def is_strict(problem: Filter1d) -> bool:
+    """True if a NaN or an infinity may come, and may not reach outputs whose windows do not have it."""
+    return problem.nonfinite is NonFinite.WINDOW and problem.dtype not in (DType.INT16, DType.UINT8)
 
 
 def why_no_gradient(problem: Filter1d) -> str | None:

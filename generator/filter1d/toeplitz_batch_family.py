@@ -19,8 +19,8 @@ import itertools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.filter1d.defaults import RankedFamily
+from warpsmith.generator.device import Device
+from warpsmith.generator.filter1d.defaults import RankedFamily, ranked_by
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_gates
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -76,8 +76,7 @@ class Filter1dToeplitzBatch(RankedFamily):
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        is_wide = filter_rows(problem) >= LIKELY_ROWS
-        return device.kind is DeviceKind.CUDA and is_wide and self.why_not(problem, device) is None
+        return filter_rows(problem) >= LIKELY_ROWS and super().is_likely(problem, device)
 
     def ranked(self, problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
         return _ranked(problem, device)
@@ -166,13 +165,11 @@ def _resources(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
 @functools.lru_cache(maxsize=64)
 def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ...]:
     """Legal configs with their expected times in ns, the fastest first."""
-    space, found = _space(problem, device), []
-    for config in filter(space.contains, _configs(problem)):
-        geometry = Filter1dToeplitzBatchGeometry.of(problem, config)
-        expected = batch_ns(problem, geometry, device)
-        if expected is not None:
-            found.append((expected, config))
-    return tuple(sorted(found, key=lambda each: each[0]))
+
+    def expected_ns(config: Config) -> float | None:
+        return batch_ns(problem, Filter1dToeplitzBatchGeometry.of(problem, config), device)
+
+    return ranked_by(_space(problem, device), _configs(problem), expected_ns)
 
 
 def _configs(problem: Filter1d) -> Iterator[Config]:

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
-from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.device import Device
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.gates import why_no_projection
@@ -76,8 +76,7 @@ class Filter1dToeplitzChannels(OrderedFamily):
         return None
 
     def is_likely(self, problem: Filter1d, device: Device) -> bool:
-        is_long = problem.taps >= LIKELY_TAPS
-        return device.kind is DeviceKind.CUDA and is_long and self.why_not(problem, device) is None
+        return problem.taps >= LIKELY_TAPS and super().is_likely(problem, device)
 
     def expected_ns(self, problem: Filter1d, device: Device) -> float | None:
         config = self.first_legal(problem, device)

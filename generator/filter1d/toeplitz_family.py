@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from warpsmith.generator.architectures import MAX_GRID, STATIC_SHARED_BYTES, THREAD_REGISTERS
 from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.filter1d.constraints import aligned_rows
 from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -147,17 +148,8 @@ def _space(problem: Filter1d, device: Device) -> Space:
 
 
 def _accesses(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
-    pitch, out_pitch = pitches(problem)
-    several = problem.rows > 1
     return (
-        Constraint(
-            f"loads of channels {pitch} samples apart are aligned only where their width divides that",
-            lambda load_vector: not several or pitch % load_vector == 0,
-        ),
-        Constraint(
-            f"stores to channels {out_pitch} outputs apart are aligned only where their width divides that",
-            lambda store_vector: not several or out_pitch % store_vector == 0,
-        ),
+        *aligned_rows(problem),
         *pair_stores(problem.output_dtype, device, "store_vector", PAIRED),
     )
 

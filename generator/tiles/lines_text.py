@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from typing import Protocol
 
 from warpsmith.generator.fft.axes import Pass, modulo, quotient, root
+from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.text import Power, Table, Twiddles, powers_of
+from warpsmith.generator.render import float_literal
 from warpsmith.generator.tiles.lines import Lines, is_spread
 
 
@@ -106,3 +109,52 @@ class LinesText:
     @property
     def side_by_side(self) -> bool:
         return self.lines.side_by_side
+
+
+class IndexText:
+    """Quotients and remainders of a thread's numbers."""
+
+    @staticmethod
+    def over(number: str, divisor: int) -> str:
+        """`number / divisor` in CUDA."""
+        return quotient(number, divisor)
+
+    @staticmethod
+    def rest(number: str, divisor: int) -> str:
+        """`number % divisor` in CUDA; "0" for a divisor of 1."""
+        return "0" if divisor == 1 else modulo(number, divisor)
+
+
+class LinePasses(Protocol):
+    """What the text of lines needs of a geometry."""
+
+    @property
+    def lines(self) -> Lines: ...
+
+    @property
+    def twiddles(self) -> Twiddles: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PassesText(IndexText):
+    """Passes of lines, their tables, and the transforms within a thread."""
+
+    passes: LinePasses
+
+    @cached_property
+    def lines(self) -> LinesText:
+        return LinesText(self.passes.lines, self.passes.twiddles)
+
+    @cached_property
+    def codelets(self) -> tuple[Codelet, ...]:
+        return codelets(frozenset(self.passes.lines.axis.radices), inverse=False)
+
+    @cached_property
+    def tables(self) -> tuple[Table, ...]:
+        """Tables of twiddles, each once."""
+        return tuple({step.table: step.twiddles for step in self.lines.steps if step.powers}.values())
+
+    @property
+    def scale(self) -> str:
+        """Literal factor that undoes the factor of the forward and the inverse transform."""
+        return float_literal(1 / self.passes.lines.points)

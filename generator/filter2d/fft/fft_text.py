@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
-from warpsmith.generator.fft.axes import modulo, quotient
 from warpsmith.generator.fft.codelets import Codelet, codelets
 from warpsmith.generator.fft.text import Table
 from warpsmith.generator.filter2d.fft.fft_geometry import Filter2dFftGeometry
 from warpsmith.generator.render import float_literal
 from warpsmith.generator.steps import counter_bytes
-from warpsmith.generator.tiles.lines_text import LinesText
+from warpsmith.generator.tiles.lines_text import IndexText, LinesText
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Flow:
 
 
 @dataclasses.dataclass(frozen=True)
-class FftText:
+class FftText(IndexText):
     """Lines of both axes, tables, and the transforms within a thread."""
 
     passes: Filter2dFftGeometry
@@ -116,13 +115,3 @@ class FftText:
     def scale(self) -> str:
         """Literal factor of the filter's spectrum that undoes the factor of the forward and the inverse transform."""
         return float_literal(1 / (self.passes.rows.points * self.passes.columns.points))
-
-    @staticmethod
-    def over(number: str, divisor: int) -> str:
-        """`number / divisor` in CUDA."""
-        return quotient(number, divisor)
-
-    @staticmethod
-    def rest(number: str, divisor: int) -> str:
-        """`number % divisor` in CUDA; "0" for a divisor of 1."""
-        return "0" if divisor == 1 else modulo(number, divisor)

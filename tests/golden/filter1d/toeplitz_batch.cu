@@ -199,6 +199,11 @@ __device__ __forceinline__ bool is_settled(Result stored) {
 // the sum NaN; and parts of a number may overflow where the number does not. If `check` is NaN in some thread, its warp
 // computes those of its outputs again that are not finite.
 
+// Number of a row of a filter among the channels of all signals.
+__device__ __forceinline__ size_t place_of(int filter, int row) {
+    return static_cast<size_t>(row) * 768 + filter;
+}
+
 // Channel, and elements to the first sample and the first output, of a row of a filter.
 struct Row {
     int channel;
@@ -206,9 +211,8 @@ struct Row {
 };
 
 __device__ __forceinline__ Row row_of(int filter, int row) {
-    const int channel = filter;
-    const size_t place = static_cast<size_t>(row) * 768 + channel;
-    return {channel, place * 1024, place * 1024};
+    const size_t place = place_of(filter, row);
+    return {filter, place * 1024, place * 1024};
 }
 
 // Copies a piece of all rows to its place in the ring, if there are so many pieces: kPiece samples from step `begin` +

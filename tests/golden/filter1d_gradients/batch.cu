@@ -139,9 +139,9 @@ template <int kGroups> __device__ __forceinline__ void wgmma_wait_group() {
 }
 #endif
 
-// Elements before a row of a filter, in an array with so many from channel to channel.
-__device__ __forceinline__ size_t offset_of(int filter, int row, size_t pitch) {
-    return (static_cast<size_t>(row) * 768 + filter) * pitch;
+// Number of a row of a filter among the channels of all signals.
+__device__ __forceinline__ size_t place_of(int filter, int row) {
+    return static_cast<size_t>(row) * 768 + filter;
 }
 
 // Copies `count` elements of all rows to shared memory, from element `first` on, both multiples of 8: 8 elements of a
@@ -157,7 +157,7 @@ __device__ __forceinline__ void load_rows(const Sample* source, size_t pitch, in
         for (int row = threadIdx.x / kLanes; row < 16 * kRowSteps; row += kThreads / kLanes) {
             unsigned char* own = target + place / 8 * kAlong + row * 16 + place % 8 * 2;
             const bool is_there = first_row + row < kRows;
-            const Sample* elements = source + (is_there ? offset_of(filter, first_row + row, pitch) : 0) + at;
+            const Sample* elements = source + (is_there ? place_of(filter, first_row + row) * pitch : 0) + at;
             if (is_there && at >= 0 && at + kVector <= length) {
                 cp_async<2 * kVector>(own, elements);
                 continue;
@@ -180,8 +180,8 @@ __device__ __noinline__ float sum_of_tap(
     end = min(min(end, kOutputs), kSignal - lag);
     float sum = 0.0f;
     for (int row = first_row; row < min(first_row + 64, kRows); ++row) {
-        const Sample* samples = signal + offset_of(filter, row, 8192) + lag;
-        const Sample* outputs = gradient + offset_of(filter, row, 8192);
+        const Sample* samples = signal + place_of(filter, row) * 8192 + lag;
+        const Sample* outputs = gradient + place_of(filter, row) * 8192;
         float part = 0.0f;
         for (int t = begin; t < end; ++t) {
             part = fmaf(to_number(__ldg(outputs + t)), to_number(__ldg(samples + t)), part);
