@@ -51,7 +51,7 @@ def some_configs(family: Family, problem: Problem, device: Device, count: int) -
 
 
 def solved(problems: Iterable[Filter1d]) -> list[Filter1d]:
-    """Problems that fit a thread's registers: three bfloat16 parts of 257 taps do not."""
+    """Problems that fit a thread's registers: three bfloat16 parts of 257 taps do not, of samples or of taps."""
     device = cuda_device(0)
     return [each for each in problems if any(family.why_not(each, device) is None for family in FAMILIES)]
 
@@ -63,7 +63,7 @@ def some(count: int) -> Callable[[Family, Problem, Device], list[Config]]:
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape['signal']}-{shape['taps']}")
 def test_random_configs(shape: dict[str, Any], check_configs: CheckConfigs) -> None:
     problems = solved(Filter1d(**shape, **types) for types in TYPES)
-    assert len(problems) >= len(TYPES) - 2
+    assert len(problems) >= len(TYPES) // 2
     check_configs(problems, some(5), families=FAMILIES)
 
 
