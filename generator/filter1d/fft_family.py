@@ -168,9 +168,7 @@ def _sizes(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
         return points_of(radices) in sizes_for(problem, Packing(packing), device)
 
     def are_countable(packing: str, radices: str, lines: int) -> bool:
-        made = Packing(packing)
-        step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
-        row_lines = -(-span_of(problem) // step)
+        row_lines = _row_lines(problem, packing, radices)
         if problem.layout is SignalLayout.BTC:
             return problem.batch * -(-problem.channels // lines) * row_lines <= MAX_GRID
         return problem.rows * row_lines + lines <= MAX_GRID
@@ -203,9 +201,14 @@ def _most_lines(problem: Filter1d, packing: str, radices: str) -> int:
     """Lines that a thread block may have work for."""
     if problem.layout is SignalLayout.BTC:
         return problem.channels
+    return problem.rows * _row_lines(problem, packing, radices)
+
+
+def _row_lines(problem: Filter1d, packing: str, radices: str) -> int:
+    """Lines of a row; a block without outputs counts as one with a single one, since a search asks about any values."""
     made = Packing(packing)
     step = step_of(problem, points_of(radices), made) * (2 if made is Packing.PAIR else 1)
-    return problem.rows * -(-span_of(problem) // max(1, step))
+    return -(-span_of(problem) // max(1, step))
 
 
 def _shared_bytes(problem: Filter1d, radices: str, lines: int) -> int:

@@ -61,7 +61,8 @@ def _sizes(problem: Filter1d) -> tuple[Constraint, ...]:
     shapes = {(each.columns, each.rows): each.blocks for each in shapes_for(problem)}
 
     def lines(columns: str, rows: str) -> int:
-        return problem.rows * shapes[columns, rows].count
+        blocks = shapes.get((columns, rows))  # a search asks about pairs that are no shape, in any order of rules
+        return 0 if blocks is None else problem.rows * blocks.count
 
     def fits(columns: str, rows: str, spectra: str, lag: int) -> bool:
         points = points_of(columns) * points_of(rows) * (2 if spectra == Spectra.WITH else 1)

@@ -287,12 +287,12 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     overlap, shared = overlap_of(problem), device.limits.static_shared_bytes
 
     def length(threads: int, outputs: int) -> int:
-        return length_of(problem, threads * outputs)
+        return max(1, length_of(problem, threads * outputs))  # a search asks each rule about any values
 
     return (
         Constraint(
             f"a block has at least {LANES} outputs more than the {overlap} that the next block adds to as well",
-            lambda threads, outputs: length(threads, outputs) > 0,
+            lambda threads, outputs: length_of(problem, threads * outputs) > 0,
         ),
         Constraint(
             f"a block has at most {shared} bytes of shared memory for {problem.taps} taps, down {problem.down}",
