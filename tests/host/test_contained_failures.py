@@ -118,6 +118,20 @@ class LikelyRaises(Failing):
         raise OverflowError("planted is_likely")
 
 
+class RuleRaisesLater(Failing):
+    """A rule that answers for the default, and fails while the search asks for more."""
+
+    def space(self, problem: Problem, device: Device) -> Space:
+        space, default = super().space(problem, device), self.default(problem, device)
+
+        def rule(block_rows: int) -> bool:
+            if block_rows != default.integer("block_rows"):
+                raise LookupError("planted rule")
+            return True
+
+        return Space(space.parameters, (*space.constraints, Constraint("planted", rule)))
+
+
 class ProgramRaises(Failing):
     def program(self, problem: Problem, config: Config) -> Program:
         raise AssertionError("planted program")
@@ -133,6 +147,7 @@ class ProgramRaises(Failing):
         (DefaultIsIllegal, "block_rows=-1 is not one of"),
         (StartsRaise, "IndexError: planted starts"),
         (LikelyRaises, "OverflowError: planted is_likely"),
+        (RuleRaisesLater, "LookupError: planted rule"),
         (ProgramRaises, "planted program"),
     ],
 )

@@ -195,7 +195,7 @@ class SearchLoop(FlowCallbacks):
                 raise
         return FamilySearch(
             study_prefix(*subject) + family.name,
-            gate.space(family),
+            gate.space(family).guarded(functools.partial(self.faults.add, Part.FAMILY, family.name)),
             firsts,
             self._seed,
             [(trial.config, trial.median_ns) for trial in stored],
