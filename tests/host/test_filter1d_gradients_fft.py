@@ -17,6 +17,7 @@ from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.gradients_fft_family import Filter1dGradientsFft
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
+from warpsmith.plans.first_use.check import check_on_random_data
 from warpsmith.tuner.operations.registry import random_operands, references
 
 DEVICE = DeviceRef(DeviceKind.HOST).device()
@@ -68,3 +69,15 @@ def test_a_nan_spoils_only_taps_that_meet_it(host: HostRuntime, quickest: HostCo
     expected = references(problem, operands)["weights_gradient"]
     assert np.isnan(found).nonzero()[0].tolist() == np.isnan(expected.expected).nonzero()[0].tolist() == [299]
     assert np.allclose(found[:-1], expected.expected[:-1], rtol=1e-5, atol=1e-3)
+
+
+def test_first_use_takes_an_error_relative_to_the_signal(host: HostRuntime, quickest: HostCompiler) -> None:
+    """The oldest taps of a causal filter have few terms beside the error of a transform; wrong results are found."""
+    problem = Filter1d(300, 300, 2, channels=2, filters=2, mode="causal", pass_="wgrad")
+    finding = check_on_random_data(plan_of(host, quickest, problem, program_of(problem)).loaded, quickest, 1)
+    assert finding is not None
+    assert finding.is_right, finding
+    other = Filter1d(300, 300, 2, channels=2, filters=2, mode="causal", pass_="wgrad", convolve=True)
+    finding = check_on_random_data(plan_of(host, quickest, problem, program_of(other)).loaded, quickest, 1)
+    assert finding is not None
+    assert not finding.is_right
