@@ -1,9 +1,9 @@
 """Gradients of long filters by transforms: products of spectra that stay in registers, one inverse a thread block.
 
-The gradient of tap k is the sum over rows and outputs t of gradient[t] times signal[t + first lag + k]: a correlation of
-two long signals, of which the filter's taps are the lags. A thread block transforms a tile of outputs and the samples
-beside it, multiplies, and adds the products of all rows and tiles of its share in registers, so that it needs one
-inverse. A second launch adds the sums of all shares in an order that does not change. Tiles that meet no sample are
+The gradient of tap k is the sum over rows and outputs t of gradient[t] times signal[t + first lag + k]: a correlation
+of two long signals, of which the filter's taps are the lags. A thread block transforms a tile of outputs and the
+samples beside it, multiplies, and adds the products of all rows and tiles of its share in registers, so that it needs
+one inverse. A second launch adds the sums of all shares in an order that does not change. Tiles that meet no sample are
 never computed.
 
 Two tiles, of one row or of two rows that share a filter, are the real and the imaginary part of a line, z = x1 + i x2,

@@ -1,4 +1,4 @@
-"""Geometry of one config of `filter1d_gradients_fft` on one problem: groups of taps, tiles of outputs, lines and shares.
+"""Geometry of one config of `filter1d_gradients_fft` on one problem: groups of taps, tiles of outputs, lines, shares.
 
 A group of `lags` consecutive taps needs, for a tile of outputs, `lags + tile - 1` samples, which are at most the points
 of a transform. The circular correlation of both has the tile's share of each tap's sum at its beginning.
@@ -137,7 +137,8 @@ class Filter1dGradientsFftGeometry:
     def summary(self) -> tuple[str, ...]:
         """Header lines that say what the kernels do."""
         return (
-            f"Gradients of weights: {self.lags} taps at a time, from tiles of {self.tile} outputs and the samples beside them.",
-            "Two tiles are the real and the imaginary part of a line. A thread block transforms the lines of its share,",
-            "adds the products of their spectra in registers, and transforms the sum back. A second launch adds all shares.",
+            f"Gradients of {self.lags} weights at a time, from tiles of {self.tile} outputs and samples beside them.",
+            "Two tiles are the real and the imaginary part of a line. A thread block transforms the lines of its",
+            "share, adds the products of their spectra in registers, and transforms the sum back. A second launch adds",
+            "the shares.",
         )

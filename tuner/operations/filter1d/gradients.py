@@ -211,7 +211,8 @@ class _Gradients:
             spoilt = ~np.isfinite(own).all(axis=1)
             expected += correlated_rows(np.where(np.isfinite(own), own, 0.0), np.where(bad, 0.0, windows))
             bad[spoilt] = True
-            spoil(bad.any(axis=0)[None], own.shape[1], 1, expected[None], scales[None])
+            of_rows: NDArray[np.bool_] = bad.max(axis=0, keepdims=True)
+            spoil(of_rows, own.shape[1], 1, expected[None], scales[None])
         else:
             self._add_rows(windows, own, expected)
         scales += floors.sum()
