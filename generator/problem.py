@@ -123,7 +123,8 @@ class Accuracy(enum.StrEnum):
     SIGNALWISE = "signalwise"
     """Largest gain of the filter times the largest |sample| of the channel; or each output's own sum of |weight| *
     |sample| if that is larger. Admits transforms and products of split numbers, whose errors spread over a block of a
-    channel."""
+    channel. For a gradient of weights: the sum, over the channels of the batch that share the filter, of the Euclidean
+    norm of the channel times that of its gradient."""
 
 
 class NonFinite(enum.StrEnum):

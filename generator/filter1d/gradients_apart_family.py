@@ -18,6 +18,7 @@ from warpsmith.generator.filter1d.fft_long_family import Filter1dFftLong
 from warpsmith.generator.filter1d.fields import Filter1dPass
 from warpsmith.generator.filter1d.gradients_batch_family import Filter1dGradientsBatch
 from warpsmith.generator.filter1d.gradients_channels_family import Filter1dGradientsChannels
+from warpsmith.generator.filter1d.gradients_fft_family import Filter1dGradientsFft
 from warpsmith.generator.filter1d.gradients_plain_family import Filter1dGradientsPlain
 from warpsmith.generator.filter1d.gradients_text import why_no_gradients_of
 from warpsmith.generator.filter1d.gradients_warp_family import Filter1dGradientsWarp
@@ -45,6 +46,7 @@ _GRADIENTS: tuple[Family, ...] = (
     Filter1dGradientsWarp(),
     Filter1dGradientsChannels(),
     Filter1dGradientsBatch(),
+    Filter1dGradientsFft(),
     Filter1dGradientsPlain(),
 )
 """Families of the stages that compute gradients, the one for every problem last."""

@@ -144,6 +144,8 @@ class Fold:
     """C++ type that counts all threads."""
     term_count: str
     """C++ type that counts the partial sums of an element."""
+    is_by_filter: bool = False
+    """True if the sums of a filter's taps lie side by side, and not those of a tap."""
 
     @classmethod
     def of(cls, problem: Filter1d, parts: int) -> Fold:
@@ -163,6 +165,12 @@ class Fold:
             count=count_type(outputs * lanes, FOLD_THREADS),
             term_count="int" if terms + CHAIN * lanes < 2**31 else "long long",
         )
+
+    @classmethod
+    def of_filters(cls, problem: Filter1d, parts: int) -> Fold:
+        """Fold of sums over all channels of a filter, of which those of a filter's taps lie side by side."""
+        alone = dataclasses.replace(problem, channels=problem.filters, pitch=None, result_pitch=None)
+        return dataclasses.replace(cls.of(alone, parts), is_by_filter=True)
 
     @property
     def blocks(self) -> int:

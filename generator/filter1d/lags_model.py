@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Protocol
 
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.fft.text import Twiddles
@@ -61,6 +62,38 @@ SHAPES = (
 )
 
 
+class LineSums(Protocol):
+    """Counts of lines and thread blocks on which an expected time depends."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def groups(self) -> int: ...
+
+    @property
+    def shares(self) -> int: ...
+
+    @property
+    def blocks(self) -> int: ...
+
+    @property
+    def points(self) -> int: ...
+
+    @property
+    def packed(self) -> int: ...
+
+    @property
+    def line_taps(self) -> int: ...
+
+    @property
+    def sums(self) -> int: ...
+
+    def met(self, group: int) -> range:
+        """Lines of a group that are computed."""
+        ...
+
+
 def registers_of(radices: Radices) -> int:
     """Registers that a thread needs, as a guess."""
     return max(6 * radices[-1], 2 * max(radices)) + OTHER_REGISTERS
@@ -93,7 +126,7 @@ def usual_shares(geometry: Filter1dLagsGeometry, device: Device) -> int:
     return max(each for each in share_counts(device) if each == 1 or each <= min(most, geometry.line_count))
 
 
-def expected_ns(problem: Filter1d, geometry: Filter1dLagsGeometry, shape: LagShape, device: Device) -> float:
+def expected_ns(problem: Filter1d, geometry: LineSums, shape: LagShape, device: Device) -> float:
     """Nanoseconds of a config whose lines cost as much as those of `shape`.
 
     The longer one of memory and instructions counts in full, and a part of the other.

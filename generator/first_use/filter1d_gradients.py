@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.first_use.filter1d import deviations_of
 from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
-from warpsmith.generator.problem import DType
+from warpsmith.generator.problem import Accuracy, DType
 
 _KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.BFLOAT16: 2}
 """Numbers of element types in the template."""
@@ -46,16 +48,22 @@ def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
         "first_lag": problem.first_lag,
         "pitch": pitch,
         "gradient_pitch": gradient_pitch,
+        "is_signalwise": int(problem.accuracy is Accuracy.SIGNALWISE),
     }
+    reals = {"balance": math.sqrt(problem.result_length / problem.signal)}
+    is_signalwise = problem.accuracy is Accuracy.SIGNALWISE
+    lengths = problem.result_length + (problem.signal + problem.result_length if is_signalwise else 0)
     terms = {
         "signal_gradient": problem.taps,
-        "weights_gradient": problem.batch * group * problem.result_length,
+        "weights_gradient": problem.batch * group * lengths,
         "bias_gradient": problem.batch * problem.result_length,
     }[wanted]
     known = frozenset({"weights", "bias"} & set(names))
     return Reference(
-        program=reference_program("filter1d_gradients", threads, integers, {}, problem.dtype, output.dtype, inputs=4),
-        values=packed(integers, {}),
+        program=reference_program(
+            "filter1d_gradients", threads, integers, reals, problem.dtype, output.dtype, inputs=4
+        ),
+        values=packed(integers, reals),
         inputs=tuple(name if name in names else names[0] for name in ("signal", "weights", "bias", "gradient")),
         terms=terms,
         term_cost=1 if problem.activation is None else 1 + problem.taps,

@@ -18,12 +18,13 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.gradients_batch_family import Filter1dGradientsBatch
 from warpsmith.generator.filter1d.gradients_channels_family import Filter1dGradientsChannels
+from warpsmith.generator.filter1d.gradients_fft_family import Filter1dGradientsFft
 from warpsmith.generator.filter1d.gradients_plain_family import Filter1dGradientsPlain
 from warpsmith.generator.filter1d.gradients_warp_family import Filter1dGradientsWarp
 from warpsmith.generator.presets import H200
 
 PLAIN, WARP, CHANNELS = Filter1dGradientsPlain(), Filter1dGradientsWarp(), Filter1dGradientsChannels()
-BATCH = Filter1dGradientsBatch()
+BATCH, FFT = Filter1dGradientsBatch(), Filter1dGradientsFft()
 EPILOGUE: dict[str, Any] = {"bias": True, "activation": "silu"}
 
 
@@ -48,6 +49,9 @@ CASES: dict[str, tuple[Family, Filter1d]] = {
     "channels_long": (CHANNELS, mixer("backward", taps=15, layout="btc", dtype="float32", filters=512)),
     "channels_weights": (CHANNELS, mixer("wgrad", taps=2, layout="btc", channels=510, filters=1, dtype="float16")),
     "batch": (BATCH, mixer("wgrad", taps=128, batch=64, channels=768, filters=768, taps_dtype="bfloat16")),
+    "fft": (FFT, mixer("wgrad", taps=600, batch=64, channels=768, filters=768, taps_dtype="bfloat16")),
+    "fft_slice": (FFT, Filter1d(700, 300, 3, channels=4, filters=2, lags=(-20, 600), convolve=True, pass_="wgrad")),
+    "fft_any": (FFT, Filter1d(256, 256, 64, "causal", 768, 768, nonfinite="any", pass_="wgrad")),
     "batch_groups": (BATCH, mixer("wgrad", taps=65, batch=1, filters=128, convolve=True, dtype="float16")),
 }
 """Families and problems of the golden files, with the families' default configs for an H200."""

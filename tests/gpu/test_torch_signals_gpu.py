@@ -12,6 +12,8 @@ import torch
 import warpsmith.torch as wt
 from torch_signals import assert_close, causal, seeded, signals
 from warpsmith.store import location
+from warpsmith.torch import signal_layer
+from warpsmith.torch.signal_layer import Needed
 
 pytestmark = pytest.mark.gpu
 
@@ -126,3 +128,33 @@ def test_long_filters_are_convolved() -> None:
     x, w = seeded(100_000).cuda(), seeded(1025)
     whole = torch.fft.irfft(torch.fft.rfft(x.double(), 131072) * torch.fft.rfft(w.cuda().double(), 131072), 131072)
     assert_close(wt.convolve(x, w).double(), whole[: 100_000 + 1024], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_gradients_of_filters_as_long_as_their_signals(
+    dtype: Any, has_bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans compute them; PyTorch adds up the bias' gradient alone."""
+    by_torch: list[Needed] = []
+    usual = signal_layer.composed_gradients
+
+    def recorded(*arguments: Any) -> Any:
+        by_torch.append(arguments[-1])
+        return usual(*arguments)
+
+    monkeypatch.setattr(signal_layer, "composed_gradients", recorded)
+    given = [signals("bct", 3, 6, 2500), seeded(6, 2500), *([seeded(6)] if has_bias else [])]
+    given = [each.to("cuda", dtype).requires_grad_() for each in given]
+    wide = exact(given)
+    y = wt.causal_conv1d_fn(*given)
+    size = 5000
+    spectra = [torch.fft.rfft(each, size) for each in (wide[0], wide[1].flip(-1))]
+    expected = torch.fft.irfft(spectra[0] * spectra[1], size)[..., :2500]
+    expected = expected + wide[2][:, None] if has_bias else expected
+    assert_close(y.double(), expected, BOUNDS[dtype])
+    dy = signals("bct", 3, 6, 2500).to("cuda", dtype)
+    gradients = torch.autograd.grad(expected, wide, dy.double())
+    for found, gradient in zip(torch.autograd.grad(y, given, dy), gradients, strict=True):
+        assert_close(found.double(), gradient, 4 * BOUNDS[dtype])
+    assert by_torch == [Needed(False, False, True)] * has_bias

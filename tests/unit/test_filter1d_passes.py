@@ -13,6 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.generator.first_use.registry import references_of
 from warpsmith.generator.problem import DType, Problem, Role
+from warpsmith.tuner.operations.filter1d import oracle
 from warpsmith.tuner.operations.filter1d.gradients import gradient_references
 from warpsmith.tuner.operations.registry import random_operands, reference
 
@@ -135,6 +136,37 @@ class TestFilterOfGradient:
                     expected = reference(problem, given)
                     assert np.allclose(found.expected, expected.expected, rtol=1e-12, atol=1e-12)
                     assert np.allclose(found.scale, expected.scale, rtol=1e-12)
+
+    @pytest.mark.parametrize("pass_", ["wgrad", "backward"])
+    def test_long_sums_are_transforms(self, pass_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They have the values and the scales of direct sums, and NaN where a window has a NaN."""
+        problem = Filter1d(900, 520, 3, lags=(-300, 250), channels=4, filters=2, convolve=True, pass_=pass_)  # type: ignore[arg-type]
+        operands = dict(random_operands(problem, 2))
+        signal, gradient = (operands[name].copy() for name in ("signal", "gradient"))
+        for _ in range(2):
+            direct = gradient_references(problem, {**operands, "signal": signal, "gradient": gradient})
+            with monkeypatch.context() as patched:
+                patched.setattr(oracle, "_LARGE", 0)
+                found = gradient_references(problem, {**operands, "signal": signal, "gradient": gradient})
+            for name, (one, other) in {each: (found[each], direct[each]) for each in direct}.items():
+                assert np.allclose(one.expected, other.expected, rtol=0, atol=1e-11, equal_nan=True), name
+                assert np.allclose(one.scale, other.scale, rtol=1e-12, equal_nan=True), name
+            signal[1, 0, 760] = np.nan  # the last taps meet it
+            gradient[0, 3, 9] = np.nan  # all taps of the second filter meet it
+        weights = direct["weights_gradient"].expected
+        assert np.isnan(weights[1]).all()
+        assert 0 < np.isnan(weights[0]).sum() < 520
+
+    def test_the_floor_of_weights_is_no_less_than_their_terms(self) -> None:
+        fields: dict[str, Any] = {"taps": 40, "batch": 2, "channels": 4, "filters": 2, "mode": "same", "pass_": "wgrad"}
+        problem, strict = (Filter1d(90, **fields, accuracy=each) for each in ("signalwise", "elementwise"))
+        operands = random_operands(problem, 4)
+        found, terms = (gradient_references(each, operands)["weights_gradient"] for each in (problem, strict))
+        assert np.allclose(found.expected, terms.expected, rtol=1e-12, atol=1e-12)
+        norms = [np.linalg.norm(operands[name].astype(float), axis=2) for name in ("signal", "gradient")]
+        floors = (norms[0] * norms[1]).sum(axis=0).reshape(2, 2).sum(axis=1)
+        assert np.allclose(found.scale, floors[:, None], rtol=1e-12)
+        assert (found.scale > terms.scale).all()
 
     def test_both_kinds_are_among_the_problems(self) -> None:
         assert len(SPREAD) < len(ALL)

@@ -37,7 +37,7 @@ _TRANSFORM_TAPS = 256
 """Taps from which on PyTorch's transforms replace its sums, where PyTorch computes a filter."""
 _SLOW_TAPS = {"filter1d_plain": _TRANSFORM_TAPS, "filter1d_gradients_plain": 33}
 """Families that solve every problem, term by term, and the taps from which on PyTorch is faster: its transforms, and
-its sums of a weight's gradient, which `filter1d_gradients_plain` reads from global memory for each tap."""
+its sums of a weight's gradient, for which `filter1d_gradients_plain` reads a signal from global memory for each tap."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,15 +153,15 @@ class SignalLayer:
         )
 
     def _gradient_answers(self, needed: Needed) -> list[tuple[Needed, Answer | None]]:
-        """The answers that together compute these gradients: one for all, or one for the signal's and one for the
-        others where families for long filters compute them apart.
+        """The answers that together compute these gradients: one for all, or one for each where families for long
+        filters compute them apart. A bias' gradient is then PyTorch's sum.
         """
         whole = self._gradient_answer(needed)
         is_whole = whole is not None and whole.plan is not None and not self._is_slow(whole)
-        if is_whole or not needed.signal or not (needed.weights or needed.bias):
+        parts = _apart(needed, self._problem.activation is None)
+        if is_whole or len(parts) == 1:
             return [(needed, whole)]
-        parts = Needed(True, False, False), needed._replace(signal=False)
-        answers = [(part, self._gradient_answer(part)) for part in parts]
+        answers = [(part, self._gradient_answer(part) if part.signal or part.weights else None) for part in parts]
         if all(each is None or each.plan is None or self._is_slow(each) for _, each in answers):
             return [(needed, whole)]
         return answers
@@ -203,6 +203,16 @@ class SignalLayer:
             remedy = "tune it with warpsmith.tune, or take fallback='default'"
             text = f"PyTorch computes {self._problem.key()}: {answer.why_not}; {remedy}"
             warnings.warn(text, LeftToTorch, stacklevel=4)
+
+
+def _apart(needed: Needed, is_linear: bool) -> list[Needed]:
+    """Parts of gradients: the signal's, the weights', and the bias', which with an activation are one with those of
+    the weights.
+    """
+    others = [needed._replace(signal=False)]
+    if is_linear:
+        others = [Needed(False, needed.weights, False), Needed(False, False, needed.bias)]
+    return [each for each in (Needed(needed.signal, False, False), *others) if any(each)]
 
 
 def rows_of(result: Tensor, layout: SignalLayout, shape: tuple[int, int, int]) -> Tensor:
@@ -287,6 +297,8 @@ def composed(x: Tensor, w: Tensor, b: Tensor | None, part: Slice) -> Tensor:
 
 def composed_gradients(dy: Tensor, x: Tensor, w: Tensor, b: Tensor | None, part: Slice, needed: Needed) -> Gradients:
     """The gradients that are needed, by PyTorch's operations, which record derivatives if they are asked for."""
+    if b is not None and needed == Needed(False, False, True) and part.activation is None:
+        return None, None, dy.sum((0, 2)).to(b.device, b.dtype)  # no filter is computed for it
     is_recorded = torch.is_grad_enabled()
     given = [None if each is None else each if each.requires_grad else each.detach() for each in (x, w, b)]
     wanted = [each for each, is_needed in zip(given, needed, strict=True) if is_needed and each is not None]

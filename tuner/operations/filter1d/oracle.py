@@ -68,6 +68,11 @@ def activated(problem: Filter1d, sums: NDArray[Any]) -> NDArray[Any]:
             return silu
 
 
+def is_long(problem: Filter1d) -> bool:
+    """True if sums are made by transforms: scales have a floor, and direct sums would take long."""
+    return problem.accuracy is Accuracy.SIGNALWISE and problem.taps > _TAPS and problem.multiply_adds > _LARGE
+
+
 def slope(problem: Filter1d) -> float:
     """Factor on the scale of errors: the largest slope of the activation."""
     return 1.0 if problem.activation is None else problem.activation.slope
@@ -199,8 +204,7 @@ class _Work:
 
     @property
     def is_by_transforms(self) -> bool:
-        is_signalwise = self.problem.accuracy is Accuracy.SIGNALWISE
-        return is_signalwise and self.problem.taps > _TAPS and self.problem.multiply_adds > _LARGE
+        return is_long(self.problem)
 
     @property
     def scratch_bytes(self) -> int:

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from warpsmith.tuner.operations.strips import quick_length
 
+_AT_ONCE = 1 << 16
+"""Numbers whose spectra are made at once: they stay in a core's cache."""
+
 
 def add_by_transforms(
     taps: NDArray[Any], samples: NDArray[Any], down: int, expected: NDArray[Any], scale: NDArray[np.float64]
@@ -51,3 +54,14 @@ def _correlated(taps: NDArray[Any], samples: NDArray[Any], down: int, outputs: i
         return np.asarray(np.fft.ifft(product)[:, kept])
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(taps[::-1], size)
     return np.fft.irfft(spectrum, size)[:, kept]
+
+
+def correlated_rows(rows: NDArray[np.float64], beside: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum over rows of their correlations: element k adds up rows[:, t] * beside[:, t + k]."""
+    size = quick_length(beside.shape[1])
+    spectrum = np.zeros(size // 2 + 1, np.complex128)
+    some = max(1, _AT_ONCE // size)
+    for first in range(0, len(rows), some):
+        part = slice(first, first + some)
+        spectrum += (np.fft.rfft(beside[part], size) * np.fft.rfft(rows[part], size).conj()).sum(axis=0)
+    return np.fft.irfft(spectrum, size)[: beside.shape[1] - rows.shape[1] + 1]
