@@ -70,19 +70,6 @@ class Constraint:
             return lambda values: holds(read(values))
         return lambda values: holds(*read(values))
 
-    def guarded(self, note: Callable[[Exception], None]) -> Constraint:
-        """This rule, which refuses values for which it raises an error; the error goes to `note`."""
-        holds = self.holds
-
-        def checked(*values: Value) -> bool:
-            try:
-                return holds(*values)
-            except Exception as error:
-                note(error)
-                return False
-
-        return dataclasses.replace(self, holds=checked, reads=self.parameters)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Config:
@@ -196,10 +183,6 @@ class Space:
             raise ValueError(f"unknown parameters {sorted(unknown)}; the space has {[p.name for p in self.parameters]}")
         narrowed = (_narrowed(each, wanted.get(each.name, each.values)) for each in self.parameters)
         return Space(tuple(narrowed), self.constraints)
-
-    def guarded(self, note: Callable[[Exception], None]) -> Space:
-        """This space with guarded rules (`Constraint.guarded`): an error refuses a config, and ends no search."""
-        return Space(self.parameters, tuple(each.guarded(note) for each in self.constraints))
 
     def due(self) -> list[list[Constraint]]:
         """The rules that can be checked once a parameter is set, for each in order: it is the last that they read."""

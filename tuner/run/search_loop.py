@@ -33,6 +33,7 @@ from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.run.sharing import HelperTuners, Sharing
 from warpsmith.tuner.search.competition import POLISH_SHARE, Competition, Prospect
 from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
+from warpsmith.tuner.search.guarded import guarded
 from warpsmith.tuner.search.finished import Finished
 from warpsmith.tuner.search.known import Key, Known, have_times
 
@@ -195,7 +196,7 @@ class SearchLoop(FlowCallbacks):
                 raise
         return FamilySearch(
             study_prefix(*subject) + family.name,
-            gate.space(family).guarded(functools.partial(self.faults.add, Part.FAMILY, family.name)),
+            guarded(gate.space(family), functools.partial(self.faults.add, Part.FAMILY, family.name)),
             firsts,
             self._seed,
             [(trial.config, trial.median_ns) for trial in stored],
