@@ -33,8 +33,8 @@ from warpsmith.tuner.run.screen import Screen
 from warpsmith.tuner.run.sharing import HelperTuners, Sharing
 from warpsmith.tuner.search.competition import POLISH_SHARE, Competition, Prospect
 from warpsmith.tuner.search.family_search import FamilySearch, LateSearch, NoSearch
-from warpsmith.tuner.search.guarded import guarded
 from warpsmith.tuner.search.finished import Finished
+from warpsmith.tuner.search.guarded import guarded
 from warpsmith.tuner.search.known import Key, Known, have_times
 
 
