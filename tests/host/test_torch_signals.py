@@ -44,8 +44,11 @@ class TestCausal:
         assert_close(x.grad, other.grad)
         assert_close(w.grad, taps.grad)
 
-    def test_gradients_of_long_filters_come_apart(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A plan filters the gradient, while PyTorch computes that of weights which no fast family does here."""
+    @pytest.mark.parametrize("has_bias", [False, True])
+    def test_gradients_of_long_filters_come_apart(self, has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A plan filters the gradient, while PyTorch computes that of weights which no fast family does here, and sums
+        that of a bias.
+        """
         parts = []
         usual = signal_layer.composed_gradients
 
@@ -54,12 +57,14 @@ class TestCausal:
             return usual(*args)
 
         monkeypatch.setattr(signal_layer, "composed_gradients", recorded)
-        x, w = signals("bct", 2, 3, 90).requires_grad_(), seeded(3, 40).requires_grad_()
-        dy = signals("bct", 2, 3, 90)
-        found = torch.autograd.grad(wt.causal_conv1d_fn(x, w), (x, w), dy)
-        for gradient, expected in zip(found, torch.autograd.grad(causal(x, w, None, None), (x, w), dy), strict=True):
-            assert_close(gradient, expected)
-        assert parts == [(False, True, False)]
+        given = [signals("bct", 2, 3, 90), seeded(3, 40), *([seeded(3)] if has_bias else [])]
+        given = [each.requires_grad_() for each in given]
+        dy, bias = signals("bct", 2, 3, 90), given[2] if has_bias else None
+        found = torch.autograd.grad(wt.causal_conv1d_fn(*given), given, dy)
+        expected = torch.autograd.grad(causal(given[0], given[1], bias, None), given, dy)
+        for gradient, other in zip(found, expected, strict=True):
+            assert_close(gradient, other)
+        assert parts == [(False, True, False), (False, False, True)][: 1 + has_bias]
 
     @exhaustive.one_in(2)
     @pytest.mark.parametrize("needed", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (0, 1, 1)])
