@@ -61,6 +61,7 @@ def filter_of_gradient(problem: Filter1dFields) -> dict[str, Any] | None:
         "result_pitch": problem.pitch,
         "accuracy": problem.accuracy,
         "nonfinite": problem.nonfinite,
+        "precision": problem.precision,
     }
 
 

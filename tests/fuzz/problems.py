@@ -16,7 +16,8 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
-from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order

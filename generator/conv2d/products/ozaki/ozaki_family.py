@@ -19,7 +19,7 @@ from typing import NamedTuple
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.conv2d.layer.words import Precision
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.conv2d.products.mma.mma_image import MmaImageGeometry
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     BLOCKS,
