@@ -45,6 +45,7 @@ MAX_RADIX = 128
 """Largest radix of the outer transform: 32,768 samples."""
 LEAST_SAMPLES = 129
 """Fewest samples and taps: shorter filters are sums or products of Toeplitz matrices."""
+AHEAD = (0, 132, 264, 396, 528, 660, 792)
 ROWS = (1, 2, 4)
 WARPS = (4, 8, 16)
 MIN_BLOCKS = (0, 1, 2, 3, 4, 5, 6)
@@ -124,6 +125,9 @@ def _space(problem: Filter1d, device: Device) -> Space:
             Parameter("radix", (least,), "points of the outer transform"),
             Parameter("rows", ROWS, "rows of a thread block, which share a filter"),
             Parameter("warps", WARPS, "warps of a thread block"),
+            Parameter("together", (1, 2), "tiles of outputs that a warp computes at once"),
+            Parameter("kept_tiles", (1, 2), "most tiles of samples that wait in registers"),
+            Parameter("ahead", AHEAD, "blocks from one to the one whose samples it prefetches; 0 for none"),
             Parameter("min_blocks", MIN_BLOCKS, "blocks a multiprocessor must hold; 0 leaves it open"),
         ),
         constraints=_constraints(problem, device),
@@ -135,12 +139,12 @@ def _constraints(problem: Filter1d, device: Device) -> tuple[Constraint, ...]:
     reserved, registers = device.limits.reserved_shared_bytes, device.registers_per_multiprocessor
     shared_rows = filter_rows(problem)
     return (
-        Constraint(f"rows of a block fit {limit} bytes of shared memory", lambda radix, rows: shared_bytes(radix, rows) + 64 <= limit),
+        Constraint(f"rows of a block fit {limit} bytes of shared memory", lambda radix, rows: shared_bytes(radix, rows) + 128 <= limit),
         Constraint(f"blocks have no more rows than a filter, {shared_rows}", lambda rows: rows == 1 or rows <= shared_rows),
         Constraint("a grid has less than 2^31 blocks", lambda rows: problem.filters * -(-shared_rows // rows) <= MAX_GRID),
         Constraint(
             f"blocks that a multiprocessor must hold fit its {whole} bytes of shared memory",
-            lambda radix, rows, min_blocks: min_blocks <= 1 or min_blocks * (shared_bytes(radix, rows) + 64 + reserved) <= whole,
+            lambda radix, rows, min_blocks: min_blocks <= 1 or min_blocks * (shared_bytes(radix, rows) + 128 + reserved) <= whole,
         ),
         Constraint(
             f"threads with 64 registers fit {registers} of a multiprocessor",
@@ -159,5 +163,5 @@ def _ranked(problem: Filter1d, device: Device) -> tuple[tuple[float, Config], ..
 def _configs(problem: Filter1d) -> Iterator[Config]:
     for rows, warps, min_blocks in itertools.product((2, 1), (8, 4), (2, 0)):
         yield Config.of(
-            {"weights": Weights.GLOBAL.value, "radix": least_radix(problem), "rows": rows, "warps": warps, "min_blocks": min_blocks}
+            {"weights": Weights.GLOBAL.value, "radix": least_radix(problem), "rows": rows, "warps": warps, "together": 1, "kept_tiles": 1, "ahead": 0, "min_blocks": min_blocks}
         )

@@ -49,6 +49,12 @@ class Filter1dFftMatrixGeometry:
     rows: int
     """Rows of a thread block."""
     warps: int
+    together: int
+    """Tiles of 16 outputs 256 apart that a warp computes at once."""
+    kept_tiles: int
+    """Most tiles of samples that wait in registers for their row's scale; more are read twice."""
+    ahead: int
+    """Thread blocks from one to the one whose samples it prefetches to L2; 0 for none."""
     min_blocks: int
     filters: int
     filter_rows: int
@@ -68,6 +74,9 @@ class Filter1dFftMatrixGeometry:
             radix=config.integer("radix"),
             rows=config.integer("rows"),
             warps=config.integer("warps"),
+            together=config.integer("together"),
+            kept_tiles=config.integer("kept_tiles"),
+            ahead=config.integer("ahead"),
             min_blocks=config.integer("min_blocks"),
             filters=problem.filters,
             filter_rows=filter_rows(problem),
@@ -117,11 +126,6 @@ class Filter1dFftMatrixGeometry:
     @property
     def output_tiles(self) -> int:
         return -(-self.outputs // (TILE * INNER))
-
-    @property
-    def together(self) -> int:
-        """Tiles of outputs that a warp computes at once."""
-        return min(2, self.output_tiles)
 
     @property
     def table_bytes(self) -> int:
