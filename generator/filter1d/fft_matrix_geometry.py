@@ -11,7 +11,7 @@ from warpsmith.generator.space import Config
 INNER = 256
 """Points of the transforms along each frequency of the outer one: two of 16, in the registers of a warp."""
 LINE_BYTES = 4 * INNER + 16
-"""Bytes of shared memory for 256 complex numbers of two float16, and a vector so that eight lines meet no bank twice."""
+"""Bytes of shared memory for 256 complex numbers of two float16, and 16 so that eight lines meet no bank twice."""
 FRAGMENT_BYTES = 512
 """Bytes of a 16x16 matrix of float16: 16 bytes a lane of a warp."""
 TILE = 16
@@ -49,10 +49,8 @@ class Filter1dFftMatrixGeometry:
     rows: int
     """Rows of a thread block."""
     warps: int
-    together: int
-    """Tiles of 16 outputs 256 apart that a warp computes at once."""
-    kept_tiles: int
-    """Most tiles of samples that wait in registers for their row's scale; more are read twice."""
+    fetch: int
+    """Operands that a warp loads an outer frequency ahead: none, the first matrix, or the spectrum too."""
     ahead: int
     """Thread blocks from one to the one whose samples it prefetches to L2; 0 for none."""
     min_blocks: int
@@ -74,8 +72,7 @@ class Filter1dFftMatrixGeometry:
             radix=config.integer("radix"),
             rows=config.integer("rows"),
             warps=config.integer("warps"),
-            together=config.integer("together"),
-            kept_tiles=config.integer("kept_tiles"),
+            fetch=config.integer("fetch"),
             ahead=config.integer("ahead"),
             min_blocks=config.integer("min_blocks"),
             filters=problem.filters,
@@ -135,10 +132,11 @@ class Filter1dFftMatrixGeometry:
     @property
     def summary(self) -> tuple[str, ...]:
         """Header lines that say what the kernels do."""
+        points = INNER * self.radix
         return (
-            f"Negacyclic transforms of {INNER * self.radix} complex numbers on tensor cores, in float16: the samples are",
-            f"real parts. An outer transform of {self.radix} samples {INNER} apart goes through shared memory; along each of",
-            "its frequencies a warp has two transforms of 16, the product with the filter's spectrum and the two back in",
+            f"Negacyclic transforms of {points} complex numbers on tensor cores, in float16: samples are real parts.",
+            f"An outer transform of {self.radix} samples {INNER} apart goes through shared memory; along each of its",
+            "frequencies a warp has two transforms of 16, the product with the filter's spectrum and the two back in",
             "registers. Factors between the outer transform and the next one are part of that one's matrices.",
         )
 

@@ -17,7 +17,6 @@ from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.precision import Precision
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
@@ -26,6 +25,7 @@ from warpsmith.generator.filter1d.lags import lags_of
 from warpsmith.generator.filter1d.problem import SIGNALS
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.presets import HOST, PRESETS
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 
