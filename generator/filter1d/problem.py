@@ -14,8 +14,9 @@ from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, Gates,
 from warpsmith.generator.filter1d.gates import gate_flops, inputs_of_gates, set_gates
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
+from warpsmith.generator.filter1d.precisions import SIGNAL_BOUNDS, set_precision
 from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
-from warpsmith.generator.precision import BOUNDS, Precision
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, Chunks, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
@@ -30,10 +31,6 @@ MAX_TAPS = 2**30 - 1
 MAX_KNOWN = 4096
 """Most known weights: each is a literal in the kernel's text."""
 ACCURACIES = (Accuracy.SIGNALWISE, Accuracy.ELEMENTWISE)
-SIGNAL_BOUNDS = {Precision.IEEE: BOUNDS[Precision.IEEE], Precision.F16: 4e-3}
-"""Precisions of filters, and the largest error of a result over its scale. Transforms in float16 have an error of 5e-4
-to 8e-4 of the results' root mean square. A row of signs under a filter of one tap has results as large as the scale,
-and 2^28 normal deviates have one of six times their root mean square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,8 +169,7 @@ class Filter1d(Problem):
         nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
         is_finite = self.dtype in (DType.INT16, DType.UINT8)
         set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
-        set_field(self, "precision", member(Precision, self.precision, "precision", tuple(SIGNAL_BOUNDS)))
-        self._check_precision()
+        set_precision(self)
         set_states(self)
         set_gates(self)
         convolve = flag(self.convolve, "convolve")
@@ -186,8 +182,6 @@ class Filter1d(Problem):
             if (forward := filter_of_gradient(self)) is not None:
                 Filter1d.__init__(self, **forward)
                 return
-            if self.precision is not Precision.IEEE:
-                raise BadArgument(f"precision {self.precision} is for filters; this gradient ({self.pass_}) is none")
             if not self.pass_.gives_weights and self.activation is None:
                 set_field(self, "bias", False)  # it changes no gradient of a signal
         for operand in self.operands:
@@ -230,15 +224,6 @@ class Filter1d(Problem):
         wanted = DType.FLOAT32 if self.taps_dtype is None else self.taps_dtype
         taps = dtype_of(wanted, f"dtype of the taps of a {self.dtype} signal", allowed)
         set_field(self, "taps_dtype", None if taps is DType.FLOAT32 else taps)
-
-    def _check_precision(self) -> None:
-        """Checks that the precision fits the samples and the accuracy, which are in canonical form."""
-        if self.precision is Precision.IEEE:
-            return
-        if self.dtype not in (DType.FLOAT16, DType.BFLOAT16):
-            raise BadArgument(f"precision {self.precision} is for float16 and bfloat16 signals; this is {self.dtype}")
-        if self.accuracy is not Accuracy.SIGNALWISE:
-            raise BadArgument(f"precision {self.precision} is for accuracy signalwise; this one is {self.accuracy}")
 
     def _canonical_pitch(self, name: str, samples: int, dtype: DType) -> int | None:
         is_btc = self.layout is SignalLayout.BTC

@@ -132,8 +132,8 @@ PrecisionOption = Annotated[
     str,
     typer.Option(
         "--precision",
-        help="ieee, as accurate as float32; or f16: factors of transforms may be rounded to float16, for an error bound "
-        "of 4e-3 (signals of float16 and bfloat16).",
+        help="ieee, as accurate as float32; or f16: factors of transforms may be rounded to float16, for an error "
+        "bound of 4e-3 (signals of float16 and bfloat16).",
     ),
 ]
 PassOption = Annotated[
