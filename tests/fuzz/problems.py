@@ -259,6 +259,7 @@ def _filter1d(rng: random.Random, scale: Scale) -> Problem:
         weights=tuple(rng.randint(-4, 4) for _ in range(filters * taps)) if is_known else None,
         bias=dtype is not DType.COMPLEX64 and rng.random() < 0.3,
         activation=Activation.SILU if dtype is not DType.COMPLEX64 and rng.random() < 0.2 else None,
+        precision=Precision.F16 if own.itemsize == 2 and rng.random() < 0.4 else Precision.IEEE,
         **fields,
     )
     changes = {
