@@ -18,9 +18,11 @@ from warpsmith.generator.space import Config
 FAMILIES = FILTER1D.families
 STATEFUL = {"filter1d_step", "filter1d_partitioned"}
 """Families that filter nothing without a state."""
-FILTERS = tuple(each for each in FAMILIES if each.name not in STATEFUL and "gradients" not in each.name)
-"""Families of filters of any slice without a state; test_filter1d_states.py and test_filter1d_gradients.py have the
-others."""
+COARSE = {"filter1d_fft_matrix"}
+"""Families that filter in precision f16 alone."""
+FILTERS = tuple(each for each in FAMILIES if each.name not in STATEFUL | COARSE and "gradients" not in each.name)
+"""Families of filters of any slice without a state; test_filter1d_states.py, test_filter1d_gradients.py and
+test_filter1d_fft_matrix.py have the others."""
 DEVICE = DeviceRef(DeviceKind.HOST).device()
 
 

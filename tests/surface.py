@@ -47,6 +47,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ),
     warpsmith.Filter1d(1024, 1024, 64, "causal", 8, 8, pass_="wgrad"),
     warpsmith.Filter1d(480, 16384, mode="causal", state="carried", circular=True, state_width=32768),
+    warpsmith.Filter1d(4096, 4096, 64, "causal", 8, 8, dtype="bfloat16", precision="f16"),
     warpsmith.Filter1d(2048, 32, 1, "causal", 64, 4, dtype="bfloat16", gates="both"),
     warpsmith.Filter1d(2048, 7, 1, "causal", 64, 64, dtype="bfloat16", gates="both", projection=3),
     warpsmith.Fft(256, 64),

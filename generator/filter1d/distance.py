@@ -35,6 +35,7 @@ def between_filters(one: Filter1dFields, other: Filter1dFields) -> float | None:
         + TYPE_CHANGED / 2 * (one.weights_dtype is not other.weights_dtype)
         + RULE_CHANGED * (one.layout is not other.layout)
         + RULE_CHANGED * (one.accuracy is not other.accuracy)
+        + RULE_CHANGED * (one.precision is not other.precision)
         + NONFINITE_CHANGED * (one.nonfinite is not other.nonfinite)
         + RULE_CHANGED * ((one.packed is None) != (other.packed is None))
         + RULE_CHANGED * (one.gates is not other.gates)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from warpsmith.generator.filter1d.lags import Lags, Mode
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Role
 
 
@@ -186,6 +187,9 @@ class Filter1dFields(Protocol):
 
     @property
     def projection(self) -> int | None: ...
+
+    @property
+    def precision(self) -> Precision: ...
 
     @property
     def span(self) -> Lags: ...

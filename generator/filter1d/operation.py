@@ -16,6 +16,7 @@ _FAMILIES = families_in(
         "filter1d_step": "step_family:Filter1dStep",
         "filter1d_plain": "plain_family:Filter1dPlain",
         "filter1d_fft": "fft_family:Filter1dFft",
+        "filter1d_fft_matrix": "fft_matrix_family:Filter1dFftMatrix",
         "filter1d_partitioned": "partitioned_family:Filter1dPartitioned",
         "filter1d_shared": "shared_family:Filter1dShared",
         "filter1d_overlap_add": "overlap_add_family:Filter1dOverlapAdd",

@@ -7,6 +7,7 @@ from typing import Any
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.fields import Filter1dFields, Filter1dPass
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import DType, Operand, Role
 
 _REALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
@@ -23,6 +24,8 @@ def check_gradient(problem: Filter1dFields) -> None:
         why = "take the weights at each call; leave out the known ones"
     elif problem.state is not None or problem.packed is not None:
         why = "are for filters without a state, of signals that are not packed"
+    elif problem.precision is not Precision.IEEE and filter_of_gradient(problem) is None:
+        why = f"are of precision ieee where no filter computes them; this one is {problem.precision}"
     if why is not None:
         raise BadArgument(f"gradients (pass {problem.pass_}) {why}")
 
@@ -61,6 +64,7 @@ def filter_of_gradient(problem: Filter1dFields) -> dict[str, Any] | None:
         "result_pitch": problem.pitch,
         "accuracy": problem.accuracy,
         "nonfinite": problem.nonfinite,
+        "precision": problem.precision,
     }
 
 

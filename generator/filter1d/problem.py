@@ -14,7 +14,9 @@ from warpsmith.generator.filter1d.fields import Activation, Filter1dPass, Gates,
 from warpsmith.generator.filter1d.gates import gate_flops, inputs_of_gates, set_gates
 from warpsmith.generator.filter1d.lags import Lags, Mode, canonical_lags, kept, lags_of, mode_of
 from warpsmith.generator.filter1d.passes import check_gradient, filter_of_gradient, operands_of_gradient
+from warpsmith.generator.filter1d.precisions import SIGNAL_BOUNDS, set_precision
 from warpsmith.generator.filter1d.states import chunks_of, inputs_of_state, moved_bytes, outputs_of_state, set_states
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, Chunks, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 SIGNALS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.COMPLEX64, DType.INT16, DType.UINT8)
@@ -97,6 +99,9 @@ class Filter1d(Problem):
         projection: taps of causal filters that the signal and both gates go through first, one for each of the three
             and each channel: an input `projections`, (3, channels, projection), of the weights' type and order of taps.
             Their sums are in float32, from the oldest sample on, rounded to the type of what they filter.
+        precision: `ieee`, the default: each output is as accurate as in float32; or `f16`: factors of transforms may be
+            rounded to float16, scaled by powers of two, for an error bound of 4e-3. Signals of float16 and bfloat16
+            with accuracy `signalwise`, and of gradients `dgrad` without an activation only.
 
     The other fields describe the filter in every pass. A gradient of the result has the result's shape and type, and
     each gradient of an operand has that operand's; sums are in float32. Plans take these of signal, weights, bias and
@@ -144,6 +149,7 @@ class Filter1d(Problem):
     packed: int | None = None
     gates: Gates | None = None
     projection: int | None = None
+    precision: Precision = Precision.IEEE
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # the documented way to canonicalise a frozen dataclass
@@ -163,6 +169,7 @@ class Filter1d(Problem):
         nonfinite = member(NonFinite, self.nonfinite, "nonfinite")
         is_finite = self.dtype in (DType.INT16, DType.UINT8)
         set_field(self, "nonfinite", NonFinite.WINDOW if is_finite else nonfinite)
+        set_precision(self)
         set_states(self)
         set_gates(self)
         convolve = flag(self.convolve, "convolve")
@@ -352,6 +359,10 @@ class Filter1d(Problem):
     def flops(self) -> int:
         return 2 * self.multiply_adds + gate_flops(self)
 
+    @property
+    def error_bound(self) -> float:
+        return SIGNAL_BOUNDS[self.precision]
+
     def features(self) -> Mapping[str, float | str]:
         """Outputs, taps and samples per output as numbers; types, layout and place of the weights as words."""
         kind = f" {self.pass_}" if self.pass_.is_gradient else ""
@@ -390,7 +401,7 @@ class Filter1d(Problem):
 
     def spec(self) -> dict[str, Any]:
         words = ("mode", "layout", "dtype", "taps_dtype", "result_dtype", "activation")
-        rules = ("accuracy", "nonfinite", "pass_", "state", "gates")
+        rules = ("accuracy", "nonfinite", "pass_", "state", "gates", "precision")
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             **{name: str(value) for name in (*words, *rules) if (value := getattr(self, name))},
@@ -430,6 +441,7 @@ class Filter1d(Problem):
             "packed": self.packed,
             "gates": self.gates,
             "projection": self.projection,
+            "precision": None if self.precision is Precision.IEEE else self.precision,
             "pitch": self.pitch,
             "result_pitch": self.result_pitch,
             "weights": f"sha256:{digest(self.weights)}" if self.weights is not None else None,

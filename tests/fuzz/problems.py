@@ -16,7 +16,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.cgemm import Cgemm, Op
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.layer.problem import ACCURACIES
-from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass, Precision
+from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
 from warpsmith.generator.device import Device
 from warpsmith.generator.fft import Fft
 from warpsmith.generator.fft.problem import Kind, Layout, Norm, Order
@@ -25,6 +25,7 @@ from warpsmith.generator.filter1d.lags import lags_of
 from warpsmith.generator.filter1d.problem import SIGNALS
 from warpsmith.generator.filter2d import Border, Filter2d
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.presets import HOST, PRESETS
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Problem
 
@@ -258,6 +259,7 @@ def _filter1d(rng: random.Random, scale: Scale) -> Problem:
         weights=tuple(rng.randint(-4, 4) for _ in range(filters * taps)) if is_known else None,
         bias=dtype is not DType.COMPLEX64 and rng.random() < 0.3,
         activation=Activation.SILU if dtype is not DType.COMPLEX64 and rng.random() < 0.2 else None,
+        precision=Precision.F16 if own.itemsize == 2 and rng.random() < 0.4 else Precision.IEEE,
         **fields,
     )
     changes = {

@@ -18,6 +18,7 @@ from machine_code import NOTHING, frames_of
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d, SignalLayout
 from warpsmith.generator.filter1d.channels_family import Filter1dChannels
+from warpsmith.generator.filter1d.fft_matrix_family import Filter1dFftMatrix
 from warpsmith.generator.filter1d.plain_family import Filter1dPlain
 from warpsmith.generator.filter1d.registers_family import Filter1dRegisters
 from warpsmith.generator.filter1d.toeplitz_batch_family import Filter1dToeplitzBatch
@@ -64,6 +65,10 @@ def toeplitz(problem: Filter1d, **wanted: Value) -> Case:
 
 def batch(problem: Filter1d, **wanted: Value) -> Case:
     return Case(Filter1dToeplitzBatch(), problem, tuple(wanted.items()))
+
+
+def matrix(problem: Filter1d, **wanted: Value) -> Case:
+    return Case(Filter1dFftMatrix(), problem, tuple(wanted.items()))
 
 
 ROWS: dict[str, Any] = {"mode": "causal", "dtype": "bfloat16", "taps_dtype": "bfloat16"}
@@ -116,6 +121,13 @@ CASES = {
     "toeplitz_batch": batch(Filter1d(1024, 1024, 64, channels=768, filters=768, **ROWS)),
     "toeplitz_batch_ragged": batch(
         Filter1d(4099, 300, 3, channels=64, filters=2, convolve=True, **ROWS, **EPILOGUE), groups=3, piece=32
+    ),
+    "fft_matrix": matrix(
+        Filter1d(4096, 4096, 64, channels=768, filters=768, mode="causal", dtype="bfloat16", precision="f16")
+    ),
+    "fft_matrix_ragged": matrix(
+        Filter1d(8760, 3001, 5, channels=6, filters=2, mode="same", dtype="float16", precision="f16", **EPILOGUE),
+        fetch=2,
     ),
     "registers_far": registers(Filter1d(1 << 33, 17, convolve=True), weights="constant", store="plain"),
 }

@@ -17,6 +17,7 @@ HALVES: dict[str, Any] = {"dtype": "bfloat16", "taps_dtype": "bfloat16", "mode":
 MANY: dict[str, Any] = {"channels": 64, "filters": 64}
 PROBLEMS = (
     Filter1d(1024, 200, 64, bias=True, activation="silu", **MANY, **HALVES),
+    Filter1d(1024, 200, 64, bias=True, precision="f16", **MANY, **HALVES),
     Filter1d(1024, 200, 64, gates="both", **MANY, **HALVES),
     Filter1d(1024, 200, 64, gates="both", projection=3, **MANY, **HALVES),
     Filter1d(1024, 7, 2, layout="btc", gates="after", bias=True, **MANY, **HALVES),

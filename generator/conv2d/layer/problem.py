@@ -12,9 +12,10 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.canonical import count, flag
 from warpsmith.generator.conv2d.layer import shapes
 from warpsmith.generator.conv2d.layer.shapes import Pair
-from warpsmith.generator.conv2d.layer.words import BOUNDS, DTYPES, ImageLayout, Pass, Precision, check_precision
+from warpsmith.generator.conv2d.layer.words import DTYPES, ImageLayout, Pass, check_precision
 from warpsmith.generator.distances import FARTHEST, NONFINITE_CHANGED, RULE_CHANGED, SIDE_CHANGED, octaves
 from warpsmith.generator.padding import PaddingMode, Pads, pads_text
+from warpsmith.generator.precision import BOUNDS, Precision
 from warpsmith.generator.problem import Accuracy, DType, NonFinite, Operand, Problem, Role, dtype_of, member
 
 LEAST_USUAL_WORKSPACE, USUAL_SHARE = 2**30, 1.5

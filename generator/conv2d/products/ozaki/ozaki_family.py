@@ -19,7 +19,6 @@ from typing import NamedTuple
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.conv2d.layer.words import Precision
 from warpsmith.generator.conv2d.products.mma.mma_image import MmaImageGeometry
 from warpsmith.generator.conv2d.products.mma.mma_tiles import (
     BLOCKS,
@@ -45,6 +44,7 @@ from warpsmith.generator.conv2d.products.split16.split16_operand import RANGE
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN
 from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Pointer, Program, Unit
 from warpsmith.generator.render import render

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import why_not_counted
-from warpsmith.generator.conv2d.layer.words import Precision
 from warpsmith.generator.conv2d.products.split16.split16_folding import Folding
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 

@@ -45,13 +45,13 @@ from __future__ import annotations
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
-from warpsmith.generator.conv2d.layer.words import Precision
 from warpsmith.generator.conv2d.products.winograd.minimal import TAPS
 from warpsmith.generator.conv2d.products.winograd.winograd_image import WinogradImages
 from warpsmith.generator.conv2d.products.winograd.winograd_transforms import NAME
 from warpsmith.generator.conv2d.products.winograd.winograd_weight import WinogradWeights
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.padding import PaddingMode
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, NonFinite
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 

@@ -13,6 +13,7 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d.fields import Filter1dPass, SignalLayout
 from warpsmith.generator.filter1d.lags import Lags
 from warpsmith.generator.filter1d.problem import REALS, SIGNALS, Filter1d
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 SignalOption = Annotated[int, typer.Option("--signal", metavar="N", help="Samples of each channel.")]
@@ -127,6 +128,14 @@ NonFiniteOption = Annotated[
         "its channel too (any), which saves some methods a check.",
     ),
 ]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        help="ieee, as accurate as float32; or f16: factors of transforms may be rounded to float16, for an error "
+        "bound of 4e-3 (signals of float16 and bfloat16).",
+    ),
+]
 PassOption = Annotated[
     str,
     typer.Option(
@@ -217,6 +226,7 @@ def filter1d(
     packed: PackedOption = None,
     gates: GatesOption = None,
     projection: ProjectionOption = None,
+    precision: PrecisionOption = Precision.IEEE.value,
 ) -> Filter1d:
     """Filter of long signals: correlation, as torch.conv1d computes it, tap 0 on the oldest sample of a window.
 

@@ -42,6 +42,7 @@ from warpsmith.cli.operations.filter1d import (
     NonFiniteOption,
     PackedOption,
     PassOption,
+    PrecisionOption,
     ProjectionOption,
     ResultDTypeOption,
     StateOption,
@@ -53,6 +54,7 @@ from warpsmith.cli.operations.filter1d import (
 from warpsmith.cli.options import DeviceOption, JsonOption, SeedOption, StoreOption
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Accuracy, DType, NonFinite
 
 USUAL_SIGNAL = 2**24
@@ -98,6 +100,7 @@ def bench_filter1d(
     packed: PackedOption = None,
     gates: GatesOption = None,
     projection: ProjectionOption = None,
+    precision: PrecisionOption = Precision.IEEE.value,
     device: DeviceOption = "auto",
     store: StoreOption = None,
     seed: SeedOption = 0,
@@ -110,7 +113,7 @@ def bench_filter1d(
     shape: Words = (batch, mode, channels, filters, layout, dtype, lags, down, convolve, taps_dtype, result_dtype)
     dense: Words = (None, None, None)  # weights of each call, and no gaps between rows
     states: Words = state, state_width, state_rows, circular, packed
-    rules: Words = bias, activation, accuracy, nonfinite, pass_, *states, gates, projection
+    rules: Words = bias, activation, accuracy, nonfinite, pass_, *states, gates, projection, precision
     problems = [filter1d(signal, count, *shape, *dense, *rules) for count in taps or USUAL_TAPS]
     output, ref = Output(save, plot, json), DeviceRef.parse(device)
     rows = measure([Subject(each, {"taps": str(each.taps)}) for each in problems], ref, store, seed, sustained)
@@ -132,6 +135,7 @@ def workload(problem: Filter1d) -> str:
     pass_ = f", {problem.pass_}" if problem.pass_.is_gradient else ""
     gates = "" if problem.gates is None else f", gates {problem.gates}"
     gates += "" if problem.projection is None else f" after projections of {problem.projection} taps"
+    gates += "" if problem.precision is Precision.IEEE else f", precision {problem.precision}"
     rules = f"{gates}{accuracy}{nonfinite}{pass_}{_states(problem)}"
     kind = f"{several}{layout}, {problem.dtype}, {part}{down}{bias}{activation}{rules}"
     return f"signals of {problem.signal} samples{kind}"

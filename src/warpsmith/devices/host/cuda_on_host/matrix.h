@@ -36,6 +36,19 @@ void multiply_add_16_bits(float (&sums)[4], const unsigned (&a)[4], const unsign
 inline void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     multiply_add_16_bits<half_to_float>(sums, a, b);
 }
+// a * b + c with fp16 accumulators, two of them a word: the words are those of adjacent columns, of row lane / 4 and of
+// row lane / 4 + 8.
+inline void mma_f16_f16(unsigned &d0, unsigned &d1, const unsigned (&a)[4], unsigned b0, unsigned b1, unsigned c0,
+                        unsigned c1) {
+    const auto element = [](unsigned word, int place) {
+        return half_to_float(static_cast<unsigned short>(word >> 16 * place));
+    };
+    float sums[4] = {element(c0, 0), element(c0, 1), element(c1, 0), element(c1, 1)};
+    const unsigned b[2] = {b0, b1};
+    multiply_add_16_bits<half_to_float>(sums, a, b);
+    d0 = floats_to_half2(sums[0], sums[1]);
+    d1 = floats_to_half2(sums[2], sums[3]);
+}
 // Subtracts 1024 from each of two fp16 values: sub.rn.f16x2.
 inline unsigned subtract_1024(unsigned halves) {
     const auto less = [](unsigned half) -> unsigned {

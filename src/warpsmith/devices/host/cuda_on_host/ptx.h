@@ -56,6 +56,27 @@ inline unsigned multiply_half2(unsigned a, unsigned b) {
     };
     return floats_to_half2(product(a & 0xffffu, b & 0xffffu), product(a >> 16, b >> 16));
 }
+// Float32 holds the product exactly; the sum is rounded once, if its bits fit a double.
+inline unsigned fma_half2(unsigned a, unsigned b, unsigned c) {
+    const auto sum = [&](int place) {
+        const auto number = [&](unsigned word) {
+            return static_cast<double>(half_to_float(static_cast<unsigned short>(word >> place)));
+        };
+        return static_cast<float>(number(a) * number(b) + number(c));
+    };
+    return floats_to_half2(sum(0), sum(16));
+}
+inline unsigned negate_half2(unsigned a) { return a ^ 0x80008000u; }
+
+// The larger one of two unsigned 16-bit numbers, in both halves of a word.
+inline unsigned max_of_halves(unsigned a, unsigned b) {
+    const auto larger = [](unsigned one, unsigned other) { return one > other ? one : other; };
+    return larger(a & 0xffff0000u, b & 0xffff0000u) | larger(a & 0xffffu, b & 0xffffu);
+}
+
+// Loads and prefetches that only differ in what the caches of a GPU keep.
+inline uint4 load_once(const uint4 *address) { return *address; }
+inline void prefetch_to_l2(const void *) {}
 inline unsigned multiply_bfloat2(unsigned a, unsigned b) {
     const auto product = [](unsigned one, unsigned other) { return __uint_as_float(one) * __uint_as_float(other); };
     return bfloat_pair(product(a << 16, b << 16), product(a & 0xffff0000u, b & 0xffff0000u));
