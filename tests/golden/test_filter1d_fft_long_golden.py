@@ -29,8 +29,11 @@ class Case:
     problem: Filter1d
     wanted: tuple[tuple[str, Value], ...] = ()
 
+    def config(self) -> Config:
+        return Config.of({**FAMILY.default(self.problem, H200).values(), **dict(self.wanted)})
+
     def program(self) -> Program:
-        config = Config.of({**FAMILY.default(self.problem, H200).values(), **dict(self.wanted)})
+        config = self.config()
         assert FAMILY.space(self.problem, H200).why_not(config) is None, config
         return FAMILY.program(self.problem, config)
 
@@ -58,8 +61,8 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 def features(name: str) -> exhaustive.Features:
     """Spectra of a case, and its element type."""
-    program = CASES[name].program()
-    return frozenset((program.config.text("spectra"), CASES[name].problem.dtype))
+    config = CASES[name].config()
+    return frozenset((config.text("spectra"), CASES[name].problem.dtype))
 
 
 @every_case

@@ -32,8 +32,11 @@ class Case:
     problem: Filter1d
     wanted: tuple[tuple[str, Value], ...] = ()
 
+    def config(self) -> Config:
+        return Config.of({**self.family.default(self.problem, H200).values(), **dict(self.wanted)})
+
     def program(self) -> Program:
-        config = Config.of({**self.family.default(self.problem, H200).values(), **dict(self.wanted)})
+        config = self.config()
         assert self.family.space(self.problem, H200).why_not(config) is None, config
         return self.family.program(self.problem, config)
 
@@ -81,7 +84,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 def features(name: str) -> exhaustive.Features:
     """Family of a case, its way and its element type."""
-    config = CASES[name].program().config
+    config = CASES[name].config()
     return frozenset((CASES[name].family.name, config.values().get("way"), CASES[name].problem.dtype))
 
 

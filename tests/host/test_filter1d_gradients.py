@@ -81,16 +81,14 @@ def test_no_family_of_filters_takes_a_gradient_and_the_other_way_round() -> None
 class TestResults:
     """Every outcome covers guards around operands and workspaces, gaps between rows, stress data, and equal bits."""
 
-    def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler) -> None:
+    def test_defaults_are_right(self, family: Family[Filter1d], host: HostRuntime, quick: HostCompiler) -> None:
         problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family), 2)
         assert problems
-        verified.check(host, quickest, [(each, program_of(family, each)) for each in problems])
+        verified.check(host, quick, [(each, program_of(family, each)) for each in problems])
 
-    def test_random_configs_are_right(
-        self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
-    ) -> None:
+    def test_random_configs_are_right(self, family: Family[Filter1d], host: HostRuntime, quick: HostCompiler) -> None:
         problems = exhaustive.share(solved_by(family, SPREAD), FAMILIES.index(family) + 1, 2)
-        verified.check(host, quickest, [(each, program_of(family, each, 1)) for each in problems])
+        verified.check(host, quick, [(each, program_of(family, each, 1)) for each in problems])
 
     def test_every_value_of_every_parameter_is_right(
         self, family: Family[Filter1d], host: HostRuntime, quickest: HostCompiler
@@ -112,18 +110,22 @@ class TestResults:
     def test_sums_of_many_partial_sums_are_right(
         self, family: Family[Filter1d], host: HostRuntime, quick: HostCompiler
     ) -> None:
-        """One filter for all channels, and a signal of many blocks, so that many lanes and chains add up an element."""
+        """One filter for all channels, and a signal of many blocks, so that many lanes and chains add up an element.
+        More than 4096 partial sums take all 256 lanes.
+        """
         problems = (
             Filter1d(20_000, 2, mode="causal", pass_="backward", bias=True),
-            Filter1d(40, 3, 40, channels=200, layout="btc", mode="causal", pass_="wgrad", bias=True),
-            Filter1d(40, 3, 40, channels=200, mode="same", pass_="wgrad", bias=True, activation="silu"),
+            Filter1d(40, 2, 21, channels=200, layout="btc", mode="causal", pass_="wgrad", bias=True),
+            Filter1d(40, 2, 21, channels=200, mode="same", pass_="wgrad", bias=True, activation="silu"),
         )
         verified.check(host, quick, [(each, program_of(family, each)) for each in solved_by(family, problems)])
 
     @pytest.mark.usefixtures("compile_without_optimisation")
     def test_kernels_are_clean_under_the_sanitizers(self, family: Family[Filter1d], tmp_path: Path) -> None:
-        some = exhaustive.share(SPREAD, FAMILIES.index(family), 6)
-        problems = solved_by(family, some) or solved_by(family, SPREAD)[:1]
+        # The simplest family has a block for each tap of a row: the problems with most blocks took 19 of 25 s here.
+        few = [each for each in SPREAD if each.taps * each.rows <= 1000]
+        some = exhaustive.share(few, FAMILIES.index(family), 6)
+        problems = solved_by(family, some) or solved_by(family, few)[:1]
         assert problems
         sanitized.check([(each, program_of(family, each, turn)) for turn, each in enumerate(problems)], tmp_path)
 
