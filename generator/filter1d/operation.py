@@ -27,10 +27,10 @@ _FAMILIES = families_in(
         "filter1d_gradients_warp": "gradients_warp_family:Filter1dGradientsWarp",
         "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
         "filter1d_gradients_batch": "gradients_batch_family:Filter1dGradientsBatch",
-        "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApart",
         "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
         # On a CPU the first one answers. PyTorch's sums are faster there, and they replace the plain family's alone.
         "filter1d_gradients_fft": "gradients_fft_family:Filter1dGradientsFft",
+        "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApart",
     },
 )
 

@@ -15,6 +15,7 @@ import exhaustive
 import warpsmith.torch as wt
 from torch_signals import assert_close, causal, seeded, signals
 from warpsmith.errors import BadArgument
+from warpsmith.generator.filter1d import Filter1d
 from warpsmith.torch import signal_layer
 
 pytestmark = pytest.mark.usefixtures("compile_quickest")
@@ -117,7 +118,7 @@ class TestCausal:
             assert_close(one, other)
 
     def test_operators_keep_their_promises(self) -> None:
-        words = (-3, 40, 1, False, "silu", "default", None)
+        words = (-3, 40, 1, False, "silu", "ieee", "default", None)
         x, w, b = (each.requires_grad_() for each in self.operands())
         torch.library.opcheck(torch.ops.warpsmith.filter1d.default, (x, w, b, *words))
         dy = seeded(2, 3, 40).requires_grad_()
@@ -218,6 +219,30 @@ class TestConv1d:
         x, w = seeded(2, 6, 40).to(dtype), seeded(6, 1, 5).to(dtype)
         exact = functional.conv1d(x.double(), w.double(), groups=6)
         assert_close(wt.conv1d(x, w, groups=6).double(), exact, 2.0**-8 if dtype is torch.bfloat16 else 2.0**-11)
+
+    def test_precision_is_that_of_filters_of_halves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The filter and the gradient of its signal have it; the gradient of the weights is as accurate as float32."""
+        asked: list[Filter1d] = []
+        usual = signal_layer.CachedAnswer
+
+        def recorded(problem: Filter1d, source: Any) -> Any:
+            asked.append(problem)
+            return usual(problem, source)
+
+        monkeypatch.setattr(signal_layer, "CachedAnswer", recorded)
+        x, w = seeded(2, 6, 300).bfloat16().requires_grad_(), seeded(6, 1, 211).bfloat16().requires_grad_()
+        y = wt.conv1d(x, w, padding=210, groups=6, precision="f16")
+        exact = functional.conv1d(x.double(), w.double(), padding=210, groups=6)
+        assert_close(y.double(), exact, 2.0**-7)
+        dx, _ = torch.autograd.grad(y, (x, w), torch.ones_like(y))
+        assert_close(dx.double(), torch.autograd.grad(exact, x, torch.ones_like(exact))[0].double(), 2.0**-7)
+        found = {(str(each.pass_), str(each.precision)) for each in asked}
+        assert found == {("fprop", "f16"), ("wgrad", "ieee")}
+        asked.clear()
+        wt.conv1d(x.float(), w.float(), padding=210, groups=6, precision="f16")
+        assert {str(each.precision) for each in asked} == {"ieee"}
+        with pytest.raises(BadArgument, match="unknown precision 'f17'"):
+            wt.conv1d(x, w, groups=6, precision="f17")
 
 
 class TestSciPy:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Role
 from warpsmith.plans.plan import Plan
 from warpsmith.torch.answers import STORED, Answer, CachedAnswer
@@ -51,6 +52,8 @@ class Slice:
     """Samples from one output to the next."""
     convolve: bool = False
     activation: str | None = None
+    precision: str = "ieee"
+    """Precision of the filter and of the signal's gradient, a value of `Precision` that filters have."""
 
     @property
     def last_lag(self) -> int:
@@ -173,8 +176,9 @@ class SignalLayer:
             pass_ = Filter1dPass.DGRAD if not of_weights else Filter1dPass.WGRAD
             pass_ = Filter1dPass.BACKWARD if of_weights and needed.signal else pass_
             bias = self._problem.bias and (needed.bias or self._problem.activation is not None)
+            precision = Precision.IEEE if pass_ is Filter1dPass.WGRAD else self._problem.precision
             try:
-                problem = dataclasses.replace(self._problem, pass_=pass_, bias=bias)
+                problem = dataclasses.replace(self._problem, pass_=pass_, bias=bias, precision=precision)
             except BadArgument:
                 self._backward[needed] = None
             else:
@@ -246,6 +250,7 @@ def problem_of(x: Tensor, w: Tensor, b: Tensor | None, placement: Placement, par
         pitch=None if placement.pitch is None else placement.pitch * x.element_size(),
         bias=b is not None,
         activation=part.activation,  # type: ignore[arg-type]
+        precision=part.precision,  # type: ignore[arg-type]
         **states,
     )
 

@@ -115,11 +115,12 @@ def _layer(
     return found
 
 
-_WORDS = "SymInt first_lag, SymInt outputs, SymInt down, bool convolve, str? activation, str fallback, str? store"
+_WORDS = "SymInt first_lag, SymInt outputs, SymInt down, bool convolve, str? activation, str precision, "
+_WORDS += "str fallback, str? store"
 
 
 def _words(part: Slice) -> tuple[Any, ...]:
-    return part.first_lag, part.outputs, part.down, part.convolve, part.activation
+    return part.first_lag, part.outputs, part.down, part.convolve, part.activation, part.precision
 
 
 def _layout(x: Tensor) -> SignalLayout:
@@ -138,7 +139,7 @@ def _empty(x: Tensor, samples: Any) -> Tensor:
 def _run(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Tensor:
     """`warpsmith::filter1d` on signals in any placement; results have no gaps."""
     x, placement = dense(x, _layout(x))
-    part, choice = Slice(*words[:5]), words[5:]
+    part, choice = Slice(*words[:6]), words[6:]
     return dense(_layer(x, w, b, placement, part, choice).forward(x, w, b), placement.layout)[0]
 
 
@@ -147,7 +148,7 @@ def _run_gradients(
 ) -> list[Tensor]:
     """`warpsmith::filter1d_gradients`: those that are needed, in the order of the operands."""
     x, placement = dense(x, _layout(x))
-    layer = _layer(x, w, b, placement, Slice(*words[:5]), words[5:])
+    layer = _layer(x, w, b, placement, Slice(*words[:6]), words[6:])
     return [each for each in layer.gradients(dy, x, w, b, Needed(*needed)) if each is not None]
 
 
@@ -191,7 +192,7 @@ def _backward_of_gradients(ctx: Any, gradients: Sequence[Tensor | None]) -> tupl
     with torch.enable_grad():
         given = [each if each is None else each.detach().requires_grad_() for each in ctx.saved_tensors]
         dy, x, w, b = given
-        found: Gradients = composed_gradients(dy, x, w, b, Slice(*ctx.words[:5]), ctx.needed)  # type: ignore[arg-type]
+        found: Gradients = composed_gradients(dy, x, w, b, Slice(*ctx.words[:6]), ctx.needed)  # type: ignore[arg-type]
         results = [each for each in found if each is not None]
         used = [place for place, gradient in enumerate(gradients) if gradient is not None]
         wanted = [each for each in given if each is not None]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Mode
 from warpsmith.generator.filter1d.lags import Lags, canonical_lags, lags_of
+from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import member
 from warpsmith.torch import arguments
 from warpsmith.torch.arguments import Fallback
@@ -26,6 +29,7 @@ def conv1d(
     dilation: Any = 1,
     groups: int = 1,
     *,
+    precision: str = "ieee",
     fallback: str = "default",
     store: str | None = None,
 ) -> Tensor:
@@ -42,6 +46,8 @@ def conv1d(
         padding: zeros on both sides, or `valid` or `same`.
         dilation: samples from one tap to the next.
         groups: number of channel groups.
+        precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it. With one filter
+            for each channel `f16` admits transforms in float16 of 16-bit signals (`warpsmith.Filter1d`).
         fallback: `default`, which runs a plan's default configuration if nothing is stored, or `torch`.
         store: as for `warpsmith.plan`.
 
@@ -50,24 +56,32 @@ def conv1d(
         memory.
 
     Raises:
-        BadArgument: an unknown `fallback`.
+        BadArgument: an unknown `precision` or `fallback`.
         RuntimeError: PyTorch's own errors.
     """
     choice = str(member(Fallback, fallback, "fallback")), store
     if input.dim() == 2 and weight.dim() == 3:
-        return conv1d(input[None], weight, bias, stride, padding, dilation, groups, fallback=fallback, store=store)[0]
+        words = {"precision": precision, "fallback": fallback, "store": store}
+        return conv1d(input[None], weight, bias, stride, padding, dilation, groups, **words)[0]  # type: ignore[arg-type]
     part = _depthwise(input, weight, bias, stride, padding, dilation, groups)
     if part is None:
         strides, pads, dilations = _of_row(stride, 1), _of_row(padding, 0), _of_row(dilation, 1)
         bank = weight[:, :, None] if weight.dim() == 3 else weight
         image = input[:, :, None] if input.dim() == 3 else input
-        y = conv2d(image, bank, bias, strides, pads, dilations, groups, fallback=fallback, store=store)
-        return y[:, :, 0]
+        words = {"precision": precision, "fallback": fallback, "store": store}
+        return conv2d(image, bank, bias, strides, pads, dilations, groups, **words)[:, :, 0]  # type: ignore[arg-type]
+    part = dataclasses.replace(part, precision=_precision(input, precision))
     return filtered(input, weight[:, 0], bias, part, choice)
 
 
 def convolve(
-    in1: Tensor, in2: Tensor, mode: str = "full", *, fallback: str = "default", store: str | None = None
+    in1: Tensor,
+    in2: Tensor,
+    mode: str = "full",
+    *,
+    precision: str = "ieee",
+    fallback: str = "default",
+    store: str | None = None,
 ) -> Tensor:
     """Convolves signals along their last dimension with one filter, or one for each channel, as `scipy.signal.convolve`
     does.
@@ -79,6 +93,7 @@ def convolve(
         in2: taps (K,), or (C, K) for signals (..., C, N); tap 0 meets the newest sample. On a GPU a single filter may
             become a kernel parameter: give it as a CPU tensor then, which saves a copy that waits.
         mode: `full`, `same` (as long as `in1`), `valid`, or `causal`.
+        precision: as for `conv1d`.
         fallback: `default`, which runs a plan's default configuration if nothing is stored, or `torch`.
         store: as for `warpsmith.plan`.
 
@@ -86,9 +101,11 @@ def convolve(
         (..., outputs), of the dtype of `in1`.
 
     Raises:
-        BadArgument: operands that do not fit together, another dtype, or an unknown mode or fallback.
+        BadArgument: operands that do not fit together, another dtype, or an unknown mode, precision or fallback.
     """
-    return _by_rows(in1, in2, lags_of(member(Mode, mode, "mode"), in1.shape[-1], in2.shape[-1]), True, fallback, store)
+    first, last = lags_of(member(Mode, mode, "mode"), in1.shape[-1], in2.shape[-1])
+    part = Slice(first, last - first + 1, convolve=True, precision=_precision(in1, precision))
+    return _by_rows(in1, in2, part, fallback, store)
 
 
 fftconvolve = convolve
@@ -127,22 +144,30 @@ def correlate(
     """
     samples, taps = in1.shape[-1], in2.shape[-1]
     wanted = lags_of(member(Mode, mode, "mode"), samples, taps) if lags is None else canonical_lags(lags, samples, taps)
-    return _by_rows(in1, in2.conj().resolve_conj(), wanted, False, fallback, store)
+    part = Slice(wanted[0], wanted[1] - wanted[0] + 1)
+    return _by_rows(in1, in2.conj().resolve_conj(), part, fallback, store)
 
 
-def _by_rows(in1: Tensor, in2: Tensor, lags: Lags, convolves: bool, fallback: str, store: str | None) -> Tensor:
+def _precision(x: Tensor, precision: str) -> str:
+    """The precision of a filter of signals: `f16` for 16-bit ones that ask for it. Raises BadArgument."""
+    asked = member(Precision, precision, "precision")
+    is_half = x.dtype in (torch.float16, torch.bfloat16)
+    return str(asked if asked is Precision.F16 and is_half else Precision.IEEE)
+
+
+def _by_rows(in1: Tensor, in2: Tensor, part: Slice, fallback: str, store: str | None) -> Tensor:
     choice = str(member(Fallback, fallback, "fallback")), store
     if in2.dim() not in (1, 2) or in1.dim() < in2.dim():
         shapes = f"{tuple(in1.shape)} and {tuple(in2.shape)}"
         raise BadArgument(f"signals (..., N) take one filter (K,), or (..., C, N) filters (C, K); got {shapes}")
-    if lags[1] < lags[0]:
+    if part.outputs < 1:
         raise BadArgument(
             f"the filter ({in2.shape[-1]} taps) is longer than the signal; choose a mode other than valid"
         )
     bank = in2 if in2.dim() == 2 else in2[None]
     x = in1.reshape(-1, len(bank), in1.shape[-1])
     check_rows(x, bank, None)
-    y = filtered(x, bank, None, Slice(lags[0], lags[1] - lags[0] + 1, convolve=convolves), choice)
+    y = filtered(x, bank, None, part, choice)
     return y.reshape(*in1.shape[:-1], y.shape[-1])
 
 
