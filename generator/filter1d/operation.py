@@ -30,7 +30,8 @@ _FAMILIES = families_in(
         "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
         # On a CPU the first one answers. PyTorch's sums are faster there, and they replace the plain family's alone.
         "filter1d_gradients_fft": "gradients_fft_family:Filter1dGradientsFft",
-        "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApart",
+        "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApartFft",
+        "filter1d_gradients_apart_batch": "gradients_apart_family:Filter1dGradientsApartBatch",
     },
 )
 

@@ -46,8 +46,7 @@ def conv1d(
         padding: zeros on both sides, or `valid` or `same`.
         dilation: samples from one tap to the next.
         groups: number of channel groups.
-        precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it. With one filter
-            for each channel `f16` admits transforms in float16 of 16-bit signals (`warpsmith.Filter1d`).
+        precision: of the plans, a value of `warpsmith.Precision`; `ieee` if the data do not support it.
         fallback: `default`, which runs a plan's default configuration if nothing is stored, or `torch`.
         store: as for `warpsmith.plan`.
 
@@ -60,15 +59,14 @@ def conv1d(
         RuntimeError: PyTorch's own errors.
     """
     choice = str(member(Fallback, fallback, "fallback")), store
+    words = {"precision": precision, "fallback": fallback, "store": store}
     if input.dim() == 2 and weight.dim() == 3:
-        words = {"precision": precision, "fallback": fallback, "store": store}
         return conv1d(input[None], weight, bias, stride, padding, dilation, groups, **words)[0]  # type: ignore[arg-type]
     part = _depthwise(input, weight, bias, stride, padding, dilation, groups)
     if part is None:
         strides, pads, dilations = _of_row(stride, 1), _of_row(padding, 0), _of_row(dilation, 1)
         bank = weight[:, :, None] if weight.dim() == 3 else weight
         image = input[:, :, None] if input.dim() == 3 else input
-        words = {"precision": precision, "fallback": fallback, "store": store}
         return conv2d(image, bank, bias, strides, pads, dilations, groups, **words)[:, :, 0]  # type: ignore[arg-type]
     part = dataclasses.replace(part, precision=_precision(input, precision))
     return filtered(input, weight[:, 0], bias, part, choice)

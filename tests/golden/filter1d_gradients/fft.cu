@@ -380,7 +380,8 @@ struct Tile {
     bool is_inside;  // true if all samples are in the signal
 };
 
-__device__ __forceinline__ Tile tile_of(const Share& share, const Sample* signal, const Gradient* gradient, int number) {
+__device__ __forceinline__ Tile tile_of(const Share& share, const Sample* signal, const Gradient* gradient,
+                                        int number) {
     const int row = number / share.tiles, tile = share.first_tile + number % share.tiles;
     if (row >= kRows) {
         return {signal, gradient, kSignal, 0, false};
@@ -447,7 +448,8 @@ filter1d_gradients_fft(
 #pragma unroll
                     for (int k = 0; k < 16; ++k) {
                         const int place = k * 128 + item;
-                        v[k] = make_float2(to_number(__ldg(one.samples + place)), to_number(__ldg(other.samples + place)));
+                        v[k] = make_float2(to_number(__ldg(one.samples + place)),
+                                           to_number(__ldg(other.samples + place)));
                     }
                 } else {
 #pragma unroll
@@ -461,7 +463,8 @@ filter1d_gradients_fft(
 #pragma unroll
                     for (int k = 0; k < 11; ++k) {
                         const int place = k * 128 + item;
-                        v[k] = make_float2(to_gradient(__ldg(one.outputs + place)), to_gradient(__ldg(other.outputs + place)));
+                        v[k] = make_float2(to_gradient(__ldg(one.outputs + place)),
+                                           to_gradient(__ldg(other.outputs + place)));
                     }
 #pragma unroll
                     for (int k = 11; k < 12; ++k) {
