@@ -91,8 +91,10 @@ def gradient_of(case: Mapping[str, Any]) -> Filter1d:
 LONG = (
     Filter1d(300, 200, 3, Mode.CAUSAL, 4, 2, convolve=True, pass_=Filter1dPass.WGRAD),
     Filter1d(700, 65, lags=(-20, 600), channels=2, dtype="float16", pitch=1408, pass_=Filter1dPass.WGRAD),  # type: ignore[arg-type]  # a name
+    Filter1d(150, 40, 3, Mode.CAUSAL, 4, 2, bias=True, pass_=Filter1dPass.BACKWARD),
+    Filter1d(90, 35, 2, Mode.SAME, 3, convolve=True, bias=True, pass_=Filter1dPass.WGRAD),
 )
-"""Gradients of weights alone, which families for long filters compute."""
+"""Gradients of long filters: of weights alone, and several at once."""
 ALL = (*(gradient_of(case) for case in covering(FACTORS, is_problem)), *LONG)
 """Problems that combine every two values of two FACTORS, and long filters."""
 SPREAD = tuple(problem for problem in ALL if problem.pass_.is_gradient)
