@@ -25,7 +25,6 @@ from warpsmith.generator.filter1d.defaults import OrderedFamily
 from warpsmith.generator.filter1d.fft_matrix_geometry import (
     TILE,
     Filter1dFftMatrixGeometry,
-    filter_rows,
     least_radix,
     shared_bytes,
 )
@@ -36,6 +35,7 @@ from warpsmith.generator.filter1d.plain_family import CHAIN
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.states import why_no_state
 from warpsmith.generator.filter1d.text import DEFAULT_REACH, Filter1dText, Weights, is_strict, why_no_gradient
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
 from warpsmith.generator.precision import Precision
 from warpsmith.generator.program import Argument, Launch, Pointer, Program, Workspace
 from warpsmith.generator.render import render

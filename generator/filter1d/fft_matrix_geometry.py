@@ -6,6 +6,7 @@ import dataclasses
 
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
 from warpsmith.generator.space import Config
 
 INNER = 256
@@ -33,11 +34,6 @@ def least_radix(problem: Filter1d) -> int:
     full = problem.signal + problem.taps - 1
     points = max(problem.signal, outputs, -(-(shift + outputs) // 2), -(-(full - shift) // 2))
     return -(-points // (8 * INNER)) * 8
-
-
-def filter_rows(problem: Filter1d) -> int:
-    """Channels of all signals that share a filter."""
-    return problem.batch * problem.channels // problem.filters
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

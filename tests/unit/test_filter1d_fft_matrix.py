@@ -15,11 +15,11 @@ from warpsmith.generator.filter1d.fft_matrix_family import Filter1dFftMatrix
 from warpsmith.generator.filter1d.fft_matrix_geometry import (
     INNER,
     Filter1dFftMatrixGeometry,
-    filter_rows,
     least_radix,
     shift_of,
 )
 from warpsmith.generator.filter1d.operation import FILTER1D
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
 from warpsmith.generator.precision import Precision
 from warpsmith.generator.presets import H200, T4
 from warpsmith.generator.problem import Problem

@@ -99,26 +99,46 @@ __device__ __forceinline__ Weight tap(const Weights& weights, int f, int k) {
 }
 
 #ifndef WARPSMITH_ON_HOST  // the host device defines these itself
-// sums = a * b: 16x16 by 16x8 fp16 with float32 accumulators, in the register layout of mma.m16n8k16.
+// sums += a * b: 16x16 by 16x8 fp16 with float32 accumulators, in the register layout of mma.m16n8k16.
 __device__ __forceinline__ void mma_f16(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 { %0, %1, %2, %3 }, { %4, %5, %6, %7 }, "
         "{ %8, %9 }, { %0, %1, %2, %3 };"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+#endif
 
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
+using SharedAddress = unsigned;  // 32-bit byte address: takes fewer instructions than a generic pointer
+
+__device__ __forceinline__ SharedAddress shared_address(const void* shared) {
+    return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));
+}
+
+// Loads four 8x8 matrices of 16-bit elements, transposed, in the fragment layout of mma. Lane l passes the address
+// of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4_trans(SharedAddress row, unsigned& first, unsigned& second, unsigned& third,
+                                           unsigned& fourth) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth) : "r"(row));
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device defines this itself
+__device__ __forceinline__ unsigned multiply_half2(unsigned a, unsigned b) {
+    unsigned products;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(products) : "r"(a), "r"(b));
+    return products;
+}
+#endif
+
+#ifndef WARPSMITH_ON_HOST  // the host device defines these itself
 // a * b + c with fp16 accumulators: two words of a thread, adjacent columns of rows lane / 4 and lane / 4 + 8.
 __device__ __forceinline__ void mma_f16_f16(unsigned& d0, unsigned& d1, const unsigned (&a)[4], unsigned b0,
                                             unsigned b1, unsigned c0, unsigned c1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 { %0, %1 }, { %2, %3, %4, %5 }, { %6, %7 }, { %8, %9 };"
         : "=r"(d0), "=r"(d1)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c0), "r"(c1));
-}
-
-__device__ __forceinline__ unsigned multiply_half2(unsigned a, unsigned b) {
-    unsigned products;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(products) : "r"(a), "r"(b));
-    return products;
 }
 
 __device__ __forceinline__ unsigned fma_half2(unsigned a, unsigned b, unsigned c) {
@@ -131,20 +151,6 @@ __device__ __forceinline__ unsigned negate_half2(unsigned a) {
     unsigned negated;
     asm("neg.f16x2 %0, %1;" : "=r"(negated) : "r"(a));
     return negated;
-}
-
-using SharedAddress = unsigned;  // 32-bit byte address: takes fewer instructions than a generic pointer
-
-__device__ __forceinline__ SharedAddress shared_address(const void* shared) {
-    return static_cast<SharedAddress>(__cvta_generic_to_shared(shared));
-}
-
-// Loads four 8x8 matrices of 16-bit elements, transposed, in the fragment layout of mma. Lane l passes the address
-// of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void ldmatrix_x4_trans(SharedAddress row, unsigned& first, unsigned& second,
-                                                  unsigned& third, unsigned& fourth) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
-                 : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth) : "r"(row) : "memory");
 }
 
 // Loads what one thread block reads once, past the L1 lines that have the tables.
