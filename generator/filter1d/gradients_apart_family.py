@@ -16,7 +16,7 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d.fft_family import Filter1dFft
 from warpsmith.generator.filter1d.fft_long_family import Filter1dFftLong
 from warpsmith.generator.filter1d.fields import Filter1dPass
-from warpsmith.generator.filter1d.gradients_batch_family import Filter1dGradientsBatch
+from warpsmith.generator.filter1d.gradients_batch_family import LEAST_TAPS, Filter1dGradientsBatch
 from warpsmith.generator.filter1d.gradients_fft_family import Filter1dGradientsFft
 from warpsmith.generator.filter1d.gradients_text import why_no_gradients_of
 from warpsmith.generator.filter1d.gradients_warp_family import Filter1dGradientsWarp
@@ -29,8 +29,6 @@ from warpsmith.generator.pipeline import Pipeline, Stage
 from warpsmith.generator.problem import DType
 from warpsmith.generator.steps import Workspace
 
-LEAST_TAPS = 33
-"""Least taps of a default: fewer take one pass over memory for all gradients."""
 MOST_SPLIT_TAPS, MOST_LINE_TAPS = 160, 20_000
 """Most taps, in several parts each, that products with a Toeplitz matrix filter faster than transforms of blocks in
 shared memory, and most taps that these filter faster than transforms beyond it (H200)."""

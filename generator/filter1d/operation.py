@@ -28,7 +28,8 @@ _FAMILIES = families_in(
         "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
         "filter1d_gradients_batch": "gradients_batch_family:Filter1dGradientsBatch",
         "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
-        # On a CPU the first one answers. PyTorch's sums are faster there, and they replace the plain family's alone.
+        # On a CPU the first family that solves a problem answers, so these come after the plain one, whose place
+        # PyTorch's faster sums take there.
         "filter1d_gradients_fft": "gradients_fft_family:Filter1dGradientsFft",
         "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApartFft",
         "filter1d_gradients_apart_batch": "gradients_apart_family:Filter1dGradientsApartBatch",

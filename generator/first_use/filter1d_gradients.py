@@ -28,6 +28,7 @@ def filter1d_gradient_references(problem: Filter1d, threads: int) -> tuple[Refer
 def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
     names = [each.name for each in problem.inputs]
     is_btc, group = problem.layout is SignalLayout.BTC, problem.channels // problem.filters
+    is_signalwise = problem.accuracy is Accuracy.SIGNALWISE
     pitch, gradient_pitch = pitches(problem)
     (output,) = (each for each in problem.outputs if each.name == wanted)
     integers = {
@@ -48,10 +49,9 @@ def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
         "first_lag": problem.first_lag,
         "pitch": pitch,
         "gradient_pitch": gradient_pitch,
-        "is_signalwise": int(problem.accuracy is Accuracy.SIGNALWISE),
+        "is_signalwise": int(is_signalwise),
     }
     reals = {"balance": math.sqrt(problem.result_length / problem.signal)}
-    is_signalwise = problem.accuracy is Accuracy.SIGNALWISE
     lengths = problem.result_length + (problem.signal + problem.result_length if is_signalwise else 0)
     terms = {
         "signal_gradient": problem.taps,

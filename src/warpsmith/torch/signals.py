@@ -59,15 +59,15 @@ def conv1d(
         RuntimeError: PyTorch's own errors.
     """
     choice = str(member(Fallback, fallback, "fallback")), store
-    words = {"precision": precision, "fallback": fallback, "store": store}
+    words: dict[str, Any] = {"precision": precision, "fallback": fallback, "store": store}
     if input.dim() == 2 and weight.dim() == 3:
-        return conv1d(input[None], weight, bias, stride, padding, dilation, groups, **words)[0]  # type: ignore[arg-type]
+        return conv1d(input[None], weight, bias, stride, padding, dilation, groups, **words)[0]
     part = _depthwise(input, weight, bias, stride, padding, dilation, groups)
     if part is None:
         strides, pads, dilations = _of_row(stride, 1), _of_row(padding, 0), _of_row(dilation, 1)
         bank = weight[:, :, None] if weight.dim() == 3 else weight
         image = input[:, :, None] if input.dim() == 3 else input
-        return conv2d(image, bank, bias, strides, pads, dilations, groups, **words)[:, :, 0]  # type: ignore[arg-type]
+        return conv2d(image, bank, bias, strides, pads, dilations, groups, **words)[:, :, 0]
     part = dataclasses.replace(part, precision=_precision(input, precision))
     return filtered(input, weight[:, 0], bias, part, choice)
 
