@@ -1,6 +1,6 @@
 """Filters of signals by every method, and what a search of some seconds adds to the answer without one.
 
-    usage: python benchmarks/filter_methods.py methods FOLDER [--device cuda:0] [--signal 16777216] [--within 300]
+    usage: python benchmarks/filter_methods.py methods FOLDER [--device cuda:0] [--signal 16777216] [--within 400]
            python benchmarks/filter_methods.py searches FOLDER [--device cuda:0] [--seconds 10] [--within 400]
            python benchmarks/filter_methods.py plot FOLDER
 
@@ -15,6 +15,7 @@ methods.json, and needs no GPU.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import tempfile
@@ -168,10 +169,10 @@ def main() -> None:
     ref = DeviceRef.parse(given.device)
     if given.command == "methods":
         problems = [ws.Filter1d(given.signal, taps) for taps in TAPS]
-        works = [lambda each=each: times_of(each, ref) for each in problems]
+        works = [functools.partial(times_of, each, ref) for each in problems]
         show_methods(run_all(works, given.within, given.folder / "methods.json"))
     elif given.command == "searches":
-        works = [lambda each=each: searched(each, ref, given.seconds) for each in held_out()]
+        works = [functools.partial(searched, each, ref, given.seconds) for each in held_out()]
         show_searches(run_all(works, given.within, given.folder / "searches.json"))
     else:
         plot(given.folder)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.gradients_batch_family import Filter1dGradientsBatch
 from warpsmith.generator.filter1d.toeplitz_batch_family import Filter1dToeplitzBatch
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -40,15 +36,9 @@ GRADIENTS = (
 )
 
 
-def some_configs(family: Family[Any], problem: Problem, device: Device, count: int = 6) -> list[Config]:
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(count))
-    return [family.default(problem, device), *(each for each in drawn if each is not None)]
-
-
 @pytest.mark.parametrize("problems", [FILTERS, GRADIENTS], ids=["filters", "gradients"])
 def test_configs_are_right(check_configs: Callable[..., None], problems: tuple[Filter1d, ...]) -> None:
-    check_configs(problems, some_configs, families=FAMILIES)
+    check_configs(problems, some(6), families=FAMILIES)
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,10 @@ import pytest
 import torch
 
 import warpsmith as ws
+from random_configs import some
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.fft_matrix_family import Filter1dFftMatrix
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -32,14 +28,8 @@ PROBLEMS = (
 )
 
 
-def some_configs(family: Family[Any], problem: Problem, device: Device, count: int = 4) -> list[Config]:
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(count))
-    return [family.default(problem, device), *(each for each in drawn if each is not None)]
-
-
 def test_configs_are_right(check_configs: Callable[..., None]) -> None:
-    check_configs(PROBLEMS, some_configs, families=(FAMILY,))
+    check_configs(PROBLEMS, some(4), families=(FAMILY,))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
-from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.gradients_fft_family import Filter1dGradientsFft
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -31,14 +27,8 @@ SHAPES: tuple[dict[str, Any], ...] = (
 PROBLEMS = tuple(Filter1d(**each, pass_="wgrad") for each in SHAPES)
 
 
-def some_configs(family: Family[Any], problem: Problem, device: Device, count: int = 6) -> list[Config]:
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(count))
-    return [family.default(problem, device), *(each for each in drawn if each is not None)]
-
-
 def test_configs_are_right(check_configs: Callable[..., None]) -> None:
-    check_configs(PROBLEMS, some_configs, families=(FAMILY,))
+    check_configs(PROBLEMS, some(6), families=(FAMILY,))
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

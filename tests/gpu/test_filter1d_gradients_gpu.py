@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +10,12 @@ import pytest
 
 import warpsmith as ws
 from filter1d_gradient_problems import SPREAD
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
 from warpsmith.devices.elements import numpy_dtype
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.family import Family
+from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.operation import FILTER1D
-from warpsmith.generator.space import Config
 from warpsmith.tuner.evaluate.verify import verify
 from warpsmith.tuner.operations.judge import FLOAT32_BOUND
 from warpsmith.tuner.operations.registry import peers, random_operands, references
@@ -43,17 +40,6 @@ def mixer(pass_: str = "backward", **fields: Any) -> Filter1d:
         "dtype": "bfloat16",
     }
     return Filter1d(**{**usual, "pass_": pass_, **EPILOGUE, **fields})
-
-
-def some_configs(family: Family, problem: Filter1d, device: Device, count: int) -> list[Config]:
-    """The default config and up to `count` random ones, the same in every run."""
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(count))
-    return list(dict.fromkeys(filter(None, (family.default(problem, device), *drawn))))
-
-
-def some(count: int) -> Callable[[Family, Filter1d, Device], list[Config]]:
-    return functools.partial(some_configs, count=count)
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from filter1d_problems import GROUPED
+from random_configs import some, some_configs
 from warpsmith.devices.cuda.runtime import cuda_device
-from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.filter1d import Filter1d
 from warpsmith.generator.filter1d.toeplitz_channels_family import Filter1dToeplitzChannels
 from warpsmith.generator.filter1d.toeplitz_family import Filter1dToeplitz
-from warpsmith.generator.problem import Problem
-from warpsmith.generator.space import Config
 
 pytestmark = pytest.mark.gpu
 
@@ -41,23 +37,10 @@ SHAPES: tuple[dict[str, Any], ...] = (
 )
 
 
-def some_configs(family: Family, problem: Problem, device: Device, count: int) -> list[Config]:
-    """The default config and up to `count` random ones, the same in every run; none if the family does not solve it."""
-    if family.why_not(problem, device) is not None:
-        return []
-    space, rng = family.space(problem, device), random.Random(problem.key())
-    drawn = (space.drawn(rng) for _ in range(count))
-    return list(dict.fromkeys(filter(None, (family.default(problem, device), *drawn))))
-
-
 def solved(problems: Iterable[Filter1d]) -> list[Filter1d]:
     """Problems that fit a thread's registers: three bfloat16 parts of 257 taps do not, of samples or of taps."""
     device = cuda_device(0)
     return [each for each in problems if any(family.why_not(each, device) is None for family in FAMILIES)]
-
-
-def some(count: int) -> Callable[[Family, Problem, Device], list[Config]]:
-    return functools.partial(some_configs, count=count)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape['signal']}-{shape['taps']}")
@@ -86,6 +69,7 @@ def test_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str
         (problem, family.program(problem, config))
         for problem in problems
         for family in FAMILIES
+        if family.why_not(problem, device) is None
         for config in some_configs(family, problem, device, 3)
     ]
     check_under_sanitizer(tool, device, cases)

@@ -1,0 +1,25 @@
+"""The default config of a family and random ones, the same in every run."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
+
+
+def some_configs(family: Family[Any], problem: Problem, device: Device, count: int) -> list[Config]:
+    """The default config and up to `count` random ones, of a family that solves the problem."""
+    space, rng = family.space(problem, device), random.Random(problem.key())
+    drawn = (space.drawn(rng) for _ in range(count))
+    return list(dict.fromkeys(filter(None, (family.default(problem, device), *drawn))))
+
+
+def some(count: int) -> Callable[[Family[Any], Problem, Device], list[Config]]:
+    """`some_configs` with that many random ones."""
+    return functools.partial(some_configs, count=count)
