@@ -8,13 +8,16 @@ from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
 from warpsmith.generator.first_use.filter1d import deviations_of
-from warpsmith.generator.first_use.reference import Reference, Scale, packed, reference_program
+from warpsmith.generator.first_use.reference import ChannelPlanes, Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy, DType
 
 _KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.BFLOAT16: 2}
 """Numbers of element types in the template."""
 _MOST_TERMS = 1 << 25
 """Most multiply-adds of one sum: 16 of them take a fraction of a second. Results with longer sums are not checked."""
+_INPUTS = ("signal", "weights", "bias", "gradient")
+"""Inputs of the template, in order."""
+_GRADIENT = _INPUTS.index("gradient")
 _WANTED = ("signal_gradient", "weights_gradient", "bias_gradient")
 """Results by their numbers in the template."""
 
@@ -58,18 +61,42 @@ def _reference(problem: Filter1d, threads: int, wanted: str) -> Reference:
         "weights_gradient": problem.batch * group * lengths,
         "bias_gradient": problem.batch * problem.result_length,
     }[wanted]
-    known = frozenset({"weights", "bias"} & set(names))
+    planes = _planes(problem, gradient_pitch) if wanted == "signal_gradient" else None
+    source = problem.dtype if planes is None else problem.output_dtype
+    # Random numbers have the type of `source` if a kernel draws them.
+    drawn = {name for name, dtype in (("signal", problem.dtype), ("gradient", problem.output_dtype)) if dtype is source}
     return Reference(
-        program=reference_program(
-            "filter1d_gradients", threads, integers, reals, problem.dtype, output.dtype, inputs=4
-        ),
+        program=reference_program("filter1d_gradients", threads, integers, reals, source, output.dtype, inputs=4),
         values=packed(integers, reals),
-        inputs=tuple(name if name in names else names[0] for name in ("signal", "weights", "bias", "gradient")),
+        inputs=tuple(name if name in names else names[0] for name in _INPUTS),
         terms=terms,
         term_cost=1 if problem.activation is None else 1 + problem.taps,
-        scale=Scale.TERMS,
-        # Random numbers have the type of the signal if a kernel draws them.
-        from_host=known if problem.output_dtype is problem.dtype else known | {"gradient"},
+        scale=Scale.TERMS if planes is None else Scale.PLANE,
+        from_host=frozenset(set(names) - drawn),
         deviations=deviations_of(problem),
+        planes=planes,
         output=wanted,
+    )
+
+
+def _planes(problem: Filter1d, pitch: int) -> ChannelPlanes | None:
+    """Channels of the result's gradient, whose errors the signal's gradient may have; None if it may not.
+
+    An activation's slope multiplies the gradient first, so that its largest element says nothing.
+    """
+    if problem.accuracy is not Accuracy.SIGNALWISE or problem.activation is not None:
+        return None
+    is_btc, row_bytes = problem.layout is SignalLayout.BTC, pitch * problem.output_dtype.itemsize
+    return ChannelPlanes(
+        rows=problem.result_length if is_btc else 1,
+        row_elements=1 if is_btc else problem.result_length,
+        row_bytes=row_bytes,
+        filters=problem.filters,
+        filter=(1, problem.taps),
+        source=_GRADIENT,
+        channels=problem.channels,
+        outputs=problem.signal,
+        is_btc=is_btc,
+        batch_bytes=row_bytes * (problem.result_length if is_btc else problem.channels),
+        channel_bytes=problem.output_dtype.itemsize if is_btc else row_bytes,
     )

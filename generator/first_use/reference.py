@@ -85,7 +85,7 @@ class Mirrored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planes(abc.ABC):
-    """Planes of the first input, which filters of the second input turn into results, for `Scale.PLANE`."""
+    """Planes of an input, which filters of the second input turn into results, for `Scale.PLANE`."""
 
     rows: int
     row_elements: int
@@ -97,10 +97,12 @@ class Planes(abc.ABC):
     """Rows and columns of a filter."""
     outside: float = 0.0
     """Largest |value| that stands for elements outside of a plane."""
+    source: int = 0
+    """Number of the input that has the planes; its elements have the type of the program's `source`."""
 
     @property
     def factor(self) -> str | None:
-        """Operand, laid out as the first input, that multiplies it."""
+        """Operand, laid out as the planes, that multiplies them."""
         return None
 
     @abc.abstractmethod

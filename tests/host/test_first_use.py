@@ -23,6 +23,7 @@ from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.family import Family
 from warpsmith.generator.fft import Product, Tiling
 from warpsmith.generator.filter1d import Filter1d
+from warpsmith.generator.filter1d.gradients_apart_family import Filter1dGradientsApartFft
 from warpsmith.generator.filter2d.plain_family import Filter2dPlain
 from warpsmith.generator.problem import Problem
 from warpsmith.generator.ranking import default_answer
@@ -182,6 +183,28 @@ def test_what_is_right_passes_and_what_answers_a_like_problem_does_not(
         assert finding is not None
         assert not finding.is_right
         assert "should be" in finding.message
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        gradient("backward", signal=2048, taps=2048, batch=16),
+        gradient("backward", signal=2000, taps=1024, batch=16, filters=2, bias=True, dtype="bfloat16"),
+        gradient("backward", signal=2048, taps=1500, batch=16, dtype="float16", result_dtype="float32", convolve=True),
+    ],
+    ids=lambda problem: problem.key(),
+)
+def test_gradients_by_transforms_may_have_errors_of_the_whole_row(
+    host: Runtime, quickest: HostCompiler, problem: Filter1d
+) -> None:
+    """Samples at the end of a causal signal meet few taps: an FFT's errors there are larger than their own terms'."""
+    family = Filter1dGradientsApartFft()
+    program = family.program(problem, family.default(problem, DEVICE))
+    plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
+    finding = check_on_random_data(plan.loaded, quickest, 1)
+    assert finding is not None
+    assert finding.is_right, finding
+    assert finding.largest_error <= problem.error_bound
 
 
 def test_most_pairs_have_operands_of_one_size() -> None:

@@ -269,12 +269,13 @@ def _gains(
     problem: Problem, kernels: ReferenceKernels, work: Work, data: Data, results: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Largest gain of each result's filter times the largest |element| of its plane, and of what surrounds it."""
-    (image, weights, *_), planes = kernels.reference.inputs, kernels.reference.planes
+    inputs, planes = kernels.reference.inputs, kernels.reference.planes
     assert planes is not None  # the scale is PLANE
+    source, weights = inputs[planes.source], inputs[1]
     places = [planes.of(int(result)) for result in results]
     filters, starts = {number for number, _ in places}, sorted({start for _, start in places})
     size = planes.rows, planes.row_elements, planes.row_bytes
-    targets = [data.inputs[image] + start for start in starts]
+    targets = [data.inputs[source] + start for start in starts]
     moments = kernels.moments(work, Entry.INPUT_MOMENTS, targets, *size)
     largest = {start: max(each.largest, planes.outside) for start, each in zip(starts, moments, strict=True)}
     if planes.factor is not None:
