@@ -212,7 +212,8 @@ __device__ __forceinline__ const Sample* address_of(const Row& row, int time) {
 
 // Sample `time` of a channel; zero after the chunk.
 __device__ __forceinline__ Number sample_at(const Row& row, int time) {
-    return time < kSamples ? to_number(__ldg(address_of(row, time))) : zero();
+    const Number sample = to_number(__ldg(address_of(row, min(time, kSamples - 1))));  // ptxas would wait in a branch
+    return time < kSamples ? sample : zero();
 }
 
 // Address of sample `time` if it and the kReach - 1 samples after it lie one after the other before the chunk.
@@ -570,8 +571,11 @@ filter1d_partitioned_finish(
     Number sum = zero();
     if (sample < kSamples) {
 #pragma unroll
-        for (unsigned part = group; part < kParts; part += kGroups) {
-            add(__ldg(sums + (static_cast<size_t>(row) * kParts + part) * kSamples + sample), sum);
+        for (unsigned first = 0; first < kParts; first += kGroups) {
+            const unsigned part = first + group;
+            // Sums are loaded in any case: in a branch each load would wait for the last one.
+            const Number own = __ldg(sums + (static_cast<size_t>(row) * kParts + min(part, kParts - 1)) * kSamples + sample);
+            add(part < kParts ? own : zero(), sum);
         }
     }
     added[group][column] = sum;
