@@ -79,14 +79,20 @@ class Filter1dFftMatrix(OrderedFamily):
         return None if config is None else expected_ns(problem, Filter1dFftMatrixGeometry.of(problem, config), device)
 
     def candidates(self, problem: Filter1d, device: Device) -> Iterator[Config]:
-        """Yields the fastest of the configs that were measured, and then smaller ones."""
+        """Yields the fastest of 20 to 40 configs that were measured for each of 11 radices (H200), then smaller ones.
+
+        A first matrix that is loaded an outer frequency ahead saves 1 to 3%. Three blocks of four warps take 8% less
+        time than two of eight where a multiprocessor holds three.
+        """
         radix, multiprocessors = least_radix(problem), device.multiprocessors
-        values: dict[str, Value] = {"weights": Weights.GLOBAL.value, "radix": radix, "warps": 8, "fetch": 0}
-        if radix <= TILE:
-            yield Config.of({**values, "rows": 2, "ahead": 0, "min_blocks": 3})
+        values: dict[str, Value] = {"weights": Weights.GLOBAL.value, "radix": radix, "fetch": 1}
+        if radix <= TILE // 2:
+            yield Config.of({**values, "rows": 2, "warps": 8, "ahead": 0, "min_blocks": 3})
             yield Config.of({**values, "rows": 1, "warps": 4, "ahead": 0, "min_blocks": 6})
-        for rows, min_blocks in ((2, 2), (1, 2), (1, 1)):
-            yield Config.of({**values, "rows": rows, "ahead": min_blocks * multiprocessors, "min_blocks": min_blocks})
+        shapes = ((2, 8, 3),) if radix <= TILE else ()
+        for rows, warps, min_blocks in (*shapes, (2, 8, 2), (1, 4, 3), (1, 8, 2), (1, 8, 1)):
+            ahead = min_blocks * multiprocessors
+            yield Config.of({**values, "rows": rows, "warps": warps, "ahead": ahead, "min_blocks": min_blocks})
         yield Config.of({**values, "rows": 1, "warps": 4, "ahead": 0, "min_blocks": 0})
 
     def space(self, problem: Filter1d, device: Device) -> Space:

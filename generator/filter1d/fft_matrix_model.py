@@ -9,8 +9,10 @@ from warpsmith.generator.tensor_cores import TensorType
 
 INNER_PRODUCTS = 256
 """Real multiply-adds of the inner transforms for each complex number: four of 16 points, with complex factors."""
-PRODUCT_SHARES = ((16, 0.51), (32, 0.53), (64, 0.42), (128, 0.39))
+PRODUCT_SHARES = ((8, 0.355), (16, 0.48), (32, 0.49), (64, 0.42), (128, 0.39))
 """Shares of the rate of mma.sync that rows of outer radices up to the given one reach (H200, 49,152 rows)."""
+SCALAR_FACTOR = 1.45
+"""Times as long as rows take whose samples come one by one, since no vector is aligned (H200, 14,113 samples)."""
 MEMORY_SHARE = 4200 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that bounds short rows."""
 SPECTRUM_CYCLES, SPECTRUM_RADIX_CYCLES = 4.5, 0.163
@@ -26,6 +28,8 @@ def expected_ns(problem: Filter1d, geometry: Filter1dFftMatrixGeometry, device: 
     share = next(share for most, share in PRODUCT_SHARES if radix <= most)
     products = geometry.rows * INNER * radix * (INNER_PRODUCTS + 4 * radix)
     one = device.multiprocessors * products / (share * max(rates.tensor_multiply_adds_per_ns(instruction), 1.0))
+    if geometry.load_vector == 1:
+        one *= SCALAR_FACTOR
     turns = max(geometry.blocks / device.multiprocessors, float(max(1, geometry.min_blocks)))
     memory = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
     cycles = SPECTRUM_CYCLES + SPECTRUM_RADIX_CYCLES * radix

@@ -96,6 +96,11 @@ class Filter1dGradientsBatchGeometry:
         return -(-self.outputs // (TILE * self.tiles))
 
     @property
+    def stage_count(self) -> int:
+        """Groups of tiles that come at once, of a block."""
+        return -(-min(self.tiles, -(-self.outputs // TILE)) // self.stage)
+
+    @property
     def lag_parts(self) -> int:
         """Blocks that share the taps of a filter."""
         return -(-self.taps // self.lags)

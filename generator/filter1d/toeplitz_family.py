@@ -58,8 +58,14 @@ samples with float32 taps, and of samples and taps of 16 bits."""
 LIKELY_BAND = 20
 """Most steps of all parts of the taps with which eight strips of float32 samples are better than four."""
 SHORT_BAND = 7
-"""Most steps of 16-bit taps with which blocks of one tile and four warps are best. Blocks of one signal have one tile
-up to twice as many steps: 97 float32 taps, in two parts."""
+"""Most steps of 16-bit taps with which blocks of gated filters have four warps, and least ones with which sixteen
+strips of a warp are better than eight. Blocks of one signal have one tile up to twice as many: 97 float32 taps, in two
+parts."""
+WASTED_BAND, LONG_BAND = 4, 12
+"""Least steps of 16-bit taps with which half an empty tile costs more than a band, and most ones with which each tile
+is a block."""
+MOST_TILES, FEWEST_WAVES = 64, 16
+"""Most tiles of a block, and blocks of a multiprocessor from which the last ones to end do not matter."""
 MAX_PROJECTION = 9
 """Most taps of the filters before the gates: a thread loads as many samples before each of its vectors."""
 OTHER_REGISTERS = 40
@@ -237,10 +243,10 @@ def _blocks(problem: Filter1d) -> tuple[Constraint, ...]:
 def _likely(problem: Filter1d, device: Device) -> Iterator[Config]:
     """Yields configs for the default, the likeliest first, legal or not.
 
-    On an H200, 30 to 60 configs were timed for 33, 65, 129 and 257 taps on 2^24 float32 samples, and for 7, 32 and 128
-    taps on 8192 channels of bfloat16. Blocks of two warps are best. More strips share more of what a warp reads, until
-    band and sums leave too few registers for several blocks. One tile a block is best as long as memory is the bound;
-    with more taps a block prepares its band for several tiles.
+    On an H200, 30 to 60 configs were timed for 33, 65, 129 and 257 taps on 2^24 float32 samples, where blocks of two
+    warps are best, and 7 to 24 for each of 20 problems of 300 to 100,000 samples of 16 bits. More strips share more of
+    what a warp reads, until band and sums leave too few registers for several blocks. One tile a block is best as long
+    as memory is the bound; with more taps a block prepares its band for several tiles.
     """
     signal = problem.inputs[0]
     pitch, result_pitch = pitches(problem) if problem.rows > 1 else (0, 0)
@@ -269,29 +275,62 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     """Yields strips of a warp and warps of a block, the likeliest first: at first those that make a block for each
     multiprocessor.
     """
-    if tap_parts(problem, split) == 1 and problem.gates is not None:
-        best = (4, 4) if band <= SHORT_BAND else (4, 2) if problem.projection is not None else (8, 2)
-    elif tap_parts(problem, split) == 1:
-        best = (4, 2) if band > SHORT_BAND else (4, 4) if problem.activation is None else (8, 2)
-    else:
-        best = (4 if problem.dtype is DType.FLOAT32 and band > LIKELY_BAND else 8, 2)
-    shapes = (best, (8, 2), (4, 2), (2, 2), (2, 1), (1, 1))
+    best = _best_shape(problem, split, band)
+    shapes = dict.fromkeys((best, (8, 2), (8, 1), (4, 2), (4, 1), (2, 2), (2, 1), (1, 1)))
+    if best[1] == 1:
+        shapes = dict.fromkeys((best, (8, 1), (4, 1), (2, 1), (1, 1)))
     smaller = [each for each in shapes if each[0] * each[1] <= best[0] * best[1]]
     tiles = {each: -(-problem.result_length // (SEGMENTS * STRIP * each[0] * each[1])) for each in smaller}
     yield from (each for each in smaller if problem.rows * tiles[each] >= device.multiprocessors)
     yield from smaller[::-1]
 
 
+def _best_shape(problem: Filter1d, split: Split, band: int) -> tuple[int, int]:
+    """Strips of a warp and warps of a block that are best for channels of any length.
+
+    On an H200, 16-bit rows of 900 to 20,000 samples take 2 to 35% less time with blocks of one warp than with two or
+    four, which wait for each other. Sixteen strips prepare a band half as often as eight: with filters of 100 to 190
+    taps they take 12% less time, and also with shorter ones where eight strips would leave most of the last tile empty.
+    """
+    if problem.dtype is DType.FLOAT32:
+        return 4 if band > LIKELY_BAND else 8, 2
+    is_split = tap_parts(problem, split) > 1
+    if problem.gates is not None:
+        return (
+            (8, 2)
+            if is_split
+            else (4, 4)
+            if band <= SHORT_BAND
+            else (4, 2)
+            if problem.projection is not None
+            else (8, 2)
+        )
+    if is_split:
+        return 8, 1
+    if band > LONG_BAND:
+        return 8, 2
+    tile = SEGMENTS * STRIP * 8
+    is_wasteful = 0 < problem.result_length % tile < tile // 2 and -(-problem.result_length // tile) % 2 == 0
+    strips = 16 if band >= SHORT_BAND or (band >= WASTED_BAND and is_wasteful) else 8
+    return strips, 1
+
+
 def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band: int) -> Iterator[int]:
     """Yields numbers of blocks of a channel, the likeliest first: one for each tile, or fewer if each block prepares a
     long band.
+
+    Blocks of several tiles are as many as run at once, or so many that the last ones to end do not matter.
     """
-    tiles, fewest = -(-problem.result_length // tile), 4 * device.multiprocessors
-    long_band = SHORT_BAND if tap_parts(problem, split) == 1 else LIKELY_BAND
+    tiles, multiprocessors = -(-problem.result_length // tile), device.multiprocessors
+    long_band = LIKELY_BAND if tap_parts(problem, split) > 1 else SHORT_BAND if problem.gates is not None else LONG_BAND
     if problem.gates is not None and problem.projection is None:
         yield 0  # memory is the bound: 128 taps take 1.01 copies, and 1.39 if a channel is one block
-    if problem.rows == 1 and tiles >= 2 * fewest and band > 2 * SHORT_BAND:
-        yield fewest
-    elif problem.rows >= fewest and (band > long_band or problem.projection is not None):
-        yield from (each for each in (1, 2, 4, 8, 16) if 8 * each >= tiles)
+    if problem.rows == 1:
+        if tiles >= 8 * multiprocessors and band > 2 * SHORT_BAND:
+            yield 4 * multiprocessors
+    elif band > long_band or problem.projection is not None:
+        for each in (1, 2, 4, 8, 16):
+            blocks = problem.rows * each / multiprocessors
+            if MOST_TILES * each >= tiles and (3 <= blocks <= 4 or blocks >= FEWEST_WAVES):
+                yield each
     yield 0

@@ -28,6 +28,11 @@ copy over the copies' width. With COPY_SHARE these were fitted to 75 configs for
 miss by 15% at most, but for pieces of 32 samples."""
 COPY_SHARE = 2770 / REFERENCE.l2_bytes_per_ns
 """Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
+GRADIENTS_OVERLAP, GRADIENTS_PRODUCT_SHARE, GRADIENTS_COPY_SHARE = 3.9, 0.354, 0.484
+"""The same for `filter1d_gradients_batch`, and the shares of the rates of wgmma and of L2 that it reaches."""
+GRADIENTS_BLOCK_CYCLES, GRADIENTS_STAGE_CYCLES = 9160, 353
+"""Clock cycles of a block besides its products and copies, and of each group of tiles that comes at once. These five
+were fitted to 94 configs of 13 problems for 150 to 4096 taps (H200), which they miss by 13% on average."""
 BATCH_REGISTERS = 44
 """Registers of a thread besides its sums."""
 BAND_CYCLES = 3.7
@@ -66,42 +71,58 @@ def batch_ns(problem: Filter1d, geometry: Filter1dToeplitzBatchGeometry, device:
     """Nanoseconds of a config of `filter1d_toeplitz_batch`: products beside copies to shared memory and the problem's
     bytes, and what a multiprocessor's blocks take before their first and after their last product.
     """
-    shared = geometry.shared_bytes + 4 * geometry.padded
-    return _rows_ns(problem, geometry, geometry.load_vector, shared, device)
+    rate, rates = _products_rate(problem, device), device.rates
+    if rate is None:
+        return None
+    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.load_vector) ** NARROW_COPIES
+    together = _norm(
+        BATCH_OVERLAP,
+        geometry.products / rate,
+        copies / (COPY_SHARE * rates.l2_bytes_per_ns),
+        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
+    )
+    turns = _turns(geometry, geometry.shared_bytes + 4 * geometry.padded, device)
+    return rates.launch_ns + together + turns * rates.cycles_ns(BLOCK_CYCLES)
 
 
 def gradients_batch_ns(problem: Filter1d, geometry: Filter1dGradientsBatchGeometry, device: Device) -> float | None:
     """Nanoseconds of a config of `filter1d_gradients_batch`, its fold included."""
-    found = _rows_ns(problem, geometry, geometry.vector, geometry.shared_bytes, device)
-    return None if found is None else found + device.rates.launch_ns
-
-
-def _rows_ns(
-    problem: Filter1d,
-    geometry: Filter1dToeplitzBatchGeometry | Filter1dGradientsBatchGeometry,
-    vector: int,
-    shared: int,
-    device: Device,
-) -> float | None:
-    split, rates = splits_of(problem)[0], device.rates
-    instruction = device.tensor_instruction(split.tensor_type, WARPGROUP)
-    if instruction is None:
+    rate, rates = _products_rate(problem, device), device.rates
+    if rate is None:
         return None
+    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.vector) ** NARROW_COPIES
+    together = _norm(
+        GRADIENTS_OVERLAP,
+        geometry.products / (GRADIENTS_PRODUCT_SHARE * rate),
+        copies / (GRADIENTS_COPY_SHARE * rates.l2_bytes_per_ns),
+        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
+    )
+    cycles = GRADIENTS_BLOCK_CYCLES + GRADIENTS_STAGE_CYCLES * geometry.stage_count
+    return 2 * rates.launch_ns + together + _turns(geometry, geometry.shared_bytes, device) * rates.cycles_ns(cycles)
+
+
+def _products_rate(problem: Filter1d, device: Device) -> float | None:
+    """Multiply-adds that wgmma does in a nanosecond; None without it."""
+    instruction = device.tensor_instruction(splits_of(problem)[0].tensor_type, WARPGROUP)
+    return None if instruction is None else max(device.rates.tensor_multiply_adds_per_ns(instruction), 1.0)
+
+
+def _norm(exponent: float, *parts: float) -> float:
+    longest = max(parts)
+    return longest * float(sum((each / longest) ** exponent for each in parts) ** (1 / exponent))
+
+
+def _turns(
+    geometry: Filter1dToeplitzBatchGeometry | Filter1dGradientsBatchGeometry, shared: int, device: Device
+) -> float:
+    """Blocks that run one after the other on a multiprocessor, 1 at least."""
     own_registers = (geometry.columns // 2 + BATCH_REGISTERS) * geometry.threads
     resident = min(
         device.shared_per_multiprocessor_bytes // (shared + device.limits.reserved_shared_bytes),
         device.threads_per_multiprocessor // geometry.threads,
         device.registers_per_multiprocessor // own_registers,
     )
-    copies = problem.dtype.itemsize * geometry.copied * (8 / vector) ** NARROW_COPIES
-    parts = (
-        geometry.products / max(rates.tensor_multiply_adds_per_ns(instruction), 1.0),
-        copies / (COPY_SHARE * rates.l2_bytes_per_ns),
-        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
-    )
-    turns = geometry.blocks / device.multiprocessors / max(1, resident)
-    together = float(sum(each**BATCH_OVERLAP for each in parts) ** (1 / BATCH_OVERLAP))
-    return rates.launch_ns + together + max(1.0, turns) * rates.cycles_ns(BLOCK_CYCLES)
+    return max(1.0, geometry.blocks / device.multiprocessors / max(1, resident))
 
 
 def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float, filled: float = 0.0) -> float | None:
