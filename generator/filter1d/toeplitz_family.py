@@ -64,6 +64,8 @@ parts."""
 WASTED_BAND, LONG_BAND = 4, 12
 """Least steps of 16-bit taps with which half an empty tile costs more than a band, and most ones with which each tile
 is a block."""
+MOST_GROWTH = 1.15
+"""Most times as many outputs, behind the last one too, as tiles of eight strips have that sixteen strips may."""
 MOST_TILES, FEWEST_WAVES = 64, 16
 """Most tiles of a block, and blocks of a multiprocessor from which the last ones to end do not matter."""
 MAX_PROJECTION = 9
@@ -295,24 +297,19 @@ def _best_shape(problem: Filter1d, split: Split, band: int) -> tuple[int, int]:
     if problem.dtype is DType.FLOAT32:
         return 4 if band > LIKELY_BAND else 8, 2
     is_split = tap_parts(problem, split) > 1
+    if problem.gates is not None and not is_split and (band <= SHORT_BAND or problem.projection is not None):
+        return 4, 4 if band <= SHORT_BAND else 2
     if problem.gates is not None:
-        return (
-            (8, 2)
-            if is_split
-            else (4, 4)
-            if band <= SHORT_BAND
-            else (4, 2)
-            if problem.projection is not None
-            else (8, 2)
-        )
+        return 8, 2
     if is_split:
         return 8, 1
     if band > LONG_BAND:
         return 8, 2
     tile = SEGMENTS * STRIP * 8
-    is_wasteful = 0 < problem.result_length % tile < tile // 2 and -(-problem.result_length // tile) % 2 == 0
-    strips = 16 if band >= SHORT_BAND or (band >= WASTED_BAND and is_wasteful) else 8
-    return strips, 1
+    tiles, last = -(-problem.result_length // tile), problem.result_length % tile
+    least = WASTED_BAND if 0 < last < tile // 2 else SHORT_BAND
+    # An odd number of tiles of eight strips are more outputs, of larger tiles.
+    return 16 if band >= least and (tiles + tiles % 2) <= MOST_GROWTH * tiles else 8, 1
 
 
 def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band: int) -> Iterator[int]:

@@ -1,6 +1,6 @@
 // warpsmith filter1d_fft_matrix
 // problem: filter1d signal=4096 taps=4096 batch=64 mode=causal dtype=bfloat16 channels=768 filters=768 precision=f16
-// config:  ahead=0 fetch=0 min_blocks=3 radix=16 rows=2 warps=8 weights=global
+// config:  ahead=396 fetch=1 min_blocks=3 radix=16 rows=2 warps=8 weights=global
 //
 // Negacyclic transforms of 4096 complex numbers on tensor cores, in float16: samples are real parts.
 // An outer transform of 16 samples 256 apart goes through shared memory; along each of its
@@ -19,6 +19,7 @@ constexpr int kThreads = 32 * kWarps;
 constexpr unsigned kFilterRows = 64;  // rows of all signals that share a filter
 constexpr unsigned kGroups = 32;  // thread blocks of a filter
 constexpr int kChannels = 768;
+constexpr unsigned kAhead = 396;  // thread blocks from one to the one whose samples it prefetches
 constexpr int kLoadVector = 8;  // samples of a load
 constexpr int kStoreVector = 8;  // outputs of a store
 
@@ -566,6 +567,18 @@ filter1d_fft_matrix_spectrum(unsigned* __restrict__ tables, unsigned* __restrict
     }
 }
 
+// Brings the samples of a later thread block into L2: its loads then wait for L2 and not for memory.
+__device__ __forceinline__ void prefetch(const Sample* __restrict__ signal) {
+    const unsigned later = blockIdx.x + kAhead;
+    if (later < gridDim.x) {
+        constexpr int kLines = (2 * kSignal + 127) / 128;  // of a row
+        for (int i = threadIdx.x; i < kRows * kLines; i += kThreads) {
+            const Place own = place_of(static_cast<int>(later / kGroups), later % kGroups * kRows + i / kLines);
+            prefetch_to_l2(signal + own.row * 4096 + i % kLines * 64);
+        }
+    }
+}
+
 constexpr int kItems = 4 * kRows;  // groups of 64 columns of all rows
 constexpr int kShares = kWarps > kItems ? kWarps / kItems : 1;  // warps that share one
 static_assert(kWarps % kItems == 0 || kItems % kWarps == 0);
@@ -615,6 +628,7 @@ __device__ __forceinline__ void forward(const Sample* __restrict__ signal, const
             peaks[item] = peak;
         }
     }
+    prefetch(signal);
     __syncthreads();
     for (int item = warp / kShares; item < kItems; item += kWarps / kShares) {
         const Sample* const samples = signal + place_of(filter, first + item / 4).row * 4096;
@@ -673,22 +687,35 @@ __device__ __forceinline__ void forward(const Sample* __restrict__ signal, const
     }
 }
 
+// What a warp loads ahead: the first matrix of an outer frequency.
+struct Ahead {
+    Complex first;
+};
+
+__device__ __forceinline__ Ahead load_ahead(const uint4* __restrict__ tables, const uint4* __restrict__ spectrum,
+                                            int k1) {
+    const int lane = threadIdx.x % 32;
+    return {load_complex(tables + kFrequencies + k1 * 8 * kFragment, lane)};
+}
+
 // Transforms of 256 points along each outer frequency, the product with the filter's spectrum, and the transforms
 // back. A warp takes one frequency of all rows at a time, in registers.
 __device__ __forceinline__ void multiply(const uint4* __restrict__ tables, const uint4* __restrict__ spectrum,
-                                         unsigned char* tile) {
+                                         const Complex& roots, Ahead ahead, unsigned char* tile) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, a = lane % 16;
-    const Complex roots = load_complex(tables + kInner, lane);
     const Parts minus = negated(roots.im);
     const SharedAddress from = shared_address(tile) + a * 32 + ((lane / 16 ^ a / 4 % 2) << 4);
     unsigned char* const to = tile + (g / 4 * 32 + 4 * t + 16 * (g / 4) + g % 4) * 4;
     for (int k1 = threadIdx.x / 32; k1 < kRadix; k1 += kWarps) {
         const uint4* const own = tables + kFrequencies + k1 * 8 * kFragment;
-        const Complex first = load_complex(own, lane);
+        const Complex first = ahead.first;
         const Complex twiddles = load_complex(own + 2 * kFragment, lane);
         const Complex twiddles_back = load_complex(own + 4 * kFragment, lane);
         const Complex last = load_complex(own + 6 * kFragment, lane);
         const Complex gains = load_complex(spectrum + k1 * 2 * kFragment, lane);
+        if (k1 + kWarps < kRadix) {
+            ahead = load_ahead(tables, spectrum, k1 + kWarps);
+        }
         const Parts first_minus = negated(first.im), last_minus = negated(last.im);
         constexpr int kSteps = kRows > 2 ? 2 : kRows;  // rows at a time
 #pragma unroll 1
@@ -817,8 +844,10 @@ filter1d_fft_matrix(const Sample* __restrict__ signal, Result* __restrict__ resu
     const unsigned first = blockIdx.x % kGroups * kRows;  // first row of this block among those of its filter
     forward(signal, tables, tile, peaks, filter, first);
     const uint4* const spectrum = spectra + static_cast<size_t>(filter) * kRadix * 2 * kFragment;
+    const Complex roots = load_complex(tables + kInner, threadIdx.x % 32);
+    const Ahead ahead = load_ahead(tables, spectrum, threadIdx.x / 32 % kRadix);
     __syncthreads();
-    multiply(tables, spectrum, tile);
+    multiply(tables, spectrum, roots, ahead, tile);
     __syncthreads();
     const float scale = __ldg(scales + filter);
     const float check = backward(result, tables, tile, peaks, filter, first, scale);

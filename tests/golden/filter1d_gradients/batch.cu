@@ -1,7 +1,7 @@
 // warpsmith filter1d_gradients_batch
 // problem: filter1d signal=8192 taps=128 batch=64 mode=causal dtype=bfloat16 channels=768 filters=768
 //          taps_dtype=bfloat16 pass=wgrad
-// config:  columns=64 groups=3 stage=1 stages=4 tiles=16 vector=8
+// config:  columns=64 groups=3 stage=1 stages=3 tiles=8 vector=8
 //
 // Gradients of weights by wgmma. Matrix A is the result's gradient: 64 outputs of the rows, the channels of all signals
 // that share a filter; matrix B is the samples of these rows beside the outputs. Products sum over the rows and over
@@ -21,14 +21,14 @@ constexpr int kThreads = 128 * kGroups;
 constexpr int kWidth = kColumns * kGroups;
 constexpr int kLags = 128;  // taps of a block: their diagonals lie in its columns
 constexpr unsigned kLagParts = 1;  // blocks that share the taps of a filter
-constexpr int kTiles = 16;  // tiles of outputs of a block
-constexpr unsigned kTimeParts = 8;  // blocks along a signal
+constexpr int kTiles = 8;  // tiles of outputs of a block
+constexpr unsigned kTimeParts = 16;  // blocks along a signal
 constexpr int kStage = 1;  // tiles of outputs that come at once
-constexpr int kStages = 4;  // so many times these are in shared memory
+constexpr int kStages = 3;  // so many times these are in shared memory
 constexpr int kRows = 64;  // rows that share a filter
 constexpr unsigned kRowTiles = 1;  // groups of 64 of them
 constexpr int kRowSteps = 4;  // products over the rows of a tile, 16 each
-constexpr int kHeld = 1152;  // most samples of a row in shared memory
+constexpr int kHeld = 640;  // most samples of a row in shared memory
 constexpr int kVector = 8;  // samples of a copy
 constexpr int kAlong = 1040;  // bytes for 8 samples of all rows; a warp that copies a row meets no bank twice
 constexpr int kTileBytes = 64 / 8 * kAlong;
@@ -285,7 +285,7 @@ filter1d_gradients_batch(
     }
 }
 
-constexpr int kParts = 8;  // of each signal, and of each block along it
+constexpr int kParts = 16;  // of each signal, and of each block along it
 constexpr size_t kPartPitch = 98304;  // sums of a part: of each channel for each tap
 constexpr unsigned kWeights = 98304;  // elements of their gradient
 constexpr int kFoldThreads = 256;

@@ -373,9 +373,9 @@ __device__ __forceinline__ Share share_of(unsigned block) {
 
 // A tile of outputs of a row and the samples beside it.
 struct Tile {
-    const Sample* samples;  // of the row
+    const Sample* samples;  // the one at place 0, which may lie outside of the signal
     const Gradient* outputs;
-    int first;  // number of the sample at place 0, which may lie outside of the row
+    int first;  // number of this sample in its row
     int count;  // outputs, 0 for a tile behind the last one
     bool is_inside;  // true if all samples are in the signal
 };
@@ -388,26 +388,19 @@ __device__ __forceinline__ Tile tile_of(const Share& share, const Sample* signal
     }
     const size_t place = place_of(share.filter, row);
     const int start = static_cast<int>(tile) * kTile, first = share.first + start;
-    return {signal + place * 8192, gradient + place * 8192 + start, first,
+    return {signal + place * 8192 + first, gradient + place * 8192 + start, first,
             static_cast<int>(min(static_cast<int>(kTile), kOutputs - start)),
             first >= 0 && first + kPoints <= kSignal};
 }
 
-// Sample at a place of a tile; 0 outside of the signal. An element is loaded in any case: ptxas makes a branch of a
-// load
-// with a condition, and then one load waits for the other.
+// Sample at a place of a tile; 0 outside of the signal.
 __device__ __forceinline__ float sample_of(const Tile& tile, int place) {
-    const int number = tile.first + place;
-    const bool is_there = static_cast<unsigned>(number) < kSignal;
-    const float sample = to_number(__ldg(tile.samples + (is_there ? number : 0)));
-    return is_there ? sample : 0.0f;
+    return static_cast<unsigned>(tile.first + place) < kSignal ? to_number(__ldg(tile.samples + place)) : 0.0f;
 }
 
 // Output at a place of a tile; 0 behind its last one.
 __device__ __forceinline__ float output_of(const Tile& tile, int place) {
-    const bool is_there = place < tile.count;
-    const float output = to_gradient(__ldg(tile.outputs + (is_there ? place : 0)));
-    return is_there ? output : 0.0f;
+    return place < tile.count ? to_gradient(__ldg(tile.outputs + place)) : 0.0f;
 }
 
 // Sum of the tap at `lag` of a group over the tiles of a share, pair by pair: a transform spreads a NaN or an infinity
@@ -424,7 +417,7 @@ __device__ __noinline__ float sum_of_tap(const Sample* signal, const Gradient* g
         for (int start = begin; start < end; start += kChain) {
             float part = 0.0f;
             for (int t = start; t < min(start + kChain, end); ++t) {
-                part = fmaf(to_gradient(__ldg(tile.outputs + t)), to_number(__ldg(tile.samples + (first + t))), part);
+                part = fmaf(to_gradient(__ldg(tile.outputs + t)), to_number(__ldg(tile.samples + (lag + t))), part);
             }
             sum += part;
         }
@@ -462,8 +455,8 @@ filter1d_gradients_fft(
 #pragma unroll
                     for (int k = 0; k < 16; ++k) {
                         const int place = k * 128 + item;
-                        v[k] = make_float2(to_number(__ldg(one.samples + (one.first + place))),
-                                           to_number(__ldg(other.samples + (other.first + place))));
+                        v[k] = make_float2(to_number(__ldg(one.samples + place)),
+                                           to_number(__ldg(other.samples + place)));
                     }
                 } else {
 #pragma unroll

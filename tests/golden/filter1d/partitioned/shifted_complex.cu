@@ -438,8 +438,9 @@ filter1d_partitioned_finish(
         for (unsigned first = 0; first < kParts; first += kGroups) {
             const unsigned part = first + group;
             // Sums are loaded in any case: in a branch each load would wait for the last one.
-            const Number own = __ldg(sums + (static_cast<size_t>(row) * kParts + min(part, kParts - 1)) * kSamples + sample);
-            add(part < kParts ? own : zero(), sum);
+            const size_t place = static_cast<size_t>(row) * kParts + min(part, kParts - 1);
+            const Number loaded = __ldg(sums + place * kSamples + sample);
+            add(part < kParts ? loaded : zero(), sum);
         }
     }
     added[group][column] = sum;
