@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from warpsmith.generator.filter1d.problem import Filter1d
-from warpsmith.generator.filter1d.text import pitches
-from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows
+from warpsmith.generator.filter1d.toeplitz_batch_geometry import filter_rows, vectors
 from warpsmith.generator.space import Config
 
 INNER = 256
@@ -139,11 +138,3 @@ class Filter1dFftMatrixGeometry:
 
 def shared_bytes(radix: int, rows: int) -> int:
     return rows * radix * LINE_BYTES
-
-
-def vectors(problem: Filter1d) -> tuple[int, int]:
-    """Samples of a load, and outputs of a store, that rows are aligned to."""
-    pitch, result_pitch = pitches(problem)
-    load = next(each for each in (8, 4, 2, 1) if problem.rows == 1 or pitch % each == 0)
-    store = next(each for each in (8, 2, 1) if problem.rows == 1 or result_pitch % each == 0)
-    return load, store
