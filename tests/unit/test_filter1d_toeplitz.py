@@ -218,3 +218,32 @@ def test_they_answer_where_they_are_faster() -> None:
 
 def test_steps_cover_windows_with_their_lead() -> None:
     assert [steps_of(Filter1d(1000, taps), 1) for taps in (1, 2, 17, 18, 129)] == [1, 2, 2, 3, 9]
+
+
+@pytest.mark.parametrize(
+    ("samples", "taps", "rows", "shape"),
+    [
+        (3000, 4, 15_000, (8, 1, 0)),
+        (900, 7, 65_536, (8, 1, 0)),
+        (1200, 64, 32_768, (16, 1, 0)),
+        (9000, 128, 8192, (16, 1, 0)),
+        (2600, 90, 9900, (8, 1, 0)),
+        (8192, 250, 8192, (8, 2, 1)),
+        (100_000, 400, 512, (8, 2, 1)),
+    ],
+)
+def test_defaults_of_16_bits_are_the_configs_that_were_fastest(
+    samples: int, taps: int, rows: int, shape: tuple[int, int, int]
+) -> None:
+    """Strips of a warp, warps of a block and blocks of a channel: docs/lab/tuning-notes.md, blocks of one warp."""
+    types = {"dtype": "bfloat16", "taps_dtype": "bfloat16", "mode": "causal"}
+    default = ROWS.default(Filter1d(samples, taps, channels=rows, filters=rows, **types), H200)
+    assert tuple(default.integer(name) for name in ("strips", "warps", "row_blocks")) == shape
+
+
+def test_outputs_behind_the_last_one_take_time() -> None:
+    types = {"dtype": "bfloat16", "taps_dtype": "bfloat16", "mode": "causal", "channels": 4096, "filters": 4096}
+    full, ragged = (ROWS.expected_ns(Filter1d(samples, 4, **types), H200) for samples in (2048, 1500))
+    assert full is not None
+    assert ragged is not None
+    assert ragged / 1500 > 1.1 * full / 2048
