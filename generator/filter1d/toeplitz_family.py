@@ -278,9 +278,8 @@ def _shapes(problem: Filter1d, device: Device, split: Split, band: int) -> Itera
     multiprocessor.
     """
     best = _best_shape(problem, split, band)
-    shapes = dict.fromkeys((best, (8, 2), (8, 1), (4, 2), (4, 1), (2, 2), (2, 1), (1, 1)))
-    if best[1] == 1:
-        shapes = dict.fromkeys((best, (8, 1), (4, 1), (2, 1), (1, 1)))
+    others = ((8, 1), (4, 1), (2, 1), (1, 1)) if best[1] == 1 else ((8, 2), (4, 2), (2, 2), (2, 1), (1, 1))
+    shapes = dict.fromkeys((best, *others))
     smaller = [each for each in shapes if each[0] * each[1] <= best[0] * best[1]]
     tiles = {each: -(-problem.result_length // (SEGMENTS * STRIP * each[0] * each[1])) for each in smaller}
     yield from (each for each in smaller if problem.rows * tiles[each] >= device.multiprocessors)
@@ -295,10 +294,10 @@ def _best_shape(problem: Filter1d, split: Split, band: int) -> tuple[int, int]:
     taps they take 12% less time, and also with shorter ones where eight strips would leave most of the last tile empty.
     """
     if problem.dtype is DType.FLOAT32:
-        return 4 if band > LIKELY_BAND else 8, 2
+        return (4 if band > LIKELY_BAND else 8), 2
     is_split = tap_parts(problem, split) > 1
     if problem.gates is not None and not is_split and (band <= SHORT_BAND or problem.projection is not None):
-        return 4, 4 if band <= SHORT_BAND else 2
+        return 4, (4 if band <= SHORT_BAND else 2)
     if problem.gates is not None:
         return 8, 2
     if is_split:
@@ -309,7 +308,7 @@ def _best_shape(problem: Filter1d, split: Split, band: int) -> tuple[int, int]:
     tiles, last = -(-problem.result_length // tile), problem.result_length % tile
     least = WASTED_BAND if 0 < last < tile // 2 else SHORT_BAND
     # An odd number of tiles of eight strips are more outputs, of larger tiles.
-    return 16 if band >= least and (tiles + tiles % 2) <= MOST_GROWTH * tiles else 8, 1
+    return (16 if band >= least and tiles + tiles % 2 <= MOST_GROWTH * tiles else 8), 1
 
 
 def _row_blocks(problem: Filter1d, device: Device, tile: int, split: Split, band: int) -> Iterator[int]:
