@@ -162,10 +162,6 @@ __device__ __forceinline__ uint4 load_once(const uint4* address) {
     return words;
 }
 
-__device__ __forceinline__ void prefetch_to_l2(const void* address) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
 __device__ __forceinline__ unsigned max_of_halves(unsigned a, unsigned b) { return __vmaxu2(a, b); }
 #endif
 
@@ -567,6 +563,13 @@ filter1d_fft_matrix_spectrum(unsigned* __restrict__ tables, unsigned* __restrict
     }
 }
 
+#ifndef WARPSMITH_ON_HOST  // the host device has its own
+// Prefetches the cache line at `address` into L2.
+__device__ __forceinline__ void fetch_line(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+#endif
+
 // Brings the samples of a later thread block into L2: its loads then wait for L2 and not for memory.
 __device__ __forceinline__ void prefetch(const Sample* __restrict__ signal) {
     const unsigned later = blockIdx.x + kAhead;
@@ -574,7 +577,7 @@ __device__ __forceinline__ void prefetch(const Sample* __restrict__ signal) {
         constexpr int kLines = (2 * kSignal + 127) / 128;  // of a row
         for (int i = threadIdx.x; i < kRows * kLines; i += kThreads) {
             const Place own = place_of(static_cast<int>(later / kGroups), later % kGroups * kRows + i / kLines);
-            prefetch_to_l2(signal + own.row * 4096 + i % kLines * 64);
+            fetch_line(signal + own.row * 4096 + i % kLines * 64);
         }
     }
 }

@@ -74,9 +74,8 @@ inline unsigned max_of_halves(unsigned a, unsigned b) {
     return larger(a & 0xffff0000u, b & 0xffff0000u) | larger(a & 0xffffu, b & 0xffffu);
 }
 
-// Loads and prefetches that only differ in what the caches of a GPU keep.
+// A load that only differs in what the caches of a GPU keep.
 inline uint4 load_once(const uint4 *address) { return *address; }
-inline void prefetch_to_l2(const void *) {}
 inline unsigned multiply_bfloat2(unsigned a, unsigned b) {
     const auto product = [](unsigned one, unsigned other) { return __uint_as_float(one) * __uint_as_float(other); };
     return bfloat_pair(product(a << 16, b << 16), product(a & 0xffff0000u, b & 0xffff0000u));
