@@ -28,8 +28,8 @@ _FAMILIES = families_in(
         "filter1d_gradients_channels": "gradients_channels_family:Filter1dGradientsChannels",
         "filter1d_gradients_batch": "gradients_batch_family:Filter1dGradientsBatch",
         "filter1d_gradients_plain": "gradients_plain_family:Filter1dGradientsPlain",
-        # On a CPU the first family that solves a problem answers, so these come after the plain one, whose place
-        # PyTorch's faster sums take there.
+        # The first family that solves a problem answers on a CPU. These come after the plain one, since PyTorch's
+        # faster sums take its place there.
         "filter1d_gradients_fft": "gradients_fft_family:Filter1dGradientsFft",
         "filter1d_gradients_apart": "gradients_apart_family:Filter1dGradientsApartFft",
         "filter1d_gradients_apart_batch": "gradients_apart_family:Filter1dGradientsApartBatch",

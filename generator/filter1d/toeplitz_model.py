@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.filter1d.gradients_batch_geometry import Filter1dGradientsBatchGeometry
 from warpsmith.generator.filter1d.problem import Filter1d
@@ -26,14 +28,26 @@ were fitted to 20 problems of 16 bits with 300 to 100,000 outputs (H200), which 
 for one: 1,200 outputs and 64 taps, 29%."""
 PRODUCT_SHARE = 0.69
 """Share of the rate of mma.sync that these kernels reach."""
-BATCH_OVERLAP, BLOCK_CYCLES, NARROW_COPIES = 1.475, 2217, 0.9
-"""The same for `filter1d_toeplitz_batch`, clock cycles of a block besides its products, and the exponent of the widest
-copy over the copies' width. With COPY_SHARE these were fitted to 75 configs for 256 to 2048 taps (H200), which they
-miss by 15% at most, but for pieces of 32 samples."""
-COPY_SHARE = 2770 / REFERENCE.l2_bytes_per_ns
-"""Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
-GRADIENTS_OVERLAP, GRADIENTS_PRODUCT_SHARE, GRADIENTS_COPY_SHARE = 3.9, 0.354, 0.484
-"""The same for `filter1d_gradients_batch`, and the shares of the rates of wgmma and of L2 that it reaches."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shares:
+    """Figures of a family whose matrices pass through shared memory."""
+
+    overlap: float
+    """Exponent of the norm that adds the times of products, copies and memory."""
+    products: float
+    """Share of the rate of wgmma."""
+    copies: float
+    """Share of L2's rate that copies to shared memory reach, with the barriers between their pieces."""
+
+
+_BATCH, BLOCK_CYCLES, NARROW_COPIES = _Shares(1.475, 1.0, 2770 / REFERENCE.l2_bytes_per_ns), 2217, 0.9
+"""Shares of `filter1d_toeplitz_batch`, clock cycles of a block besides its products, and the exponent of the widest
+copy over the copies' width. They were fitted to 75 configs for 256 to 2048 taps (H200), which they miss by 15% at most,
+but for pieces of 32 samples."""
+_GRADIENTS = _Shares(3.9, 0.354, 0.484)
+"""Shares of `filter1d_gradients_batch`."""
 GRADIENTS_BLOCK_CYCLES, GRADIENTS_STAGE_CYCLES = 9160, 353
 """Clock cycles of a block besides its products and copies, and of each group of tiles that comes at once. These five
 were fitted to 94 configs of 13 problems for 150 to 4096 taps (H200), which they miss by 13% on average."""
@@ -79,40 +93,39 @@ def batch_ns(problem: Filter1d, geometry: Filter1dToeplitzBatchGeometry, device:
     """Nanoseconds of a config of `filter1d_toeplitz_batch`: products beside copies to shared memory and the problem's
     bytes, and what a multiprocessor's blocks take before their first and after their last product.
     """
-    rate, rates = _products_rate(problem, device), device.rates
-    if rate is None:
-        return None
-    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.load_vector) ** NARROW_COPIES
-    together = _norm(
-        BATCH_OVERLAP,
-        geometry.products / rate,
-        copies / (COPY_SHARE * rates.l2_bytes_per_ns),
-        problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
-    )
-    turns = _turns(geometry, geometry.shared_bytes + 4 * geometry.padded, device)
-    return rates.launch_ns + together + turns * rates.cycles_ns(BLOCK_CYCLES)
+    shared = geometry.shared_bytes + 4 * geometry.padded
+    found = _rows_ns(problem, geometry, geometry.load_vector, shared, _BATCH, BLOCK_CYCLES, device)
+    return None if found is None else found + device.rates.launch_ns
 
 
 def gradients_batch_ns(problem: Filter1d, geometry: Filter1dGradientsBatchGeometry, device: Device) -> float | None:
     """Nanoseconds of a config of `filter1d_gradients_batch`, its fold included."""
-    rate, rates = _products_rate(problem, device), device.rates
-    if rate is None:
+    cycles = GRADIENTS_BLOCK_CYCLES + GRADIENTS_STAGE_CYCLES * geometry.stage_count
+    found = _rows_ns(problem, geometry, geometry.vector, geometry.shared_bytes, _GRADIENTS, cycles, device)
+    return None if found is None else found + 2 * device.rates.launch_ns
+
+
+def _rows_ns(
+    problem: Filter1d,
+    geometry: Filter1dToeplitzBatchGeometry | Filter1dGradientsBatchGeometry,
+    vector: int,
+    shared: int,
+    shares: _Shares,
+    block_cycles: float,
+    device: Device,
+) -> float | None:
+    """Nanoseconds of blocks with `shared` bytes of shared memory and copies of `vector` samples; None without wgmma."""
+    rates, instruction = device.rates, device.tensor_instruction(splits_of(problem)[0].tensor_type, WARPGROUP)
+    if instruction is None:
         return None
-    copies = problem.dtype.itemsize * geometry.copied * (8 / geometry.vector) ** NARROW_COPIES
+    copies = problem.dtype.itemsize * geometry.copied * (8 / vector) ** NARROW_COPIES
     together = _norm(
-        GRADIENTS_OVERLAP,
-        geometry.products / (GRADIENTS_PRODUCT_SHARE * rate),
-        copies / (GRADIENTS_COPY_SHARE * rates.l2_bytes_per_ns),
+        shares.overlap,
+        geometry.products / (shares.products * max(rates.tensor_multiply_adds_per_ns(instruction), 1.0)),
+        copies / (shares.copies * rates.l2_bytes_per_ns),
         problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns),
     )
-    cycles = GRADIENTS_BLOCK_CYCLES + GRADIENTS_STAGE_CYCLES * geometry.stage_count
-    return 2 * rates.launch_ns + together + _turns(geometry, geometry.shared_bytes, device) * rates.cycles_ns(cycles)
-
-
-def _products_rate(problem: Filter1d, device: Device) -> float | None:
-    """Multiply-adds that wgmma does in a nanosecond; None without it."""
-    instruction = device.tensor_instruction(splits_of(problem)[0].tensor_type, WARPGROUP)
-    return None if instruction is None else max(device.rates.tensor_multiply_adds_per_ns(instruction), 1.0)
+    return together + _turns(geometry, shared, device) * rates.cycles_ns(block_cycles)
 
 
 def _norm(exponent: float, *parts: float) -> float:
@@ -144,4 +157,4 @@ def _added_ns(device: Device, split: Split, multiply_adds: float, moved: float, 
     products = multiply_adds / (PRODUCT_SHARE * max(per_ns, 1.0)) + filled
     memory = moved / rates.memory_bytes_per_ns
     first = rates.launch_ns + rates.cycles_ns(FIRST_CYCLES)
-    return first + float((products**OVERLAP + memory**OVERLAP) ** (1 / OVERLAP))
+    return first + _norm(OVERLAP, products, memory)
