@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -59,6 +60,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         integers |= _gate_integers(problem)
         others = tuple(each if each in gates else signal.name for each in GATES)
     bias = "bias" if problem.bias else weights.name
+    planes = channel_planes(problem, signal.dtype, problem.signal, row, problem.result_length)
     types = (DType.FLOAT32, DType.FLOAT32) if is_complex else (signal.dtype, result.dtype)
     return Reference(
         program=reference_program("filter1d", threads, integers, {}, *types, 2 if is_complex else 1, 3 + len(others)),
@@ -71,7 +73,7 @@ def filter1d_reference(problem: Filter1d, threads: int) -> Reference:
         slope=1.0 if problem.activation is None else problem.activation.slope,
         from_host=_from_host(problem),
         deviations=deviations_of(problem),
-        planes=_planes(problem, integers),
+        planes=dataclasses.replace(planes, gate="gate_before" if "gate_before" in gates else None),
         given={} if states is None else states.given,
         unchecked=frozenset() if states is None else states.unchecked,
         has_factor="gate_after" in gates,
@@ -94,22 +96,20 @@ def _from_host(problem: Filter1d) -> frozenset[str]:
     return frozenset({problem.inputs[1].name, "bias", "projections", *gate})
 
 
-def _planes(problem: Filter1d, integers: Mapping[str, int]) -> ChannelPlanes:
-    """Channels of the signal, by the steps that the kernels take."""
-    is_btc, is_complex = problem.layout is SignalLayout.BTC, problem.dtype is DType.COMPLEX64
-    size, row = problem.dtype.itemsize, integers["sample_step" if is_btc else "channel_step"]
+def channel_planes(problem: Filter1d, dtype: DType, length: int, pitch: int, outputs: int) -> ChannelPlanes:
+    """Channels of a signal of so many samples, `pitch` elements from row to row, that become `outputs` results each."""
+    is_btc, row_bytes = problem.layout is SignalLayout.BTC, pitch * dtype.itemsize
     return ChannelPlanes(
-        rows=problem.signal if is_btc else 1,
-        row_elements=(1 if is_btc else problem.signal) * (2 if is_complex else 1),
-        row_bytes=row * size,
+        rows=length if is_btc else 1,
+        row_elements=(1 if is_btc else length) * (2 if dtype is DType.COMPLEX64 else 1),
+        row_bytes=row_bytes,
         filters=problem.filters,
         filter=(1, problem.taps),
         channels=problem.channels,
-        outputs=problem.result_length,
+        outputs=outputs,
         is_btc=is_btc,
-        batch_bytes=integers["batch_step"] * size,
-        channel_bytes=integers["channel_step"] * size,
-        gate="gate_before" if integers.get("gates_samples") else None,
+        batch_bytes=row_bytes * (length if is_btc else problem.channels),
+        channel_bytes=dtype.itemsize if is_btc else row_bytes,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from warpsmith.generator.filter1d.fields import SignalLayout
 from warpsmith.generator.filter1d.problem import Filter1d
 from warpsmith.generator.filter1d.text import pitches
-from warpsmith.generator.first_use.filter1d import deviations_of
+from warpsmith.generator.first_use.filter1d import channel_planes, deviations_of
 from warpsmith.generator.first_use.reference import ChannelPlanes, Reference, Scale, packed, reference_program
 from warpsmith.generator.problem import Accuracy, DType
 
@@ -86,17 +87,5 @@ def _planes(problem: Filter1d, pitch: int) -> ChannelPlanes | None:
     """
     if problem.accuracy is not Accuracy.SIGNALWISE or problem.activation is not None:
         return None
-    is_btc, row_bytes = problem.layout is SignalLayout.BTC, pitch * problem.output_dtype.itemsize
-    return ChannelPlanes(
-        rows=problem.result_length if is_btc else 1,
-        row_elements=1 if is_btc else problem.result_length,
-        row_bytes=row_bytes,
-        filters=problem.filters,
-        filter=(1, problem.taps),
-        source=_GRADIENT,
-        channels=problem.channels,
-        outputs=problem.signal,
-        is_btc=is_btc,
-        batch_bytes=row_bytes * (problem.result_length if is_btc else problem.channels),
-        channel_bytes=problem.output_dtype.itemsize if is_btc else row_bytes,
-    )
+    made = channel_planes(problem, problem.output_dtype, problem.result_length, pitch, problem.signal)
+    return dataclasses.replace(made, source=_GRADIENT)

@@ -13,6 +13,7 @@ import pytest
 
 import exhaustive
 import warpsmith as ws
+from joined import plans_of
 from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.host.runtime import HostRuntime
 from warpsmith.devices.runtime import Runtime
@@ -199,8 +200,7 @@ def test_gradients_by_transforms_may_have_errors_of_the_whole_row(
 ) -> None:
     """Samples at the end of a causal signal meet few taps: an FFT's errors there are larger than their own terms'."""
     family = Filter1dGradientsApartFft()
-    program = family.program(problem, family.default(problem, DEVICE))
-    plan = Plan.load(problem, Match(MatchKind.DEFAULT, program, None, ()), quickest.compile_program(program), host)
+    (plan,) = plans_of(host, quickest, [(problem, family.program(problem, family.default(problem, DEVICE)))])
     finding = check_on_random_data(plan.loaded, quickest, 1)
     assert finding is not None
     assert finding.is_right, finding

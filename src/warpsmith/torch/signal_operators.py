@@ -4,6 +4,7 @@ torch.compile and similar tools can trace.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,8 +120,16 @@ _WORDS = "SymInt first_lag, SymInt outputs, SymInt down, bool convolve, str? act
 _WORDS += "str fallback, str? store"
 
 
+_SLICE_WORDS = len(dataclasses.fields(Slice))
+
+
 def _words(part: Slice) -> tuple[Any, ...]:
     return part.first_lag, part.outputs, part.down, part.convolve, part.activation, part.precision
+
+
+def _divided(words: Sequence[Any]) -> tuple[Slice, Any]:
+    """The slice that an operator's words begin with, and its choice of an answer."""
+    return Slice(*words[:_SLICE_WORDS]), words[_SLICE_WORDS:]
 
 
 def _layout(x: Tensor) -> SignalLayout:
@@ -139,7 +148,7 @@ def _empty(x: Tensor, samples: Any) -> Tensor:
 def _run(x: Tensor, w: Tensor, b: Tensor | None, *words: Any) -> Tensor:
     """`warpsmith::filter1d` on signals in any placement; results have no gaps."""
     x, placement = dense(x, _layout(x))
-    part, choice = Slice(*words[:6]), words[6:]
+    part, choice = _divided(words)
     return dense(_layer(x, w, b, placement, part, choice).forward(x, w, b), placement.layout)[0]
 
 
@@ -148,7 +157,7 @@ def _run_gradients(
 ) -> list[Tensor]:
     """`warpsmith::filter1d_gradients`: those that are needed, in the order of the operands."""
     x, placement = dense(x, _layout(x))
-    layer = _layer(x, w, b, placement, Slice(*words[:6]), words[6:])
+    layer = _layer(x, w, b, placement, *_divided(words))
     return [each for each in layer.gradients(dy, x, w, b, Needed(*needed)) if each is not None]
 
 
@@ -192,7 +201,7 @@ def _backward_of_gradients(ctx: Any, gradients: Sequence[Tensor | None]) -> tupl
     with torch.enable_grad():
         given = [each if each is None else each.detach().requires_grad_() for each in ctx.saved_tensors]
         dy, x, w, b = given
-        found: Gradients = composed_gradients(dy, x, w, b, Slice(*ctx.words[:6]), ctx.needed)  # type: ignore[arg-type]
+        found: Gradients = composed_gradients(dy, x, w, b, _divided(ctx.words)[0], ctx.needed)  # type: ignore[arg-type]
         results = [each for each in found if each is not None]
         used = [place for place, gradient in enumerate(gradients) if gradient is not None]
         wanted = [each for each in given if each is not None]
