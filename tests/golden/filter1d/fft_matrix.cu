@@ -18,7 +18,6 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr unsigned kFilterRows = 64;  // rows of all signals that share a filter
 constexpr unsigned kGroups = 32;  // thread blocks of a filter
-constexpr int kChannels = 768;
 constexpr unsigned kAhead = 396;  // thread blocks from one to the one whose samples it prefetches
 constexpr int kLoadVector = 8;  // samples of a load
 constexpr int kStoreVector = 8;  // outputs of a store
@@ -250,15 +249,25 @@ __device__ __forceinline__ Complex load_complex(const uint4* fragments, int lane
     return {parts_of(__ldg(fragments + lane)), parts_of(__ldg(fragments + kFragment + lane))};
 }
 
-struct Place {
-    size_t row;
+// Number of a row of a filter among the channels of all signals.
+__device__ __forceinline__ size_t place_of(int filter, int row) {
+    return static_cast<size_t>(row) * 768 + filter;
+}
+
+// Channel, and elements to the first sample and the first output, of a row of a filter.
+struct Row {
     int channel;
+    size_t signal, result;
 };
 
-// Row `number` of those that share a filter.
-__device__ __forceinline__ Place place_of(int filter, unsigned number) {
-    number = min(number, kFilterRows - 1);  // rows that do not exist are computed as the last one, and not stored
-    return {static_cast<size_t>(number) * kChannels + filter, filter};
+__device__ __forceinline__ Row row_of(int filter, int row) {
+    const size_t place = place_of(filter, row);
+    return {filter, place * 4096, place * 4096};
+}
+
+// Row `number` of those that share a filter. Rows that do not exist are computed as the last one, and not stored.
+__device__ __forceinline__ Row row_at(int filter, unsigned number) {
+    return row_of(filter, static_cast<int>(min(number, kFilterRows - 1)));
 }
 
 // Eight adjacent samples from `place` on; zeros behind the signal.
@@ -576,8 +585,8 @@ __device__ __forceinline__ void prefetch(const Sample* __restrict__ signal) {
     if (later < gridDim.x) {
         constexpr int kLines = (2 * kSignal + 127) / 128;  // of a row
         for (int i = threadIdx.x; i < kRows * kLines; i += kThreads) {
-            const Place own = place_of(static_cast<int>(later / kGroups), later % kGroups * kRows + i / kLines);
-            fetch_line(signal + own.row * 4096 + i % kLines * 64);
+            const Row own = row_at(static_cast<int>(later / kGroups), later % kGroups * kRows + i / kLines);
+            fetch_line(signal + own.signal + i % kLines * 64);
         }
     }
 }
@@ -613,7 +622,7 @@ __device__ __forceinline__ void forward(const Sample* __restrict__ signal, const
     constexpr int kPasses = kSignalTiles > 4 ? 2 : 1, kColumns = 8 / kPasses;  // so that operands fit the registers
     uint4 kept[kIsKept ? kSignalTiles : 1][4];
     for (int item = warp / kShares; item < kItems; item += kWarps / kShares) {
-        const Sample* const samples = signal + place_of(filter, first + item / 4).row * 4096;
+        const Sample* const samples = signal + row_at(filter, first + item / 4).signal;
         unsigned peak = 0;
 #pragma unroll
         for (int k = 0; k < kSignalTiles; ++k) {
@@ -634,7 +643,7 @@ __device__ __forceinline__ void forward(const Sample* __restrict__ signal, const
     prefetch(signal);
     __syncthreads();
     for (int item = warp / kShares; item < kItems; item += kWarps / kShares) {
-        const Sample* const samples = signal + place_of(filter, first + item / 4).row * 4096;
+        const Sample* const samples = signal + row_at(filter, first + item / 4).signal;
         const float scale = row_scale(peaks, item);
         const int a = item % 4 * 4 + t;
         unsigned char* const to = tile + item / 4 * kRowBytes + g * kLine + a * 32;
@@ -775,7 +784,7 @@ __device__ __forceinline__ float backward(Result* __restrict__ result, const uin
     float check = 0.0f;
     for (int item = warp / kShares; item < kItems; item += kWarps / kShares) {
         const int group = item % 4;
-        const Place own = place_of(filter, first + item / 4);
+        const Row own = row_at(filter, first + item / 4);
         const float scale = filter_scale * reciprocal(row_scale(peaks, item));
         const SharedAddress row = shared_address(tile) + item / 4 * kRowBytes + group * 128;
         const SharedAddress from = row + lane % 8 * kLine + lane / 8 % 2 * kPlane + (lane / 16 << 4);
@@ -802,7 +811,7 @@ __device__ __forceinline__ float backward(Result* __restrict__ result, const uin
             if (first + item / 4 >= kFilterRows) {
                 continue;
             }
-            Result* const results = result + own.row * 4096;
+            Result* const results = result + own.result;
 #pragma unroll
             for (int i = 0; i < kTogether; ++i) {
                 check = fmaf(0.0f, sums[i][0][0] * scale, check);
@@ -859,9 +868,9 @@ filter1d_fft_matrix(const Sample* __restrict__ signal, Result* __restrict__ resu
     }
     // A NaN or an infinity spreads over its whole row: these outputs are summed again from their windows.
     for (int r = 0; r < kRows && first + r < kFilterRows; ++r) {
-        const Place own = place_of(filter, first + r);
-        const Sample* const samples = signal + own.row * 4096;
-        Result* const results = result + own.row * 4096;
+        const Row own = row_at(filter, first + r);
+        const Sample* const samples = signal + own.signal;
+        Result* const results = result + own.result;
         for (int n = threadIdx.x; n < kOutputs; n += kThreads) {
             if (!is_settled(results[n])) {
                 const Number sum = sum_of_window(samples, weights, filter, kFirstLag + n);
