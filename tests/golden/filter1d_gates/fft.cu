@@ -359,13 +359,14 @@ __device__ __forceinline__ Line line_of(GatedSamples signal, GatedResults result
 
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(GatedSamples samples, int at) {
-    return static_cast<unsigned>(at) < kSignal
-                ? to_number(load_gated<Sample>(samples + at)) : zero();
+    // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? load_gated<Sample>(samples + at) : Sample{});
 }
 
-// Two adjacent samples, the first one at an even place.
-__device__ __forceinline__ float2 load_pair(GatedSamples samples) {
-    const unsigned bits = load_gated<unsigned>(samples);
+using Pair = unsigned;  // bits of two adjacent samples
+
+__device__ __forceinline__ float2 to_pair(Pair bits) {
     return make_float2(to_number(static_cast<Sample>(bits & 0xffffu)), to_number(static_cast<Sample>(bits >> 16)));
 }
 
@@ -619,16 +620,14 @@ filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
 #pragma unroll
             for (int k = 0; k < 16; ++k) {
                 const int place = 2 * (k * 64 + item);
-                v[k] = load_pair(samples + place);
+                v[k] = to_pair(load_gated<Pair>(samples + place));
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 16; ++k) {
                 const int place = first + 2 * (k * 64 + item);
-                v[k] = make_float2(0.0f, 0.0f);
-                if (place >= 0 && place < kSignal) {
-                    v[k] = load_pair(own.samples + place);
-                }
+                const bool is_inside = place >= 0 && place < kSignal;
+                v[k] = to_pair(is_inside ? load_gated<Pair>(own.samples + place) : Pair{});
             }
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],

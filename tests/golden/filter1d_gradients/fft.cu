@@ -395,12 +395,14 @@ __device__ __forceinline__ Tile tile_of(const Share& share, const Sample* signal
 
 // Sample at a place of a tile; 0 outside of the signal.
 __device__ __forceinline__ float sample_of(const Tile& tile, int place) {
-    return static_cast<unsigned>(tile.first + place) < kSignal ? to_number(__ldg(tile.samples + place)) : 0.0f;
+    // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
+    const bool is_inside = static_cast<unsigned>(tile.first + place) < kSignal;
+    return to_number(is_inside ? __ldg(tile.samples + place) : Sample{});
 }
 
 // Output at a place of a tile; 0 behind its last one.
 __device__ __forceinline__ float output_of(const Tile& tile, int place) {
-    return place < tile.count ? to_gradient(__ldg(tile.outputs + place)) : 0.0f;
+    return to_gradient(place < tile.count ? __ldg(tile.outputs + place) : Gradient{});
 }
 
 // Sum of the tap at `lag` of a group over the tiles of a share, pair by pair: a transform spreads a NaN or an infinity

@@ -644,12 +644,15 @@ __device__ __forceinline__ Line line_of(const Sample* signal, Result* result, in
 
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
-    return static_cast<unsigned>(at) < kSignal ? to_number(__ldg(samples + at)) : zero();
+    // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
-// Two adjacent samples, the first one at an even place.
-__device__ __forceinline__ float2 load_pair(const Sample* samples) {
-    return __ldg(reinterpret_cast<const float2*>(samples));
+using Pair = float2;  // bits of two adjacent samples
+
+__device__ __forceinline__ float2 to_pair(Pair bits) {
+    return bits;
 }
 
 // Stores output `at` of a channel.
@@ -944,16 +947,14 @@ filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
 #pragma unroll
             for (int k = 0; k < 32; ++k) {
                 const int place = 2 * (k * 256 + item);
-                v[k] = load_pair(samples + place);
+                v[k] = to_pair(__ldg(reinterpret_cast<const Pair*>(samples + place)));
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 32; ++k) {
                 const int place = first + 2 * (k * 256 + item);
-                v[k] = make_float2(0.0f, 0.0f);
-                if (place >= 0 && place < kSignal) {
-                    v[k] = load_pair(own.samples + place);
-                }
+                const bool is_inside = place >= 0 && place < kSignal;
+                v[k] = to_pair(is_inside ? __ldg(reinterpret_cast<const Pair*>(own.samples + place)) : Pair{});
             }
         }
         dft32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],

@@ -272,12 +272,14 @@ __device__ __forceinline__ Line line_of(const Sample* signal, Result* result, in
 
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
-    return static_cast<unsigned>(at) < kSignal ? to_number(__ldg(samples + at)) : zero();
+    // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
-// Two adjacent samples, the first one at an even place.
-__device__ __forceinline__ float2 load_pair(const Sample* samples) {
-    const unsigned bits = __ldg(reinterpret_cast<const unsigned*>(samples));
+using Pair = unsigned;  // bits of two adjacent samples
+
+__device__ __forceinline__ float2 to_pair(Pair bits) {
     return make_float2(to_number(static_cast<Sample>(bits & 0xffffu)), to_number(static_cast<Sample>(bits >> 16)));
 }
 
@@ -538,7 +540,7 @@ filter1d_fft(const Sample* __restrict__ signal, Result* __restrict__ result,
 #pragma unroll
         for (int k = 8; k < 16; ++k) {
             const int place = 2 * (k * 64 + item) - 1024;
-            v[k] = load_pair(samples + place);
+            v[k] = to_pair(__ldg(reinterpret_cast<const Pair*>(samples + place)));
         }
         dft16(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12], v[13], v[14],
             v[15]);

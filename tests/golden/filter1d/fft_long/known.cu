@@ -237,7 +237,9 @@ __device__ __forceinline__ Line line_of(const Sample* signal, Result* result, un
 
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
-    return static_cast<unsigned>(at) < kSignal ? to_number(__ldg(samples + at)) : zero();
+    // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
 // Stores output `at` of a channel. `check` is NaN once an output is not finite.
