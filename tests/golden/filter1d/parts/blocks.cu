@@ -42,7 +42,8 @@ __device__ __forceinline__ Weight tap(const Weights& weights, int f, int k) {
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
     // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
-    return to_number(static_cast<unsigned>(at) < kSignal ? __ldg(samples + at) : Sample{});
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
 // Outputs of a block: sums over one block of taps after the other. Blocks that meet no sample are left out.

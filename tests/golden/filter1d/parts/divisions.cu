@@ -190,7 +190,8 @@ constexpr float kScale = 0.001953125f;  // undoes the factor of the forward and 
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
     // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
-    return to_number(static_cast<unsigned>(at) < kSignal ? __ldg(samples + at) : Sample{});
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
 // Tap n in the order of a convolution; 0 beyond the last one.

@@ -343,7 +343,8 @@ constexpr float kScale = 0.00048828125f;  // undoes the factor of the forward an
 // Sample `at` of a channel; 0 outside of it.
 __device__ __forceinline__ Number sample_at(const Sample* samples, int at) {
     // Converted behind the condition: ptxas would keep a predicate for each load until its conversion, and wait.
-    return to_number(static_cast<unsigned>(at) < kSignal ? __ldg(samples + at) : Sample{});
+    const bool is_inside = static_cast<unsigned>(at) < kSignal;
+    return to_number(is_inside ? __ldg(samples + at) : Sample{});
 }
 
 // Place in shared memory where an item of the last pass begins.
