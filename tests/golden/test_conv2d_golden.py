@@ -22,6 +22,7 @@ from warpsmith.generator.conv2d.fourier.variants import FOURIER
 from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
+from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
@@ -48,6 +49,8 @@ PLANES: dict[str, Any] = {"input": (128, 384, 13, 13), "weight": (384, 384, 3, 3
 """Layer L5 of the fbfft paper."""
 LARGE: dict[str, Any] = {"input": (1, 8, 16384, 16400), "weight": (4, 8, 3, 3)}
 """A layer whose x has at least 2^31 elements."""
+POINTWISE: dict[str, Any] = {"input": (24, 64, 56, 56), "weight": (256, 64, 1, 1)}
+"""A layer that expands the channels of a ResNet's block."""
 GROUPED: dict[str, Any] = {"input": (32, 256, 28, 28), "weight": (256, 8, 3, 3), "groups": 32, "padding": 1}
 LAST: dict[str, Any] = {"layout": "nhwc", "dtype": "bfloat16"}
 LARGE_DEPTHWISE: dict[str, Any] = {"input": (16, 128, 56, 56), "weight": (128, 1, 31, 31), "groups": 128, "padding": 15}
@@ -102,6 +105,11 @@ def mma(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Val
     """The implicit-GEMM kernel of `conv2d_mma`; its other kernels are the ones of `conv2d_warpgroup`."""
     problem = Conv2d(**layer, pass_=pass_, bias=bias, relu=bias)
     return Case(Conv2dMma(), problem, tuple(wanted.items()), "multiply")
+
+
+def pointwise(layer: dict[str, Any], pass_: Pass, unit: str = "", *, bias: bool = False, **wanted: Value) -> Case:
+    problem = Conv2d(**layer, pass_=pass_, bias=bias, relu=bias)
+    return Case(Conv2dPointwise(), problem, tuple(wanted.items()), unit)
 
 
 def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
@@ -169,6 +177,14 @@ CASES = {
     "mma_fprop": mma(LAYER, Pass.FPROP, bias=True),
     "mma_dgrad_channels_last": mma({**STRIDED, **LAST, "precision": "bf16"}, Pass.DGRAD, reach="filter", stages=2),
     "mma_wgrad": mma(LAYER, Pass.WGRAD),
+    "pointwise_fprop": pointwise(POINTWISE, Pass.FPROP, bias=True),
+    "pointwise_fprop_warps": pointwise(POINTWISE, Pass.FPROP, warps=1, rows=32, columns=32, down=4, across=2),
+    "pointwise_dgrad": pointwise({**POINTWISE, "stride": 2}, Pass.DGRAD),
+    "pointwise_dgrad_warps": pointwise(
+        {**POINTWISE, "stride": 2, "precision": "tf32"}, Pass.DGRAD, warps=1, rows=16, columns=32, down=4, across=2
+    ),
+    "pointwise_wgrad": pointwise(POINTWISE, Pass.WGRAD, "multiply"),
+    "pointwise_wgrad_sum": pointwise(POINTWISE, Pass.WGRAD, "sum"),
     "slices_fprop": Case(Conv2dSlices(), Conv2d(**LAYER, bias=True, relu=True), (), "multiply"),
     "slices_fprop_measure": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_measure_x"),
     "slices_fprop_range": Case(Conv2dSlices(), Conv2d(**LAYER), (), "conv2d_slices_range"),

@@ -151,6 +151,7 @@ inline void st_cs_u8(unsigned char* address, unsigned bits) {
 inline void wgmma_fence() {}
 inline void wgmma_commit_group() {}
 template <int kSums> void wgmma_wait_all(float (&)[kSums]) {}
+template <int kSums, int kOperands> void wgmma_wait_all(float (&)[kSums], unsigned (&)[kOperands]) {}
 template <int kGroups> void wgmma_wait_group() {}
 
 // Matrix B in shared memory: core matrices of 8 columns by 4 elements; those of the first 4 elements come first.
@@ -256,6 +257,26 @@ void wgmma_f16(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool ad
 template <bool kNegated, bool kTurnedA, bool kTurnedB, int kSums>
 void wgmma_bf16(float (&sums)[kSums], SmemDescriptor a, SmemDescriptor b, bool add) {
     multiply_16_bits<bits_to_float, kNegated, kTurnedA, kTurnedB>(sums, a, b, add);
+}
+
+// The same with matrix A in registers, as wgmma.m64nNk16 distributes it, and a K-major matrix B.
+template <int kSums> void wgmma_f16(float (&sums)[kSums], const unsigned (&a)[4], SmemDescriptor b, bool add) {
+    const int lane = static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+    double rows[2][16];
+    for (int k = 0; k < 16; ++k) {
+        for (int i = 0; i < 2; ++i) {
+            const unsigned pair = __shfl_sync(0xffffffffu, a[k / 8 * 2 + i], lane / 4 * 4 + k % 8 / 2);
+            rows[i][k] = static_cast<double>(half_to_float(static_cast<unsigned short>(pair >> k % 2 * 16)));
+        }
+    }
+    for (int n = 0; n < kSums; ++n) {
+        const int column = n / 4 * 8 + lane % 4 * 2 + n % 2;
+        double sum = add ? static_cast<double>(sums[n]) : 0.0;
+        for (int k = 0; k < 16; ++k) {
+            sum += rows[n % 4 / 2][k] * static_cast<double>(half_to_float(b.at(k, column, false)));
+        }
+        sums[n] = cut_off(sum);
+    }
 }
 
 inline float add_in_order(float a, float b) { return __fadd_rn(a, b); }

@@ -1,0 +1,53 @@
+"""Layers with one tap as products of float32 matrices, on any GPU from compute capability 8.0 on.
+
+The families with split operands write fp16 parts of an image in a pass of their own and read them again, which costs
+more than the products where a pixel has few channels. Here a block reads float32 pixels once. Its warps scale and split
+them on their way from shared memory to the tensor cores, each pixel of 32 channels by a power of two of its own. The
+weights of a block stay in shared memory as fp16 parts for all its tiles. A product takes three fp16 products; sums of
+32 terms leave the tensor cores, which truncate. Where there is wgmma, pixels go from registers into it.
+
+The gradient of the weights sums over pixels, which lie side by side in both factors. No pixel of it has a scale, so that
+a number becomes the sum of two TF32 numbers instead.
+
+Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3 (split operands);
+Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (layers as matrix products); mma,
+ldmatrix and cp.async in the PTX manual.
+"""
+
+from __future__ import annotations
+
+from warpsmith.generator.architectures import ASYNC_COPIES
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns, why_not_usual_data
+from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
+from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import NAME
+from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
+from warpsmith.generator.device import Device, DeviceKind
+from warpsmith.generator.problem import Accuracy
+from warpsmith.generator.tensor_cores import TensorType
+
+
+class Conv2dPointwise(SidedFamily):
+    """`conv2d` with one tap by mma instructions, from float32 images."""
+
+    name = NAME
+    image, weight = PointwiseImages(), PointwiseWeights()
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if problem.weight[2:] != (1, 1) or problem.groups > 1 or any(map(any, problem.padding)):
+            return "solves layers of one tap, without groups and padding"
+        if problem.accuracy is not Accuracy.NORMWISE and not problem.pass_.sums_images:
+            return 'splits numbers relative to the largest of a sum: needs accuracy="normwise"'
+        return (
+            device.why_no_tensor_instruction(TensorType.F16)
+            or device.why_no(ASYNC_COPIES)
+            or why_not_usual_data(problem)
+            or super().why_not(problem, device)
+        )
+
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
+        # Gradients of weights have been timed on no GPU yet, so that a search alone tries them.
+        if device.kind is not DeviceKind.CUDA or problem.pass_.sums_images:
+            return False
+        expected_ns = self.expected_ns(problem, device)
+        return expected_ns is not None and expected_ns < direct_ns(problem, device)

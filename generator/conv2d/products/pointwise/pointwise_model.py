@@ -1,0 +1,128 @@
+"""Expected times of `conv2d_pointwise`.
+
+The figures of the image side were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the times are within a tenth
+in the root mean square.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from warpsmith.generator.conv2d.products.split16.split16_model import CLOCK_SHARE
+from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.tensor_cores import TensorType, instruction_of
+
+if TYPE_CHECKING:
+    from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImageGeometry
+    from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeightGeometry
+
+MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that pixels and results reach together."""
+L2_SHARE = 5200 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate that pixels, each read once for each tile of channels, and results reach together."""
+WEIGHT_CYCLES = 120.0
+"""Clock cycles for each weight of a thread, which all threads of a block load and split before the first product."""
+TENSOR_SHARE = 0.75
+"""Share of the rate of mma that the gradient of weights sustains."""
+WEIGHT_STEP_CYCLES = 1000.0
+"""Clock cycles of a stage of 32 pixels of a block that has an SM for itself."""
+WEIGHT_BEGIN_NS, SUM_NS = 3500.0, 4000.0
+"""Nanoseconds of the first launch beside its stages, and of the second one beside its bytes."""
+SCHEDULERS = 4
+"""Schedulers of an SM; each issues an instruction of a warp per clock cycle."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Costs:
+    """Issue slots and latencies in clock cycles of one way to multiply, for steps of 32 terms."""
+
+    begin_ns: float
+    """Nanoseconds of the launch, the first stage and the last stores."""
+    latency: float
+    """Cycles of a step of a block, or warpgroup, that has an SM for itself."""
+    split: float
+    """Slots to split 16 pixels."""
+    copy: float
+    """Slots to copy 16 pixels, 4 at once."""
+    product: float
+    """Slots for each 16 x 8 sums by 32 terms."""
+    store: float
+    """Slots for each 128 results, if adjacent ones are stored at once."""
+    alone: float
+    """How many times as long results take that are stored one by one."""
+    hidden: float
+    """Share of the shorter one of copying and computing that the longer one does not hide."""
+
+
+MMA = Costs(begin_ns=4100, latency=1020, split=300, copy=142, product=70, store=51, alone=4, hidden=0.0)
+WGMMA = Costs(begin_ns=3000, latency=880, split=222, copy=55, product=26.6, store=22.4, alone=16, hidden=0.26)
+
+
+def image_ns(geometry: PointwiseImageGeometry, device: Device) -> float:
+    """Nanoseconds of the launch: those of the SM with the most blocks."""
+    tile, rates = geometry.tile, device.rates.of_multiprocessor(CLOCK_SHARE)
+    costs = MMA if tile.warps == 1 else WGMMA
+    own = -(-geometry.blocks // device.multiprocessors)  # blocks of the busiest SM
+    together = min(own, geometry.min_blocks)
+    rounds = -(-own // geometry.min_blocks)
+    step_cycles = _step_cycles(geometry, costs, together)
+    terms, columns = 32 * _steps(geometry), tile.all_columns
+    products = (2 * geometry.parts - 1) * tile.all_rows * columns * terms
+    tensor_ns = products / rates.tensor_multiply_adds_per_ns(instruction_of(TensorType.F16, tile.warps))
+    computing_ns = own * geometry.tiles * max(rates.cycles_ns(_steps(geometry) * step_cycles), tensor_ns)
+    weights = tile.all_rows * geometry.terms / tile.threads
+    copying_ns = _copying_ns(geometry, device)
+    long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
+    begin_ns = costs.begin_ns + rounds * rates.cycles_ns(weights * WEIGHT_CYCLES)
+    return begin_ns + long + costs.hidden * short
+
+
+def _steps(geometry: PointwiseImageGeometry) -> float:
+    """Steps of 32 terms per tile."""
+    return geometry.steps * geometry.channels / 32
+
+
+def _step_cycles(geometry: PointwiseImageGeometry, costs: Costs, together: int) -> float:
+    """Clock cycles of an SM for a step of one block, if `together` blocks share it."""
+    tile, by_fours = geometry.tile, 4 / geometry.vector
+    parts = tile.all_columns / 16 * (tile.down if tile.warps > 1 else 1)  # warpgroups below each other repeat them
+    split = parts * (costs.split * (0.5 + geometry.parts / 4) + costs.copy * by_fours)
+    multiplied = costs.product * tile.all_rows * tile.all_columns / 128
+    alone = costs.alone if geometry.vector == 1 and not geometry.stores_pairs else 1.0
+    stored = costs.store * alone * tile.all_rows * tile.all_columns / 128 / _steps(geometry)
+    groups = together * (tile.down * tile.across if tile.warps > 1 else 1)
+    waits = costs.latency * (tile.down * tile.across if tile.warps > 1 else 1) / groups
+    return max((split + multiplied + stored) / SCHEDULERS, waits)
+
+
+def _copying_ns(geometry: PointwiseImageGeometry, device: Device) -> float:
+    """Nanoseconds in which the device moves pixels and results."""
+    read = 4.0 * geometry.columns * geometry.terms
+    written = 4.0 * geometry.written
+    again = geometry.row_tiles * (geometry.tile.down if geometry.tile.warps > 1 else 1)
+    memory_ns = (read + written) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+    return max(memory_ns, (read * again + written) / (L2_SHARE * device.rates.l2_bytes_per_ns))
+
+
+def weight_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
+    """Nanoseconds of both launches of wgrad."""
+    rates = device.rates.of_multiprocessor(CLOCK_SHARE)
+    own = -(-geometry.blocks // device.multiprocessors)
+    together = min(own, geometry.min_blocks)
+    products = geometry.products * geometry.tile_rows * geometry.tile_columns * 32
+    step_ns = products / (TENSOR_SHARE * rates.tensor_multiply_adds_per_ns(instruction_of(TensorType.TF32)))
+    waits_ns = rates.cycles_ns(WEIGHT_STEP_CYCLES / together)
+    loaded = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps
+    step_ns = max(step_ns, waits_ns, loaded / rates.shared_bytes_per_ns)
+    computing_ns = own * geometry.split_steps * step_ns
+    x, dy = (4.0 * geometry.pixels * count for count in (geometry.channels, geometry.filters))
+    memory_ns = (x + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
+    read_again = x * geometry.row_tiles + dy * geometry.column_tiles
+    copying_ns = max(memory_ns, read_again / (L2_SHARE * device.rates.l2_bytes_per_ns))
+    long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
+    sums_ns = 0.0
+    if geometry.splits > 1:
+        moved = 8.0 * geometry.splits * geometry.weights
+        sums_ns = SUM_NS + moved / (L2_SHARE * device.rates.l2_bytes_per_ns)
+    return WEIGHT_BEGIN_NS + long + 0.3 * short + sums_ns

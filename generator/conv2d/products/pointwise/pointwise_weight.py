@@ -1,0 +1,304 @@
+"""The weight side of `conv2d_pointwise` (wgrad): geometry, search space, model, default config and program."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
+from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
+from warpsmith.generator.conv2d.products.pointwise.pointwise_model import weight_ns
+from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import (
+    BLOCKS,
+    NAME,
+    OTHER_REGISTERS,
+    STAGES,
+    vector_of,
+)
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space, Value
+
+PIXELS, SUM_PIXELS = 32, 16
+"""Pixels per stage, and pixels that tensor cores sum before float32 registers add up the sums: six instructions of mma,
+which truncate."""
+PITCH = PIXELS + 4
+"""Floats of a row of a stage: a warp reads 8 rows x 4 pixels without bank conflicts."""
+WARPS = (1, 2, 4, 8)
+ROWS, COLUMNS = (16, 32, 64), (8, 16, 32, 64)
+MOST_WARPS = 8
+SPLITS = tuple(range(1, 529))
+SUM_LANES, SUM_GROUPS = 32, 8
+"""Threads of a block that adds up partial sums: for as many weights, each with groups of parts."""
+PARTS = "parts"
+"""Name of the workspace of partial sums."""
+LEAST: dict[str, Value] = {
+    "down": 1,
+    "across": 1,
+    "rows": 16,
+    "columns": 8,
+    "stages": 2,
+    "min_blocks": 1,
+    "splits": 1,
+}
+"""The config that takes least memory. If it is illegal for a layer, all configs are."""
+TILE_SIZES = (
+    *((4, 2, 64, 32), (2, 4, 64, 32), (2, 2, 64, 32), (4, 1, 64, 32), (1, 4, 64, 32), (2, 1, 64, 32), (1, 2, 64, 32)),
+    *((4, 2, 32, 32), (2, 4, 32, 32), (2, 2, 32, 32), (4, 1, 32, 32), (1, 4, 32, 32), (2, 1, 32, 32), (1, 2, 32, 32)),
+    *((4, 1, 32, 16), (2, 2, 16, 16), (4, 1, 16, 8), (1, 4, 16, 16), (2, 1, 16, 16), (1, 1, 32, 32), (1, 1, 16, 8)),
+)
+"""Candidate tiles: warps down and across a block, rows and columns of a warp."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PointwiseWeightGeometry:
+    """One config of wgrad.
+
+    Rows of the product are filters (channels of dy), columns channels of x, terms pixels of all images.
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    stages: int
+    min_blocks: int
+    """Blocks that an SM must have registers for (minBlocksPerMultiprocessor of __launch_bounds__)."""
+    splits: int
+    """Parts of a sum, each of a block of its own."""
+    products: int
+    """TF32 products per product of the layer: 3 with the low parts of both factors."""
+    filters: int
+    channels: int
+    pixels: int
+    """Pixels of all images."""
+    plane: int
+    """Pixels of an image of dy."""
+    vector: int
+    """Pixels of dy that are copied at once."""
+    source_vector: int
+    """Pixels of x that are copied at once."""
+    gathers: bool
+    """Whether the pixels of x are those of a strided layer."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> PointwiseWeightGeometry:
+        plane = math.prod(problem.output_size)
+        return cls(
+            **{name: config.integer(name) for name in LEAST},
+            products=2 * Arithmetic.of(problem).parts - 1,
+            filters=problem.group_filters,
+            channels=problem.group_channels,
+            pixels=problem.input[0] * plane,
+            plane=plane,
+            vector=math.gcd(plane, 4),
+            source_vector=vector_of(problem),
+            gathers=problem.stride != (1, 1),
+        )
+
+    pitch = PITCH
+    stage_pixels, sum_pixels = PIXELS, SUM_PIXELS
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.down * self.across
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def tile_rows(self) -> int:
+        return self.down * self.rows
+
+    @property
+    def tile_columns(self) -> int:
+        return self.across * self.columns
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.filters // self.tile_rows)
+
+    @property
+    def column_tiles(self) -> int:
+        return -(-self.channels // self.tile_columns)
+
+    @property
+    def tiles(self) -> int:
+        """Blocks before sums are split."""
+        return self.row_tiles * self.column_tiles
+
+    @property
+    def blocks(self) -> int:
+        return self.tiles * self.splits
+
+    @property
+    def steps(self) -> int:
+        """Stages of a whole sum."""
+        return -(-self.pixels // PIXELS)
+
+    @property
+    def split_steps(self) -> int:
+        """Stages per part of a sum; the last part may have fewer."""
+        return -(-self.steps // self.splits)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether every part has at least one stage."""
+        return (self.splits - 1) * self.split_steps < self.steps
+
+    @property
+    def weights(self) -> int:
+        return self.filters * self.channels
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * self.stages * PITCH * (self.tile_rows + self.tile_columns)
+
+    @property
+    def sum_groups(self) -> int:
+        """Groups of parts that threads of the second launch add up side by side."""
+        return min(SUM_GROUPS, self.splits)
+
+
+def _registers(products: int, rows: int, columns: int) -> int:
+    """Registers per thread, roughly: sums twice, and both factors of a product of eight terms, by their parts."""
+    parts = (products + 1) // 2
+    return 2 * (rows * columns // 32) + parts * (rows // 4 + columns // 4) + OTHER_REGISTERS
+
+
+def weight_space(problem: Conv2d, device: Device) -> Space:
+    filters, channels, products = problem.group_filters, problem.group_channels, 2 * Arithmetic.of(problem).parts - 1
+    return Space(
+        parameters=(
+            Parameter("down", WARPS, "warps of a block, below each other: in channels of dy"),
+            Parameter("across", WARPS, "warps of a block, side by side: in channels of x"),
+            Parameter("rows", ROWS, "channels of dy of a warp"),
+            Parameter("columns", COLUMNS, "channels of x of a warp"),
+            Parameter("stages", STAGES, "of pixels: one is multiplied, the others are on their way"),
+            Parameter("min_blocks", BLOCKS, "that a multiprocessor has registers and shared memory for"),
+            Parameter("splits", SPLITS, "parts of a sum, each of a block of its own"),
+        ),
+        constraints=(
+            Constraint(f"a block has at most {MOST_WARPS} warps", lambda down, across: down * across <= MOST_WARPS),
+            Constraint(
+                f"a tile has less than twice the {filters} channels of dy, or {ROWS[0]}",
+                lambda down, rows: down * rows < max(2 * filters, ROWS[0] + 1),
+            ),
+            Constraint(
+                f"a tile has less than twice the {channels} channels of x, or {COLUMNS[0]}",
+                lambda across, columns: across * columns < max(2 * channels, COLUMNS[0] + 1),
+            ),
+            Constraint(
+                "the threads of all blocks of a multiprocessor have registers for their sums",
+                lambda down, across, rows, columns, min_blocks: (
+                    _registers(products, rows, columns) <= device.thread_registers(32 * down * across * min_blocks)
+                ),
+            ),
+            *_memory_constraints(problem, device),
+        ),
+    )
+
+
+def _memory_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, ...]:
+    steps = -(-problem.input[0] * math.prod(problem.output_size) // PIXELS)
+    weights = problem.group_filters * problem.group_channels
+
+    def fits(down: int, across: int, rows: int, columns: int, stages: int, min_blocks: int) -> bool:
+        share = device.shared_per_multiprocessor_bytes // min_blocks - device.limits.reserved_shared_bytes
+        own = 4 * stages * PITCH * (down * rows + across * columns)
+        return own <= min(device.shared_per_block_bytes, share)
+
+    return (
+        Constraint(
+            f"a block has at most {device.shared_per_block_bytes} bytes of shared memory, and all blocks of a "
+            f"multiprocessor {device.shared_per_multiprocessor_bytes}",
+            fits,
+        ),
+        Constraint(
+            f"each part of a sum of {steps} stages has stages of its own",
+            lambda splits: (splits - 1) * -(-steps // splits) < steps,
+        ),
+        Constraint(
+            f"partial sums take at most {problem.workspace_limit} bytes",
+            lambda splits: splits == 1 or 4 * splits * weights <= problem.workspace_limit,
+        ),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def weight_choice(problem: Conv2d, device: Device) -> TimedConfig:
+    """The config that is expected to take least time."""
+    least = Config.of(LEAST)
+    least_ns = weight_ns(PointwiseWeightGeometry.of(problem, least), device)
+    return min(_choices(problem, device), key=lambda each: each.ns, default=TimedConfig(least, least_ns))
+
+
+def _choices(problem: Conv2d, device: Device) -> Iterator[TimedConfig]:
+    """Each tile and number of blocks with the most stages that fit, and parts of sums for a round of blocks or two."""
+    space = weight_space(problem, device)
+    for sizes in TILE_SIZES:
+        for blocks in BLOCKS:
+            chosen: dict[str, Value] = dict(zip(("down", "across", "rows", "columns"), sizes, strict=True))
+            chosen |= {"min_blocks": blocks, "splits": 1}
+            stages = next((each for each in (4, 3, 2) if space.contains(Config.of({**chosen, "stages": each}))), None)
+            if stages is None:
+                continue
+            one = PointwiseWeightGeometry.of(problem, Config.of({**chosen, "stages": stages}))
+            for splits in _splits(one, device):
+                config = Config.of({**chosen, "stages": stages, "splits": splits})
+                if space.contains(config):
+                    yield TimedConfig(config, weight_ns(PointwiseWeightGeometry.of(problem, config), device))
+
+
+def _splits(one: PointwiseWeightGeometry, device: Device) -> set[int]:
+    """Parts of sums for which all blocks are resident at once, or half of them, with whole stages."""
+    found = {1}
+    for share in (1, 2, 4):
+        wanted = max(1, device.multiprocessors * one.min_blocks // (share * one.tiles))
+        steps = -(-one.steps // min(wanted, one.steps))
+        found.add(min(-(-one.steps // steps), SPLITS[-1]))
+    return found
+
+
+class PointwiseWeights(LayerSide):
+    """wgrad."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if self.space(problem, device).contains(Config.of(LEAST)):
+            return None
+        return f"keeps stages of 24 channels in {device.shared_per_block_bytes} bytes of shared memory"
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return weight_space(problem, device)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return weight_choice(problem, device).config
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return weight_choice(problem, device).ns
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry, text = PointwiseWeightGeometry.of(problem, config), Conv2dText.of(problem)
+        is_split = geometry.splits > 1
+        target = PARTS if is_split else "dw"
+        arguments = (Pointer("x"), Pointer("dy"), Pointer(target))
+        source = render("conv2d/pointwise_weight.cu.jinja", p=text, g=geometry, config=config.key(), target=target)
+        launch = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, arguments)
+        launch = dataclasses.replace(launch, shared_bytes=geometry.shared_bytes)
+        if not is_split:
+            return Program.of_source(NAME, config, source, (launch,))
+        name, threads = f"{NAME}_sum", SUM_LANES * geometry.sum_groups
+        blocks = -(-geometry.weights // SUM_LANES)
+        total = Launch.of_blocks(name, blocks, threads, (Pointer(PARTS), Pointer("dw")))
+        sums = render("conv2d/pointwise_sum.cu.jinja", key=text_key(problem), g=geometry, lanes=SUM_LANES)
+        units = (Unit("multiply", source), Unit("sum", sums))
+        steps = (dataclasses.replace(launch, unit="multiply"), dataclasses.replace(total, unit="sum"))
+        return Program(NAME, config, units, steps, (Workspace(PARTS, 4 * geometry.splits * geometry.weights),))

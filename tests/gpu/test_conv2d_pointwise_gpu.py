@@ -1,0 +1,77 @@
+"""`conv2d_pointwise` on a GPU: both ways to multiply, all kinds of pixels, accuracy, and the same bits each time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.test_conv2d_mma_gpu import computed
+from warpsmith.devices.cuda.runtime import cuda_device
+from warpsmith.generator.conv2d import Conv2d, Pass
+from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
+from warpsmith.generator.device import Device
+from warpsmith.generator.family import Family
+from warpsmith.generator.problem import Problem
+from warpsmith.generator.space import Config
+from warpsmith.tuner.operations.conv2d.oracle import reference
+from warpsmith.tuner.operations.registry import random_operands
+
+pytestmark = pytest.mark.gpu
+
+FAMILY = Conv2dPointwise()
+LAYERS: dict[str, dict[str, Any]] = {
+    "expanding": {"input": (8, 64, 56, 56), "weight": (256, 64, 1, 1)},
+    "reducing": {"input": (8, 256, 28, 28), "weight": (64, 256, 1, 1)},
+    "pairs": {"input": (5, 96, 14, 15), "weight": (40, 96, 1, 1)},
+    "odd": {"input": (6, 130, 7, 7), "weight": (47, 130, 1, 1)},
+    "strided": {"input": (4, 64, 28, 28), "weight": (128, 64, 1, 1), "stride": 2},
+    "steps": {"input": (3, 48, 29, 31), "weight": (33, 48, 1, 1), "stride": (2, 3)},
+    "deep": {"input": (8, 1024, 14, 14), "weight": (512, 1024, 1, 1)},
+}
+every_pass = pytest.mark.parametrize("pass_", Pass)
+CheckConfigs = Callable[..., None]
+
+
+def some_configs(family: Family, problem: Problem, device: Device) -> list[Config]:
+    """The default and four random configs of `conv2d_pointwise`, the same in every run; none of other families."""
+    if family.name != FAMILY.name:
+        return []
+    space, rng = family.space(problem, device), random.Random(problem.key())
+    found = [family.default(problem, device), *(space.drawn(rng) for _ in range(4))]
+    return list(dict.fromkeys(config for config in found if config is not None))
+
+
+@every_pass
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_is_right(layer: dict[str, Any], precision: str, pass_: Pass, check_configs: CheckConfigs) -> None:
+    with_end = {} if pass_ is Pass.WGRAD else {"bias": True, "relu": True}
+    check_configs([Conv2d(**layer, precision=precision, **with_end, pass_=pass_)], some_configs)
+
+
+@every_pass
+@pytest.mark.parametrize("layer", ["expanding", "deep"])
+def test_sums_of_positive_terms_lose_no_more_than_the_bound(layer: str, pass_: Pass) -> None:
+    """The truncation errors of tensor cores add up if all terms have one sign."""
+    problem = Conv2d(**LAYERS[layer], pass_=pass_)
+    operands = {name: np.abs(values) for name, values in random_operands(problem, 1).items()}
+    expected, scale = reference(problem, operands)
+    for config in some_configs(FAMILY, problem, cuda_device(0)):
+        result = computed(FAMILY, problem, config, operands)
+        assert (np.abs(result - expected) <= 1e-6 * scale).all(), config.key()
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_is_clean_under_compute_sanitizer(check_under_sanitizer: Callable[..., None], tool: str) -> None:
+    device = cuda_device(0)
+    problems = [Conv2d(**LAYERS[name], pass_=pass_) for name in ("pairs", "steps") for pass_ in Pass]
+    cases = [
+        (problem, FAMILY.program(problem, config))
+        for problem in problems
+        for config in some_configs(FAMILY, problem, device)
+    ]
+    check_under_sanitizer(tool, device, cases)
