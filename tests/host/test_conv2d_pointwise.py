@@ -16,7 +16,7 @@ from warpsmith.devices.host.compiler import HostCompiler
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import DeviceRef
 from warpsmith.generator.conv2d import Conv2d, Pass
-from warpsmith.generator.conv2d.products.pointwise import pointwise_image, pointwise_weight
+from warpsmith.generator.conv2d.products.pointwise import pointwise_image, pointwise_weight_geometry
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.space import Config, Value
@@ -53,7 +53,7 @@ def tiles_of(pass_: Pass) -> tuple[dict[str, Value], ...]:
 
 def config_of(problem: Conv2d, **wanted: Value) -> Config:
     """The smallest tile with the `wanted` values, as far as they are legal."""
-    least = pointwise_weight.LEAST if problem.pass_ is Pass.WGRAD else pointwise_image.LEAST
+    least = pointwise_weight_geometry.LEAST if problem.pass_ is Pass.WGRAD else pointwise_image.LEAST
     config = POINTWISE.space(problem, DEVICE).like(
         {**least, **{name: wanted[name] for name in wanted if name in least}}
     )

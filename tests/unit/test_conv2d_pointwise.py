@@ -10,8 +10,8 @@ import pytest
 
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
-from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImageGeometry
-from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeightGeometry
+from warpsmith.generator.conv2d.products.pointwise.pointwise_image_geometry import PointwiseImageGeometry
+from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PointwiseWeightGeometry
 from warpsmith.generator.device import Device
 from warpsmith.generator.presets import A100, B200, H200, RTX_4090, T4
 from warpsmith.generator.ranking import default_answer

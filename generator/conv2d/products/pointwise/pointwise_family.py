@@ -6,8 +6,8 @@ them on their way from shared memory to the tensor cores, each pixel of 32 chann
 weights of a block stay in shared memory as fp16 parts for all its tiles. A product takes three fp16 products; sums of
 32 terms leave the tensor cores, which truncate. Where there is wgmma, pixels go from registers into it.
 
-The gradient of the weights sums over pixels, which lie side by side in both factors. No pixel of it has a scale, so that
-a number becomes the sum of two TF32 numbers instead.
+The gradient of the weights sums over pixels, which lie side by side in both factors. No pixel of it has a scale, so
+that a number becomes the sum of two TF32 numbers instead.
 
 Source: Ootomo and Yokota 2022, "Recovering single precision accuracy from Tensor Cores", section 3 (split operands);
 Chetlur et al. 2014, "cuDNN: Efficient Primitives for Deep Learning", section 3 (layers as matrix products); mma,

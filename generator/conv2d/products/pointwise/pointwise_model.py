@@ -1,21 +1,18 @@
 """Expected times of `conv2d_pointwise`.
 
-The figures of the image side were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the times are within a tenth
-in the root mean square.
+The figures of the image side were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the
+times are within a tenth in the root mean square. Those of the weight side are estimates.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
+from warpsmith.generator.conv2d.products.pointwise.pointwise_image_geometry import PointwiseImageGeometry
+from warpsmith.generator.conv2d.products.pointwise.pointwise_weight_geometry import PointwiseWeightGeometry
 from warpsmith.generator.conv2d.products.split16.split16_model import CLOCK_SHARE
 from warpsmith.generator.device import REFERENCE, Device
 from warpsmith.generator.tensor_cores import TensorType, instruction_of
-
-if TYPE_CHECKING:
-    from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImageGeometry
-    from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeightGeometry
 
 MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that pixels and results reach together."""

@@ -26,10 +26,11 @@ class PointwiseTile:
     warps: int
     """Warps that multiply together: 1 by mma, 4 by wgmma."""
     down: int
-    """Of them below each other."""
+    """Such groups of warps below each other."""
     across: int
+    """Such groups side by side."""
     rows: int
-    """Rows of one of them."""
+    """Rows of a group."""
     columns: int
 
     @classmethod

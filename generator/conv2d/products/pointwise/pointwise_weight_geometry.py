@@ -1,0 +1,141 @@
+"""One config of the weight side of `conv2d_pointwise`: tiles, stages, shared memory and parts of sums."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import vector_of
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
+from warpsmith.generator.space import Config, Value
+
+PIXELS, SUM_PIXELS = 32, 16
+"""Pixels per stage, and pixels that tensor cores sum before float32 registers add up the sums: six instructions of mma,
+which truncate."""
+PITCH = PIXELS + 4
+"""Floats of a row of a stage: a warp reads 8 rows x 4 pixels without bank conflicts."""
+SUM_LANES, SUM_GROUPS = 32, 8
+"""Threads of a block that adds up partial sums: for as many weights, each with groups of parts."""
+LEAST: dict[str, Value] = {
+    "down": 1,
+    "across": 1,
+    "rows": 16,
+    "columns": 8,
+    "stages": 2,
+    "min_blocks": 1,
+    "splits": 1,
+}
+"""The config that takes least memory. If it is illegal for a layer, all configs are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PointwiseWeightGeometry:
+    """One config of wgrad.
+
+    Rows of the product are filters (channels of dy), columns channels of x, terms pixels of all images.
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    stages: int
+    min_blocks: int
+    """Blocks that an SM must have registers for (minBlocksPerMultiprocessor of __launch_bounds__)."""
+    splits: int
+    """Parts of a sum, each of a block of its own."""
+    products: int
+    """TF32 products per product of the layer: 3 with the low parts of both factors."""
+    filters: int
+    channels: int
+    pixels: int
+    """Pixels of all images."""
+    plane: int
+    """Pixels of an image of dy."""
+    vector: int
+    """Pixels of dy that are copied at once."""
+    source_vector: int
+    """Pixels of x that are copied at once."""
+    gathers: bool
+    """Whether the pixels of x are those of a strided layer."""
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> PointwiseWeightGeometry:
+        plane = math.prod(problem.output_size)
+        return cls(
+            **{name: config.integer(name) for name in LEAST},
+            products=2 * Arithmetic.of(problem).parts - 1,
+            filters=problem.group_filters,
+            channels=problem.group_channels,
+            pixels=problem.input[0] * plane,
+            plane=plane,
+            vector=math.gcd(plane, 4),
+            source_vector=vector_of(problem),
+            gathers=problem.stride != (1, 1),
+        )
+
+    pitch = PITCH
+    stage_pixels, sum_pixels = PIXELS, SUM_PIXELS
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.down * self.across
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+    @property
+    def tile_rows(self) -> int:
+        return self.down * self.rows
+
+    @property
+    def tile_columns(self) -> int:
+        return self.across * self.columns
+
+    @property
+    def row_tiles(self) -> int:
+        return -(-self.filters // self.tile_rows)
+
+    @property
+    def column_tiles(self) -> int:
+        return -(-self.channels // self.tile_columns)
+
+    @property
+    def tiles(self) -> int:
+        """Blocks before sums are split."""
+        return self.row_tiles * self.column_tiles
+
+    @property
+    def blocks(self) -> int:
+        return self.tiles * self.splits
+
+    @property
+    def steps(self) -> int:
+        """Stages of a whole sum."""
+        return -(-self.pixels // PIXELS)
+
+    @property
+    def split_steps(self) -> int:
+        """Stages per part of a sum; the last part may have fewer."""
+        return -(-self.steps // self.splits)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether every part has at least one stage."""
+        return (self.splits - 1) * self.split_steps < self.steps
+
+    @property
+    def weights(self) -> int:
+        return self.filters * self.channels
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * self.stages * PITCH * (self.tile_rows + self.tile_columns)
+
+    @property
+    def sum_groups(self) -> int:
+        """Groups of parts that threads of the second launch add up side by side."""
+        return min(SUM_GROUPS, self.splits)
