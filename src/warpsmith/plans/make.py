@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Callable, Mapping
 
 from warpsmith.devices.binary_cache import CachedCompiler
-from warpsmith.devices.compiler import Binaries, Compiler
+from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.library_versions import library_version, versions_in
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
-from warpsmith.generator.device import Device, DeviceKind
-from warpsmith.generator.problem import AUTO, Problem, check_method, checked_problem
+from warpsmith.generator.device import DeviceKind
+from warpsmith.generator.problem import Problem, check_method, checked_problem
 from warpsmith.plans.answer_cache import Circumstances, cache_answer, cached_answer
 from warpsmith.plans.first_use.verdicts import Finding
 from warpsmith.plans.first_use.verify import verify
@@ -64,8 +64,7 @@ def _made(key: Key) -> Plan:
     ref, which = DeviceRef.parse(device), Verify.of(word)
     while True:
         before = Before.of(store)
-        compiler_of = functools.partial(ref.compiler, CompilerChoice.AUTO)
-        match, binaries = answered(problem, ref.device(), compiler_of, store, method, before)
+        match, binaries = _answer(problem, ref, store, method, before)
         made = _PLANS.earlier(key, ref)
         if made is None or made.match != match:
             runtime = open_runtime(ref)
@@ -99,33 +98,11 @@ def _refuse(wrong_program: VerifiedProgram, wrong: Finding, store: str | None) -
     refuse(program, loaded.problem, device, wrong.message, store)
 
 
-def is_answered(problem: Problem, target: Device, store: str | None, before: Before) -> bool:
-    """Whether an earlier process has left a valid answer for a problem on a GPU, or none can be left."""
-    return before.state is None or cached_answer(Circumstances(problem, target, store, before.state, AUTO)) is not None
-
-
-def answered(
-    problem: Problem,
-    target: Device,
-    compiler_of: Callable[[], Compiler],
-    store: str | None,
-    method: str,
-    before: Before,
-) -> tuple[Match, Binaries]:
-    """The best answer, compiled; the cached one of an earlier process if it is still valid.
-
-    Args:
-        problem: the problem.
-        target: the device, which need not be on this machine.
-        compiler_of: makes the device's compiler, which a cached answer does not need.
-        store: store as the user named it.
-        method: a family, or AUTO.
-        before: state of the stores.
-
-    Raises the errors of `warpsmith.plan`.
-    """
+def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, before: Before) -> tuple[Match, Binaries]:
+    """The best answer, compiled; the cached one of an earlier process if it is still valid."""
+    target = ref.device()
     circumstances = None
-    if target.kind is DeviceKind.CUDA and before.state is not None:
+    if ref.kind is DeviceKind.CUDA and before.state is not None:
         circumstances = Circumstances(problem, target, store, before.state, method)
         earlier = cached_answer(circumstances)
         if earlier is not None and earlier[0].program.fingerprint not in WRONG_HERE.of(target):
@@ -134,7 +111,7 @@ def answered(
     from warpsmith.plans.lookup import look_up_wholly
 
     match, is_whole = look_up_wholly(problem, target, store, method)
-    compiler = compiler_of()
+    compiler = ref.compiler(CompilerChoice.AUTO)
     binaries = compiler.compile_program(match.program)
     if circumstances is not None and is_whole and isinstance(compiler, CachedCompiler):
         files = {name: compiler.file_name(unit) for name, unit in match.program.compilations().items()}

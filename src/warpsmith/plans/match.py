@@ -28,10 +28,6 @@ class MatchKind(enum.StrEnum):
     """
 
 
-STORED = (MatchKind.EXACT, MatchKind.NEAR)
-"""Kinds of match that were measured: for this problem on this device, or for another size of it."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Match:
     """An answer and how it was found."""

@@ -20,10 +20,13 @@ from warpsmith.generator.conv2d.layer.shapes import pads_of
 from warpsmith.generator.problem import AUTO, Accuracy, DType, NonFinite, Problem
 from warpsmith.plans.lookup import look_up
 from warpsmith.plans.make import plan
-from warpsmith.plans.match import STORED, Match
+from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.plan import Plan
 from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch.arguments import Fallback, Source
+
+STORED = (MatchKind.EXACT, MatchKind.NEAR)
+"""Kinds of match that were measured: for this problem on this device, or for another size of it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,13 +75,12 @@ class CachedAnswer:
 def answer_of(problem: Problem, source: Source) -> Answer:
     """Looks up the answer for a problem and compiles and loads its plan. Raises the errors of `warpsmith.plan`."""
     try:
-        if source.fallback is Fallback.TORCH:
-            match = look_up(problem, DeviceRef.parse(source.device).device(), source.store)
-            if match.kind not in STORED:
-                return Answer(problem, None, match)
-        made = plan(problem, source.device, source.store, AUTO)
+        match = look_up(problem, DeviceRef.parse(source.device).device(), source.store)
     except BadArgument:
         return Answer(problem, None, None)
+    if source.fallback is Fallback.TORCH and match.kind not in STORED:
+        return Answer(problem, None, match)
+    made = plan(problem, source.device, source.store, AUTO)
     return Answer(problem, made, made.match)
 
 

@@ -132,12 +132,6 @@ class ConvLayer:
             others.append(found)
         return next((each for each in others if each.plan is not None), others[0])
 
-    def asked(self, bias: bool) -> tuple[Conv2d, ...]:
-        """Problems whose answers decide who computes the passes; none if no kernel family can compute the layer."""
-        ends = [(Pass.FPROP, each) for each in FUSED.get((bias, False), ())]
-        keys = [*ends, *((each, PLAIN) for each in Pass)] if self._answers else []
-        return tuple(self._answers[key].problem for key in keys)  # type: ignore[misc]  # a layer's problems are Conv2d
-
     def is_left_to_torch(self, passes: tuple[Pass, ...], bias: bool, relu: bool = False) -> bool:
         """True if PyTorch computes all of these passes."""
         if self._left_at != OWN_WRITES.count:

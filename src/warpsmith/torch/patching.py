@@ -14,10 +14,9 @@ from torch.nn.utils import parametrize
 
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
 from warpsmith.generator.problem import DType
-from warpsmith.plans.ahead import make_ahead
 from warpsmith.plans.match import MatchKind
 from warpsmith.torch.answers import Answer, tune_command
-from warpsmith.torch.arguments import Fallback, Source, device_name
+from warpsmith.torch.arguments import device_name
 from warpsmith.torch.layer_spec import KERNEL_DTYPES
 from warpsmith.torch.layers import ConvLayer, found_layer
 from warpsmith.torch.modules import OURS, Choice, output_padding
@@ -252,17 +251,7 @@ def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice
     finally:
         for hook in hooks:
             hook.remove()
-    _make_ahead(found)
     return found
-
-
-def _make_ahead(seen: Mapping[str, list[_Seen]]) -> None:
-    """Makes the answers of all layers side by side, so that none waits for the compiler of another."""
-    wanted: dict[Source, list[Conv2d]] = {}
-    for layer, bias in (each for layers in seen.values() for each in layers if not isinstance(each, str)):
-        wanted.setdefault(layer.source, []).extend(layer.asked(bias))
-    for source, problems in wanted.items():
-        make_ahead(problems, source.device, source.store, source.fallback is Fallback.TORCH)
 
 
 @contextlib.contextmanager

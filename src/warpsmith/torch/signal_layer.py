@@ -15,9 +15,8 @@ from warpsmith.errors import BadArgument
 from warpsmith.generator.filter1d import Filter1d, Filter1dPass, SignalLayout
 from warpsmith.generator.precision import Precision
 from warpsmith.generator.problem import Role
-from warpsmith.plans.match import STORED
 from warpsmith.plans.plan import Plan
-from warpsmith.torch.answers import Answer, CachedAnswer
+from warpsmith.torch.answers import STORED, Answer, CachedAnswer
 from warpsmith.torch.arguments import LeftToTorch, Source
 from warpsmith.torch.tensors import call, usable
 
