@@ -103,6 +103,9 @@ class Order(enum.StrEnum):
     """Row by row."""
     TAPS = "taps"
     """Tap by tap over all rows of the turn, so that a weight is read once for all of them."""
+    LOOP = "loop"
+    """A turn is the whole strip. A loop goes down the image's rows under it, so that neither code nor registers grow
+    with the filter's rows."""
 
 
 class Tail(enum.StrEnum):
@@ -175,6 +178,12 @@ def multiply_adds(problem: Filter2d, method: str) -> int:
             return problem.filters * rows * columns
 
 
+def turn_taps(problem: Filter2d, method: str, order: str) -> int:
+    """Multiply-adds of one output element that are written out in a turn: with Order.LOOP, those of one filter row."""
+    taps = multiply_adds(problem, method)
+    return taps // problem.filter[0] if order == Order.LOOP else taps
+
+
 def sums(columns: int, method: str) -> int:
     """Accumulators for one row of a thread's outputs: Winograd's method takes four for two outputs."""
     return 2 * columns if method == Method.WINOGRAD else columns
@@ -229,6 +238,8 @@ class WindowGeometry:
     """True if the rows above the first complete window are a loop."""
     together: bool
     """True if the rows of a turn are added tap by tap."""
+    looped: bool
+    """True if the rows under a strip are a loop."""
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> WindowGeometry:
@@ -269,12 +280,13 @@ class WindowGeometry:
             words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
             rolled_start=starts_rolled(problem, config.text("method"), columns),
             together=config.text("order") == Order.TAPS,
+            looped=config.text("order") == Order.LOOP,
         )
 
     @property
     def queued(self) -> bool:
         """True if rows read ahead move from register to register in a turn, which costs moves."""
-        return self.unroll % (self.prefetch + 1) != 0
+        return self.unroll % (self.prefetch + 1) != 0 and not self.looped
 
     @property
     def ahead(self) -> bool:
