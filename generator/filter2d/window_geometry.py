@@ -189,12 +189,13 @@ def sums(columns: int, method: str) -> int:
     return 2 * columns if method == Method.WINOGRAD else columns
 
 
-def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
+def starts_rolled(problem: Filter2d, method: str, columns: int, turns: int) -> bool:
     """True if the rows above the first complete window are a loop.
 
-    Each of these rows has half of a window's work.
+    Each of these rows has half of a window's work. In a strip of a single turn they are unrolled: the compiler then
+    leaves out the sums of outputs below the strip (63x1 with 2 x 16 outputs a thread: 147 registers with a loop).
     """
-    return (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
+    return turns > 1 and (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ class WindowGeometry:
             streaming=config.text("store") == StoreHint.STREAMING,
             trimmed=config.text("tail") == Tail.TRIMMED,
             words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
-            rolled_start=starts_rolled(problem, config.text("method"), columns),
+            rolled_start=starts_rolled(problem, config.text("method"), columns, rows // unroll),
             together=config.text("order") == Order.TAPS,
             looped=config.text("order") == Order.LOOP,
         )

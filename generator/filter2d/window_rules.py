@@ -144,9 +144,8 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
         ),
         Constraint(
             "rows before the first window are a loop here, which needs rows aligned alike",
-            lambda method, columns, load_vector, store_vector, order: (
-                order == Order.LOOP
-                or not starts_rolled(problem, method, columns)
+            lambda method, columns, load_vector, store_vector, unroll, rows: (
+                not starts_rolled(problem, method, columns, rows // unroll)
                 or lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
             ),
         ),
@@ -237,11 +236,20 @@ def _shared_memory(problem: Filter2d) -> tuple[Constraint, ...]:
 
 def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
     def registers(
-        path: str, method: str, columns: int, load_vector: int, store_vector: int, unroll: int, order: str, prefetch: int
+        path: str,
+        method: str,
+        columns: int,
+        load_vector: int,
+        store_vector: int,
+        unroll: int,
+        order: str,
+        rows: int,
+        prefetch: int,
     ) -> int:
         pixels = load_vector * loads(problem, columns, load_vector, store_vector)
         ahead = prefetch * pixels * problem.dtype.itemsize // 4 if path != MemoryPath.ASYNC else 0
-        before = 0 if order == Order.LOOP else problem.filter[0] - 1
+        # Of a strip of one turn the compiler keeps the sums of its own outputs alone.
+        before = 0 if order == Order.LOOP or rows == unroll else problem.filter[0] - 1
         in_progress = problem.filters * sums(columns, method) * (before + unroll)
         return in_progress + pixels + ahead + OTHER_REGISTERS
 
@@ -253,21 +261,22 @@ def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         store_vector: int,
         unroll: int,
         order: str,
+        rows: int,
         prefetch: int,
         block_columns: int,
         block_strips: int,
         min_blocks: int,
     ) -> bool:
         threads = min_blocks * block_columns * block_strips
-        each = registers(path, method, columns, load_vector, store_vector, unroll, order, prefetch)
+        each = registers(path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch)
         return threads * each <= device.registers_per_multiprocessor
 
     taps = f"{problem.filter[0]}x{problem.filter[1]} taps"
     return (
         Constraint(
             f"sums and pixels of a thread must fit {THREAD_REGISTERS} registers, for {taps}",
-            lambda path, method, columns, load_vector, store_vector, unroll, order, prefetch: (
-                registers(path, method, columns, load_vector, store_vector, unroll, order, prefetch)
+            lambda path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch: (
+                registers(path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch)
                 <= THREAD_REGISTERS
             ),
         ),

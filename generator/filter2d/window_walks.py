@@ -136,6 +136,8 @@ class WindowWalk(NamedTuple):
     path: MemoryPath = MemoryPath.GLOBAL
     least_blocks: int = 0
     """Least blocks that an SM must hold; 0 for any number."""
+    strips: int = 2
+    """Strips of a block, where its walks are not long."""
 
     @property
     def is_long(self) -> bool:
