@@ -239,8 +239,8 @@ def _warpgroups(problem: Filter2d, rows: int, frame: Frame) -> float:
 
 
 ROW_NS = {DType.FLOAT32: (10.0, 2.0, 0.5), DType.FLOAT16: (7.0, 2.0, 0.33), DType.UINT8: (7.0, 2.0, 0.33)}
-"""Nanoseconds of an SM for a row of a warpgroup, if n instructions sum over its pixels: a n + b for each filter row of a
-part, and n^3 times the last figure beside them (fitted to 104 filters on 3000x3000, H200)."""
+"""Nanoseconds of an SM for a row of a warpgroup, if n instructions sum over its pixels: the first figure times n plus the
+second, for each filter row of a part, and the third times n^3 beside them (fitted to 104 filters, H200)."""
 LEAST_COPIES = 1.1
 """Time of a filter of few taps over that of a copy: 3x3 to 7x3 on 3000x3000 take 24 to 29 us, a copy 22 (H200)."""
 FRAME_TAP_NS = 2.4e-4
@@ -255,7 +255,8 @@ def warpgroup_ns(problem: Filter2d, device: Device) -> float:
     walk, each = likely_walk(problem, device, weights, frame, parts), part_rows(problem, parts)
     waves = ceil(_warpgroups(problem, walk.rows, frame) / (walk.resident * device.multiprocessors))
     steps, (by_step, by_row, beside) = depth(problem) // STEP, ROW_NS[problem.dtype]
-    row_ns = matrix_rows(problem, weights, parts) * (by_step * steps + by_row) + beside * steps**3
+    rows = matrix_rows(problem, weights, parts) * batches(problem, weights)
+    row_ns = rows * (by_step * steps + by_row) + beside * steps**3
     products_ns = waves * walk.resident * parts * (walk.rows + each - 1) * row_ns
     apart = outside(problem, rows_inside(problem, 1, 1)[1], problem.output_shape[1] * problem.channels - depth(problem))
     frame_ns = 0.0 if frame is Frame.LOADS else apart * prod(problem.filter) * FRAME_TAP_NS
@@ -312,8 +313,9 @@ class Filter2dWarpgroup(Family[Filter2d]):
         return None
 
     def is_likely(self, problem: Filter2d, device: Device) -> bool:
-        """True from LIKELY_ROWS on, on images large enough, if `filter2d_window` is expected to take longer. It is False on
-        the CPU, where the products are loops.
+        """True from LIKELY_ROWS on, on images large enough, if `filter2d_window` is expected to take longer.
+
+        It is False on the CPU, where the products are loops.
 
         Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
         many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where

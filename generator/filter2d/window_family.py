@@ -190,7 +190,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
     """Yields candidates for the default, likeliest first, legal or not. Many literal taps compile slowly, so the same
     walks follow with weights as an argument.
     """
-    parts = (1, 2, 4, 8)
+    parts = (1, 2, 4, 8, 16)
     ways = dict.fromkeys(
         product((likely_method(problem), Method.DIRECT), (default_weights(problem), Weights.ARGUMENT.value))
     )
