@@ -239,8 +239,8 @@ def _warpgroups(problem: Filter2d, rows: int, frame: Frame) -> float:
 
 
 ROW_NS = {DType.FLOAT32: (10.0, 2.0, 0.5), DType.FLOAT16: (7.0, 2.0, 0.33), DType.UINT8: (7.0, 2.0, 0.33)}
-"""Nanoseconds of an SM for a row of a warpgroup, if n instructions sum over its pixels: the first figure times n plus the
-second, for each filter row of a part, and the third times n^3 beside them (fitted to 104 filters, H200)."""
+"""Nanoseconds of an SM for a row of a warpgroup, if n instructions sum over its pixels: the first figure times n and
+the second for each filter row of a part, and the third times n^3 beside them (fitted to 104 filters, H200)."""
 LEAST_COPIES = 1.1
 """Time of a filter of few taps over that of a copy: 3x3 to 7x3 on 3000x3000 take 24 to 29 us, a copy 22 (H200)."""
 FRAME_TAP_NS = 2.4e-4
