@@ -43,7 +43,7 @@ from warpsmith.generator.filter2d.window_geometry import (
     products,
 )
 from warpsmith.generator.filter2d.window_rules import constraints
-from warpsmith.generator.filter2d.window_shapes import shaped_walks
+from warpsmith.generator.filter2d.window_shapes import SHORT_LOOPS, shaped_walks
 from warpsmith.generator.filter2d.window_walks import (
     carried_walk,
     likely_method,
@@ -195,8 +195,8 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
         product((likely_method(problem), Method.DIRECT), (default_weights(problem), Weights.ARGUMENT.value))
     )
     for method, weights in ways:
-        shaped = shaped_walks(problem, device) if method is Method.DIRECT else []
-        for walk in (*shaped, *likely_walks(problem, method, device)):
+        shaped, last = (shaped_walks(problem, device), SHORT_LOOPS) if method is Method.DIRECT else ([], ())
+        for walk in (*shaped, *likely_walks(problem, method, device), *last):
             widths = dict.fromkeys(max(1, walk.columns // part) for part in parts)
             for load, store in product(widths, widths):
                 yield Config.of(

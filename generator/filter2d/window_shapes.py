@@ -51,6 +51,10 @@ _LOOP, _LOOP_COLUMN, _LOOP_ROW = 1.65, 3.2, 1.0
 """The same for loops: a constant, and parts in inverse proportion to the filter's columns and to its rows."""
 
 
+SHORT_LOOPS = tuple(WindowWalk(Order.LOOP, rows, rows, 0, columns) for rows, columns in ((2, 4), (1, 4), (1, 1)))
+"""Loops whose code is short whatever the filters: the last one is legal if any walk of a bank is."""
+
+
 def shaped_walks(problem: Filter2d, device: Device) -> list[WindowWalk]:
     """Walks of a wide, tall or large filter, likeliest first; empty for others and for banks.
 
