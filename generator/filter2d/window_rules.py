@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import lcm
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
@@ -37,6 +38,7 @@ def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         *pair_stores(problem.output.dtype, device, "store_vector"),
         *_methods(problem),
         *_loop(problem),
+        _rows_under_a_strip(problem),
         *_paths(problem),
         *_shared_memory(problem),
         *_resources(problem, device),
@@ -149,19 +151,23 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
                 or lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
             ),
         ),
-        Constraint(
-            "a loop over the rows under a strip needs one turn, rows aligned alike, taps that are read by number, and "
-            "reads at most one row ahead",
-            lambda path, method, load_vector, store_vector, unroll, order, rows, prefetch: (
-                order != Order.LOOP
-                or (
-                    method == Method.DIRECT
-                    and path in (MemoryPath.GLOBAL, MemoryPath.TEXTURE, MemoryPath.SHARED)
-                    and rows == unroll
-                    and prefetch <= 1
-                    and lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
-                )
-            ),
+    )
+
+
+def _rows_under_a_strip(problem: Filter2d) -> Constraint:
+    pitch, out_pitch = row_pitch(problem), result_pitch(problem)
+    return Constraint(
+        "a loop over the rows under a strip needs one turn, rows aligned alike, and taps that are read by number, and "
+        "reads at most one row ahead",
+        lambda path, method, load_vector, store_vector, unroll, order, rows, prefetch: (
+            order != Order.LOOP
+            or (
+                method == Method.DIRECT
+                and path in (MemoryPath.GLOBAL, MemoryPath.TEXTURE, MemoryPath.SHARED)
+                and rows == unroll
+                and prefetch <= 1
+                and lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
+            )
         ),
     )
 
@@ -234,7 +240,9 @@ def _shared_memory(problem: Filter2d) -> tuple[Constraint, ...]:
     )
 
 
-def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+def _registers(problem: Filter2d) -> Callable[..., int]:
+    """Function that estimates the registers of a thread."""
+
     def registers(
         path: str,
         method: str,
@@ -252,6 +260,12 @@ def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         before = 0 if order == Order.LOOP or rows == unroll else problem.filter[0] - 1
         in_progress = problem.filters * sums(columns, method) * (before + unroll)
         return in_progress + pixels + ahead + OTHER_REGISTERS
+
+    return registers
+
+
+def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    registers = _registers(problem)
 
     def enough_registers(
         path: str,
