@@ -17,7 +17,7 @@ compute them too, and load rows as the border continues them (`Frame`); a filter
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 from warpsmith.generator.device import Device, DeviceKind
@@ -38,6 +38,7 @@ from warpsmith.generator.filter2d.warpgroup_geometry import (
     COLUMNS,
     MIN_COPY_BYTES,
     SEGMENT,
+    STEP,
     THREAD_COLUMNS,
     WARP_COLUMNS,
     WHOLE_ROWS,
@@ -51,12 +52,14 @@ from warpsmith.generator.filter2d.warpgroup_geometry import (
     frame_of,
     has_shared,
     limit_rules,
+    matrix_rows,
     part_rows,
     parts_choices,
     thread_registers,
     weights_choices,
 )
 from warpsmith.generator.filter2d.window_geometry import StoreHint
+from warpsmith.generator.filter2d.window_shapes import copy_ns, window_ns
 from warpsmith.generator.filter2d.window_walks import wave
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Launch, Program
@@ -235,6 +238,36 @@ def _warpgroups(problem: Filter2d, rows: int, frame: Frame) -> float:
     return ceil(columns / COLUMNS) * down
 
 
+ROW_NS = {DType.FLOAT32: (10.0, 2.0, 0.5), DType.FLOAT16: (7.0, 2.0, 0.33), DType.UINT8: (7.0, 2.0, 0.33)}
+"""Nanoseconds of an SM for a row of a warpgroup, if n instructions sum over its pixels: the first figure times n and
+the second for each filter row of a part, and the third times n^3 beside them (fitted to 104 filters, H200)."""
+LEAST_COPIES = 1.1
+"""Time of a filter of few taps over that of a copy: 3x3 to 7x3 on 3000x3000 take 24 to 29 us, a copy 22 (H200)."""
+FRAME_TAP_NS = 2.4e-4
+"""Nanoseconds of a tap of an output of the frame: 59 us for 31x31 on 4096x4096 (H200)."""
+
+
+def warpgroup_ns(problem: Filter2d, device: Device) -> float:
+    """Nanoseconds that the products and the frame of the default take."""
+    choices = weights_choices(problem, device)
+    weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
+    parts, frame = _least_parts(problem, device, weights), likely_frame(problem)
+    walk, each = likely_walk(problem, device, weights, frame, parts), part_rows(problem, parts)
+    waves = ceil(_warpgroups(problem, walk.rows, frame) / (walk.resident * device.multiprocessors))
+    steps, (by_step, by_row, beside) = depth(problem) // STEP, ROW_NS[problem.dtype]
+    rows = matrix_rows(problem, weights, parts) * batches(problem, weights)
+    row_ns = rows * (by_step * steps + by_row) + beside * steps**3
+    products_ns = waves * walk.resident * parts * (walk.rows + each - 1) * row_ns
+    apart = outside(problem, rows_inside(problem, 1, 1)[1], problem.output_shape[1] * problem.channels - depth(problem))
+    frame_ns = 0.0 if frame is Frame.LOADS else apart * prod(problem.filter) * FRAME_TAP_NS
+    return max(device.rates.cycle_ratio * (products_ns + frame_ns), LEAST_COPIES * copy_ns(problem, device))
+
+
+def _least_parts(problem: Filter2d, device: Device, weights: Weights) -> int:
+    """The fewest parts of the filter that fit the registers and shared memory."""
+    return next(each for each in parts_choices(problem, device) if fits(problem, device, weights, each))
+
+
 MAX_DEPTH = 64
 """Most pixels that the products of a row sum over: filters of 57 columns."""
 LIKELY_WALK = 1.5
@@ -242,8 +275,9 @@ LIKELY_WALK = 1.5
 ALWAYS_LIKELY = 12
 """Least rows of a filter for which this family wins on images of any size: 13x13 on 1080x1920 takes 20 us,
 `filter2d_window` 31."""
-LIKELY_ROWS = 7
-"""Rows of the smallest filter whose shipped winner is of this family (H200, 9216x9216 float32)."""
+LIKELY_ROWS = 2
+"""Rows of the smallest filter for which this family wins, if the filter is wide: 3x31 on 9216x9216 float32 takes 271
+us, `filter2d_window` 330 (H200)."""
 
 LITERALS_ARE_WHOLE = Constraint(
     "literal weights are those of the whole filter", lambda weights, parts: parts == 1 or weights != Weights.LITERAL
@@ -279,7 +313,9 @@ class Filter2dWarpgroup(Family[Filter2d]):
         return None
 
     def is_likely(self, problem: Filter2d, device: Device) -> bool:
-        """True from LIKELY_ROWS on, on images large enough. It is False on the CPU, where the products are loops.
+        """True from LIKELY_ROWS on, on images large enough, if `filter2d_window` is expected to take longer.
+
+        It is False on the CPU, where the products are loops.
 
         Filters of fewer rows than ALWAYS_LIKELY need an image that fills the device with strips of LIKELY_WALK times as
         many rows. On a smaller image more rows are read twice than once: 9x9 on 777x1555 takes 14 us where
@@ -287,10 +323,10 @@ class Filter2dWarpgroup(Family[Filter2d]):
         """
         if device.kind is not DeviceKind.CUDA or problem.filter[0] < LIKELY_ROWS:
             return False
-        if problem.filter[0] >= ALWAYS_LIKELY:
-            return True
         walk = wave_rows(problem, device, AHEAD_RESIDENT, likely_frame(problem))
-        return walk >= LIKELY_WALK * problem.filter[0]
+        if problem.filter[0] < ALWAYS_LIKELY and walk < LIKELY_WALK * problem.filter[0]:
+            return False
+        return warpgroup_ns(problem, device) < window_ns(problem, device)
 
     def space(self, problem: Filter2d, device: Device) -> Space:
         framed, in_parts = frame_parameters(problem), _parts_parameter(problem, device)
@@ -325,12 +361,12 @@ class Filter2dWarpgroup(Family[Filter2d]):
     def default(self, problem: Filter2d, device: Device) -> Config:
         """The likeliest walk, with as many rows read ahead as shared memory has room for.
 
-        A filter has the fewest parts that fit the registers and shared memory. Two warpgroups that share an SM make one
-        block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two blocks 59; H200).
+        Two warpgroups that share an SM make one block, which keeps them side by side (21x21 on 1080x1920: 50 us, as two
+        blocks 59; H200).
         """
         choices = weights_choices(problem, device)
         weights = Weights.LITERAL if Weights.LITERAL in choices else choices[0]
-        parts = next(each for each in parts_choices(problem, device) if fits(problem, device, weights, each))
+        parts = _least_parts(problem, device, weights)
         frame = likely_frame(problem)
         walk = likely_walk(problem, device, weights, frame, parts)
         depths = (11, 5, 3, 2) if walk.ahead else (5, 3, 2)

@@ -43,6 +43,7 @@ from warpsmith.generator.filter2d.window_geometry import (
     products,
 )
 from warpsmith.generator.filter2d.window_rules import constraints
+from warpsmith.generator.filter2d.window_shapes import SHORT_LOOPS, shaped_walks
 from warpsmith.generator.filter2d.window_walks import (
     carried_walk,
     likely_method,
@@ -189,12 +190,13 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
     """Yields candidates for the default, likeliest first, legal or not. Many literal taps compile slowly, so the same
     walks follow with weights as an argument.
     """
-    parts = (1, 2, 4, 8)
+    parts = (1, 2, 4, 8, 16)
     ways = dict.fromkeys(
         product((likely_method(problem), Method.DIRECT), (default_weights(problem), Weights.ARGUMENT.value))
     )
     for method, weights in ways:
-        for walk in likely_walks(problem, method, device):
+        shaped, last = (shaped_walks(problem, device), SHORT_LOOPS) if method is Method.DIRECT else ([], ())
+        for walk in (*shaped, *likely_walks(problem, method, device), *last):
             widths = dict.fromkeys(max(1, walk.columns // part) for part in parts)
             for load, store in product(widths, widths):
                 yield Config.of(
@@ -211,7 +213,7 @@ def _likely_configs(problem: Filter2d, device: Device) -> Iterator[Config]:
                         "tail": Tail.WHOLE.value,
                         "prefetch": walk.prefetch,
                         "block_columns": 64,
-                        "block_strips": 1 if walk.is_long else 2,  # two long strips would not fit in one wave
+                        "block_strips": 1 if walk.is_long else walk.strips,  # two long strips would not fit in one wave
                         # Without a bound ptxas keeps to 168 registers: 11x11 takes 592 us on an H200 instead of 374.
                         "min_blocks": 2 if walk.is_long else walk.least_blocks,
                         "load": LoadHint.CACHED.value,

@@ -103,6 +103,9 @@ class Order(enum.StrEnum):
     """Row by row."""
     TAPS = "taps"
     """Tap by tap over all rows of the turn, so that a weight is read once for all of them."""
+    LOOP = "loop"
+    """A turn is the whole strip. A loop goes down the image's rows under it, so that neither code nor registers grow
+    with the filter's rows."""
 
 
 class Tail(enum.StrEnum):
@@ -175,17 +178,24 @@ def multiply_adds(problem: Filter2d, method: str) -> int:
             return problem.filters * rows * columns
 
 
+def turn_taps(problem: Filter2d, method: str, order: str) -> int:
+    """Multiply-adds of one output element that are written out in a turn: with Order.LOOP, those of one filter row."""
+    taps = multiply_adds(problem, method)
+    return taps // problem.filter[0] if order == Order.LOOP else taps
+
+
 def sums(columns: int, method: str) -> int:
     """Accumulators for one row of a thread's outputs: Winograd's method takes four for two outputs."""
     return 2 * columns if method == Method.WINOGRAD else columns
 
 
-def starts_rolled(problem: Filter2d, method: str, columns: int) -> bool:
+def starts_rolled(problem: Filter2d, method: str, columns: int, turns: int) -> bool:
     """True if the rows above the first complete window are a loop.
 
-    Each of these rows has half of a window's work.
+    Each of these rows has half of a window's work. In a strip of a single turn they are unrolled: the compiler then
+    leaves out the sums of outputs below the strip (63x1 with 2 x 16 outputs a thread: 147 registers with a loop).
     """
-    return (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
+    return turns > 1 and (problem.filter[0] - 1) * multiply_adds(problem, method) * columns // 2 > MAX_UNROLLED_START
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -229,6 +239,8 @@ class WindowGeometry:
     """True if the rows above the first complete window are a loop."""
     together: bool
     """True if the rows of a turn are added tap by tap."""
+    looped: bool
+    """True if the rows under a strip are a loop."""
 
     @classmethod
     def of(cls, problem: Filter2d, config: Config) -> WindowGeometry:
@@ -267,14 +279,15 @@ class WindowGeometry:
             streaming=config.text("store") == StoreHint.STREAMING,
             trimmed=config.text("tail") == Tail.TRIMMED,
             words=ceil(needed(problem, columns, load_vector, store_vector) * problem.dtype.itemsize / 4),
-            rolled_start=starts_rolled(problem, config.text("method"), columns),
+            rolled_start=starts_rolled(problem, config.text("method"), columns, rows // unroll),
             together=config.text("order") == Order.TAPS,
+            looped=config.text("order") == Order.LOOP,
         )
 
     @property
     def queued(self) -> bool:
         """True if rows read ahead move from register to register in a turn, which costs moves."""
-        return self.unroll % (self.prefetch + 1) != 0
+        return self.unroll % (self.prefetch + 1) != 0 and not self.looped
 
     @property
     def ahead(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import lcm
 
 from warpsmith.generator.architectures import STATIC_SHARED_BYTES, THREAD_REGISTERS
@@ -18,6 +19,7 @@ from warpsmith.generator.filter2d.window_geometry import (
     period,
     starts_rolled,
     sums,
+    turn_taps,
 )
 from warpsmith.generator.pair_stores import pair_stores
 from warpsmith.generator.space import Constraint
@@ -36,6 +38,7 @@ def constraints(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         *pair_stores(problem.output.dtype, device, "store_vector"),
         *_methods(problem),
         *_loop(problem),
+        _rows_under_a_strip(problem),
         *_paths(problem),
         *_shared_memory(problem),
         *_resources(problem, device),
@@ -115,35 +118,56 @@ def _loop(problem: Filter2d) -> tuple[Constraint, ...]:
         Constraint(
             "a turn of one row has one order; tap by tap, the taps of a tail are not trimmed",
             lambda method, unroll, order, tail: (
-                order == Order.ROWS or ((unroll > 1 or method == Method.WINOGRAD) and tail == Tail.WHOLE)
+                order == Order.ROWS
+                or ((unroll > 1 or method == Method.WINOGRAD or order == Order.LOOP) and tail == Tail.WHOLE)
             ),
         ),
         Constraint(
             "tap by tap, a turn reads nothing ahead into registers, or the whole next turn",
             lambda path, unroll, order, prefetch: (
-                order == Order.ROWS or path == MemoryPath.ASYNC or prefetch in (0, unroll)
+                order != Order.TAPS or path == MemoryPath.ASYNC or prefetch in (0, unroll)
             ),
         ),
         Constraint(
             "rows read ahead stay in place only where a turn is whole rounds of them; few taps cannot pay for moves",
             lambda path, method, unroll, order, prefetch: (
                 unroll % (prefetch + 1) == 0
+                or order == Order.LOOP
                 or (order == Order.TAPS and path != MemoryPath.ASYNC)
                 or (path != MemoryPath.ASYNC and prefetch <= unroll and multiply_adds(problem, method) > _MANY_TAPS)
             ),
         ),
         Constraint(
             f"the turns of the loop are at most {MAX_UNROLLED} multiply-adds, a trimmed tail counted apart",
-            lambda method, columns, unroll, tail: (
-                (2 if tail == Tail.TRIMMED else 1) * columns * unroll * multiply_adds(problem, method) <= MAX_UNROLLED
+            lambda method, columns, unroll, order, tail: (
+                (2 if tail == Tail.TRIMMED else 1) * columns * unroll * turn_taps(problem, method, order)
+                <= MAX_UNROLLED
             ),
         ),
         Constraint(
             "rows before the first window are a loop here, which needs rows aligned alike",
-            lambda method, columns, load_vector, store_vector: (
-                not starts_rolled(problem, method, columns)
+            lambda method, columns, load_vector, store_vector, unroll, rows: (
+                not starts_rolled(problem, method, columns, rows // unroll)
                 or lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
             ),
+        ),
+    )
+
+
+def _rows_under_a_strip(problem: Filter2d) -> Constraint:
+    pitch, out_pitch = row_pitch(problem), result_pitch(problem)
+    return Constraint(
+        "a loop over the rows under a strip needs one turn, rows aligned alike, and taps that are read by number, and "
+        "reads at most one row ahead",
+        lambda path, method, load_vector, store_vector, unroll, order, rows, prefetch: (
+            order != Order.LOOP
+            or (
+                method == Method.DIRECT
+                and path in (MemoryPath.GLOBAL, MemoryPath.TEXTURE, MemoryPath.SHARED)
+                and rows == unroll
+                and prefetch <= 1
+                and lcm(period(pitch, load_vector), period(out_pitch, store_vector)) == 1
+            )
         ),
     )
 
@@ -216,14 +240,32 @@ def _shared_memory(problem: Filter2d) -> tuple[Constraint, ...]:
     )
 
 
-def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+def _registers(problem: Filter2d) -> Callable[..., int]:
+    """Function that estimates the registers of a thread."""
+
     def registers(
-        path: str, method: str, columns: int, load_vector: int, store_vector: int, unroll: int, prefetch: int
+        path: str,
+        method: str,
+        columns: int,
+        load_vector: int,
+        store_vector: int,
+        unroll: int,
+        order: str,
+        rows: int,
+        prefetch: int,
     ) -> int:
         pixels = load_vector * loads(problem, columns, load_vector, store_vector)
         ahead = prefetch * pixels * problem.dtype.itemsize // 4 if path != MemoryPath.ASYNC else 0
-        in_progress = problem.filters * sums(columns, method) * (problem.filter[0] - 1 + unroll)
+        # Of a strip of one turn the compiler keeps the sums of its own outputs alone.
+        before = 0 if order == Order.LOOP or rows == unroll else problem.filter[0] - 1
+        in_progress = problem.filters * sums(columns, method) * (before + unroll)
         return in_progress + pixels + ahead + OTHER_REGISTERS
+
+    return registers
+
+
+def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
+    registers = _registers(problem)
 
     def enough_registers(
         path: str,
@@ -232,21 +274,24 @@ def _resources(problem: Filter2d, device: Device) -> tuple[Constraint, ...]:
         load_vector: int,
         store_vector: int,
         unroll: int,
+        order: str,
+        rows: int,
         prefetch: int,
         block_columns: int,
         block_strips: int,
         min_blocks: int,
     ) -> bool:
         threads = min_blocks * block_columns * block_strips
-        each = registers(path, method, columns, load_vector, store_vector, unroll, prefetch)
+        each = registers(path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch)
         return threads * each <= device.registers_per_multiprocessor
 
     taps = f"{problem.filter[0]}x{problem.filter[1]} taps"
     return (
         Constraint(
             f"sums and pixels of a thread must fit {THREAD_REGISTERS} registers, for {taps}",
-            lambda path, method, columns, load_vector, store_vector, unroll, prefetch: (
-                registers(path, method, columns, load_vector, store_vector, unroll, prefetch) <= THREAD_REGISTERS
+            lambda path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch: (
+                registers(path, method, columns, load_vector, store_vector, unroll, order, rows, prefetch)
+                <= THREAD_REGISTERS
             ),
         ),
         Constraint(

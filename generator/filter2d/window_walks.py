@@ -12,7 +12,7 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.filter2d.problem import Filter2d
 from warpsmith.generator.filter2d.separable import separable_terms
 from warpsmith.generator.filter2d.text import MemoryPath, Weights
-from warpsmith.generator.filter2d.window_geometry import Method, Order, Tail, multiply_adds
+from warpsmith.generator.filter2d.window_geometry import Method, Order, Tail, turn_taps
 from warpsmith.generator.problem import Accuracy, DType
 from warpsmith.generator.space import Config
 
@@ -68,7 +68,7 @@ def unrolled(problem: Filter2d, config: Config) -> int:
     docs/lab/tuning-notes.md).
     """
     columns, unroll, rows = (config.integer(name) for name in ("columns", "unroll", "rows"))
-    taps = multiply_adds(problem, config.text("method"))
+    taps = turn_taps(problem, config.text("method"), config.text("order"))
     turn = columns * unroll * taps
     is_trimmed = config.text("tail") == Tail.TRIMMED
     dearer = DEARER[Weights.of(config)] * (TRIMMED_DEARER if is_trimmed else 1.0)
@@ -136,6 +136,8 @@ class WindowWalk(NamedTuple):
     path: MemoryPath = MemoryPath.GLOBAL
     least_blocks: int = 0
     """Least blocks that an SM must hold; 0 for any number."""
+    strips: int = 2
+    """Strips of a block, where its walks are not long."""
 
     @property
     def is_long(self) -> bool:

@@ -97,6 +97,11 @@ CASES = {
         Filter2d(image=(9216, 9216), filter=(11, 11)),
         window(columns=4, vectors=(4, 2), turn=(2, 210), block=(64, 1), order="taps", prefetch=2),
     ),
+    "window_63x7_loop": Case("filter2d_window", Filter2d(image=(3000, 3000), filter=(63, 7), border=Border.REFLECT)),
+    "window_1x63_async": Case("filter2d_window", Filter2d(image=(3000, 3000), filter=(1, 63))),
+    "window_31x3_one_turn": Case(
+        "filter2d_window", Filter2d(image=(2999, 3001), filter=(31, 3), border=Border.WRAP, dtype="uint8")
+    ),
     "window_8x8_winograd": Case(
         "filter2d_window",
         Filter2d(image=(1080, 1920), filter=(8, 8), border=Border.NEAREST, convolve=True, accuracy="normwise"),

@@ -44,6 +44,15 @@ LARGER = (
     Filter2d(image=(400, 512), filter=(31, 31), border=Border.WRAP, anchor=(0, 30)),
 )
 """Typical images: enough blocks to fill a GPU, vectors of every width, rows that are not aligned."""
+THIN = (
+    Filter2d(image=(1000, 1003), filter=(1, 45), border=Border.MIRROR),
+    Filter2d(image=(1000, 1024), filter=(1, 31), dtype=DType.UINT8, channels=3),
+    Filter2d(image=(1000, 1001), filter=(63, 3), border=Border.WRAP, dtype=DType.FLOAT16),
+    Filter2d(image=(1000, 1024), filter=(31, 2), border=Border.NEAREST),
+    Filter2d(image=(700, 1003), filter=(63, 60), border=Border.CONSTANT, cval=0.5),
+    Filter2d(image=(700, 1024), filter=(40, 37), dtype=DType.UINT8, convolve=True),
+)
+"""Filters that are wide, tall, or too large to be written out."""
 TRANSFORMED = (
     Filter2d(image=(1000, 1111), filter=(31, 31), accuracy="imagewise"),
     Filter2d(image=(700, 901), filter=(65, 48), border=Border.MIRROR, dtype=DType.FLOAT16, accuracy="imagewise"),
@@ -160,6 +169,11 @@ def test_every_family_on_whatever_a_problem_can_be(
 @pytest.mark.parametrize("problem", LARGER, ids=lambda problem: problem.key().replace(" ", ","))
 def test_random_configs_of_every_family(problem: Filter2d, check_configs: CheckConfigs) -> None:
     check_configs([problem], some(20))
+
+
+@pytest.mark.parametrize("problem", THIN, ids=lambda problem: problem.key().replace(" ", ","))
+def test_configs_of_thin_and_large_filters(problem: Filter2d, check_configs: CheckConfigs) -> None:
+    check_configs([problem], some(4))
 
 
 @pytest.mark.parametrize("problem", TRANSFORMED, ids=lambda problem: problem.key().replace(" ", ","))
