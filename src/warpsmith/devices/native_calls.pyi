@@ -12,13 +12,14 @@ class ExchangeApi:
     def __init__(self, capsule: object) -> None: ...
     def reader_of(
         self,
-        kind: type,
+        kinds: tuple[type, type],
         ordinal: int | None,
         dtype: tuple[int, int],
         shape: tuple[int, ...],
         strides: tuple[int, ...],
         alignment: int,
         methods: tuple[Callable[[Any], bool], ...],
+        records: Callable[[], bool],
     ) -> TensorReader: ...
     def stream_of(self, ordinal: int) -> CurrentStream: ...
 

@@ -7,18 +7,24 @@ Tensors are read through DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.exc cimport PyErr_Clear
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from warpsmith.devices.dlpack cimport (
+    DLPACK_CPU,
+    DLPACK_CUDA,
+    DLDataType,
+    DLDevice,
+    DLTensor,
+    ExchangeTable,
+    MOST_DIMENSIONS,
+    table_of,
+)
+
 from warpsmith.devices.arrays import stream_handle
 
 cdef enum:
-    DLPACK_MAJOR = 1
-    DLPACK_CPU = 1
-    DLPACK_CUDA = 2
-    MOST_DIMENSIONS = 8
     MOST = 32
     SCRATCH_ALIGNMENT = 256  # ALIGNMENT of steps.py
     MOST_MAPS_ = 2
@@ -31,37 +37,6 @@ MOST_ARGUMENTS = MOST
 """Maximum number of arguments of a kernel, and of arrays of a call."""
 MOST_MAPS = MOST_MAPS_
 """Maximum number of tensor maps of a kernel."""
-
-cdef struct DLDevice:
-    int32_t kind
-    int32_t ordinal
-
-cdef struct DLDataType:
-    uint8_t code
-    uint8_t bits
-    uint16_t lanes
-
-cdef struct DLTensor:
-    void* data
-    DLDevice device
-    int32_t ndim
-    DLDataType dtype
-    int64_t* shape
-    int64_t* strides
-    uint64_t byte_offset
-
-cdef struct ExchangeHeader:
-    uint32_t major
-    uint32_t minor
-    ExchangeHeader* older
-
-cdef struct ExchangeTable:
-    ExchangeHeader header
-    void* allocate
-    void* managed_from_object
-    void* object_from_managed
-    int (*tensor_from_object)(void* x, DLTensor* tensor) noexcept
-    int (*current_stream)(int32_t kind, int32_t ordinal, void** handle) noexcept
 
 cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
     unsigned int grid[3]
@@ -91,16 +66,11 @@ cdef class ExchangeApi:
     cdef ExchangeTable* _table
 
     def __cinit__(self, capsule):
-        cdef ExchangeHeader* header = <ExchangeHeader*>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
-        while header is not NULL and header.major != DLPACK_MAJOR:
-            header = header.older
-        self._table = <ExchangeTable*>header
-        if header is NULL or self._table.tensor_from_object is NULL:
-            raise ValueError("a library without the exchange API of DLPack 1")
+        self._table = table_of(capsule)
 
-    def reader_of(self, kind, ordinal, dtype, shape, strides, alignment, methods):
+    def reader_of(self, kinds, ordinal, dtype, shape, strides, alignment, methods, records):
         """Makes a `TensorReader`."""
-        return TensorReader(self, kind, ordinal, dtype, shape, strides, alignment, methods)
+        return TensorReader(self, kinds, ordinal, dtype, shape, strides, alignment, methods, records)
 
     def stream_of(self, ordinal):
         """Makes a `CurrentStream`."""
@@ -108,10 +78,12 @@ cdef class ExchangeApi:
 
 
 cdef class TensorReader:
-    """Reads the address of a tensor that matches the expected type, device, dtype, shape and strides; else 0."""
+    """Reads the address of a tensor that matches one of two types, and the expected device, dtype, shape and strides;
+    else 0. A tensor that requires a gradient matches while `records()` is false.
+    """
 
     cdef ExchangeApi _api
-    cdef object _kind
+    cdef object _kind, _other_kind, _records
     cdef DLDevice _device
     cdef DLDataType _dtype
     cdef int32_t _ndim
@@ -121,9 +93,19 @@ cdef class TensorReader:
     cdef tuple _methods
 
     def __cinit__(
-        self, ExchangeApi api, kind, ordinal, tuple dtype, tuple shape, tuple strides, alignment, tuple methods
+        self,
+        ExchangeApi api,
+        tuple kinds,
+        ordinal,
+        tuple dtype,
+        tuple shape,
+        tuple strides,
+        alignment,
+        tuple methods,
+        records,
     ):
-        self._api, self._kind, self._methods = api, kind, methods
+        self._api, self._methods, self._records = api, methods, records
+        self._kind, self._other_kind = kinds
         self._device = DLDevice(DLPACK_CPU, 0) if ordinal is None else DLDevice(DLPACK_CUDA, ordinal)
         self._dtype = DLDataType(dtype[0], dtype[1], 1)
         self._misaligned = alignment - 1  # alignments are powers of two
@@ -139,14 +121,14 @@ cdef class TensorReader:
     cdef uint64_t address(self, x) except? 0:
         cdef DLTensor tensor
         cdef uint64_t address
-        if type(x) is not self._kind:
+        if type(x) is not self._kind and type(x) is not self._other_kind:
             return 0
         if self._api._table.tensor_from_object(<void*>x, &tensor) != 0:
             PyErr_Clear()  # no memory of its own, or a kind that DLPack lacks
             return 0
         if not self._is_expected(&tensor):
             return 0
-        if x.requires_grad:
+        if x.requires_grad and self._records():
             return 0
         for method in self._methods:
             if method(x):

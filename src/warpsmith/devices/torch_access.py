@@ -94,13 +94,14 @@ def _compiled_address_of(torch: Any, operand: Operand, device: Any, alignment: i
     """Does the same as `_address_of`, in C."""
     tensor, is_complex = torch.Tensor, operand.dtype is DType.COMPLEX64
     return exchange.reader_of(
-        tensor,
+        (tensor, torch.nn.Parameter),
         device.index if device.type == "cuda" else None,
         _DLPACK[operand.dtype],
         operand.shape,
         operand.element_strides,
         alignment,
         (tensor.is_neg, tensor.is_conj) if is_complex else (tensor.is_neg,),  # DLPack carries neither bit
+        torch.is_grad_enabled,
     )
 
 
@@ -129,12 +130,12 @@ def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
 
 
 def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> AddressOf:
-    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient; `CheckedCalls` allows it if
-    gradients are off.
+    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient, unless gradients are off.
 
     A tensor without memory of its own, such as a sparse one, raises RuntimeError.
     """
     tensor, dtype = torch.Tensor, getattr(torch, operand.dtype.value)
+    kinds, records = (tensor, torch.nn.Parameter), torch.is_grad_enabled
     shape, strides = torch.Size(operand.shape), operand.element_strides
     is_complex = operand.dtype is DType.COMPLEX64
     misaligned = alignment - 1  # alignments are powers of two
@@ -150,12 +151,12 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
 
     def address_of(x: Any) -> int:
         if (
-            type(x) is tensor
+            type(x) in kinds
             and x.dtype is dtype
             and x.shape == shape
             and is_laid_out(x)
             and get_device(x) == number
-            and not x.requires_grad
+            and not (x.requires_grad and records())
             and not x.is_neg()
             and not (is_complex and x.is_conj())
         ):

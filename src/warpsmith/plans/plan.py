@@ -166,6 +166,13 @@ class Plan:
         target = fast(inputs, None, None, scratch) if fast is not None else None
         return self._call_checked(inputs, None, None, scratch) if target is None else target
 
+    def try_fast(self, inputs: tuple[Any, ...], scratch: Allocation | None) -> Any | None:
+        """Calls the plan as `call_on` does, or on its own scratch memory, if its fast path takes the inputs as they
+        are; None if it does not, and nothing has changed then.
+        """
+        fast = self._fast.get(type(inputs[0]))
+        return None if fast is None else fast(inputs, None, None, scratch)
+
     def hold(self, **inputs: Any) -> Plan:
         """Binds some inputs for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
 

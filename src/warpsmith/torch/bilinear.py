@@ -73,6 +73,14 @@ def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     return layer.forward(x, w, b)
 
 
+def record(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
+    """Computes y and records its gradients, for tensors with memory of their own outside of function transforms.
+
+    `Function.apply` would look for transforms again, and for remains of them, in 2.5 us of 8 on a Xeon.
+    """
+    return _record(x, w, b, layer)  # type: ignore[no-any-return]
+
+
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """Computes dx, and records its gradients if they may be needed."""
     if is_recorded(dy, w) and not layer.records_itself:
@@ -157,6 +165,9 @@ class _Forward(torch.autograd.Function):
         if dy is not None:
             return dy + db
         return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch requires y's layout here
+
+
+_record: Any = super(torch.autograd.Function, _Forward).apply  # type: ignore[misc]
 
 
 class _InputGradient(torch.autograd.Function):

@@ -16,11 +16,10 @@ from warpsmith.torch import bilinear
 from warpsmith.torch.arguments import CHOICE
 from warpsmith.torch.bilinear import Operators, gradients_of, is_recorded, register_flop_formulas
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, MEMORY_FORMATS, Geometry, LayerSpec, cast
-from warpsmith.torch.layers import ConvLayer, found_by_operator, found_layer, words_of
+from warpsmith.torch.direct import called_before, keep
+from warpsmith.torch.layers import FORWARD, ConvLayer, found_by_operator, found_layer, words_of
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_forward_mode, is_traced
 
-_FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
-"""The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
 _TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
 """The same for a transposed convolution, whose result is the gradient of a convolution's input."""
 
@@ -128,16 +127,24 @@ def conv_transpose2d(
 
 
 def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
+    direct = None if relu else called_before(x, w, b, words)
+    result = None if direct is None else direct.result(x, w, b)
+    return _looked_up(x, w, b, words, relu) if result is None else result
+
+
+def _looked_up(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu: bool) -> Tensor:
     if x.dim() == 3 and w.dim() == 4:
-        return _conv2d(x[None], w, b, words, relu)[0]
+        return _looked_up(x[None], w, b, words, relu)[0]
     layer = found_layer(x, w, b, words)
     if layer is None:
         return _with_relu(_conv2d_of_torch(x, w, b, words), relu)
-    if layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
+    if layer.is_left_to_torch(_needed(FORWARD, x, w), b is not None, relu):
         result = _with_relu(_computed_by_torch(x, w, b, words), relu)
         if not layer.has_warned:
-            layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
+            layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=4)
         return result
+    if not relu:
+        keep(x, w, b, words, layer)
     operands = cast(layer.dtype, x, w, b)
     return _rectified(*operands, layer) if relu else bilinear.forward(*operands, layer)
 
