@@ -12,8 +12,8 @@ ROOTS = {
 
 EXTENSIONS = cythonize(
     [
-        Extension(f"warpsmith.devices.{name}", [f"src/warpsmith/devices/{name}.pyx"], extra_compile_args=["-g0"])
-        for name in ("native_calls", "native_tables")
+        Extension(f"warpsmith.{name}", [f"src/warpsmith/{name.replace('.', '/')}.pyx"], extra_compile_args=["-g0"])
+        for name in ("devices.native_calls", "torch.native_layers")
     ],
     build_dir="build/cython",
 )

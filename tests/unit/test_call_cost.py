@@ -90,7 +90,7 @@ def plan_of(problem: Problem, launch_kernel: Any = QUEUES_ALWAYS) -> Plan:
     signature, launches = plan.loaded.signature, plan.loaded.launches
     access = torch_access(torch, signature, torch.device("cpu"), native_calls, lambda: 0)
     values = tuple(each.tobytes() for each in given(problem)[1:])
-    plan._fast[torch.Tensor] = calls_of(access, signature, launches, values, native_calls)
+    plan.fast[torch.Tensor] = calls_of(access, signature, launches, values, native_calls)
     return plan
 
 
@@ -140,9 +140,9 @@ def test_a_call_with_tensors(problem: Problem, kind: str) -> None:
 def test_a_call_that_makes_every_check_would_be_seen() -> None:
     """Shows that the limits above can be exceeded."""
     plan, arrays = plan_of(FILTER), given(FILTER)
-    plan._fast.clear()
+    plan.fast.clear()
     plan.loaded.calls._on_host = True  # for tensors on the CPU
-    bytecodes, _ = cost(lambda: (plan(*arrays), plan._fast.clear()))
+    bytecodes, _ = cost(lambda: (plan(*arrays), plan.fast.clear()))
     assert bytecodes > 16 * MOST_BYTECODES["new"]
 
 

@@ -45,6 +45,10 @@ class ArrayAccess:
     """Tells the library that arrays are written to. A RuntimeError leaves the call to `CheckedCalls`."""
     current_stream: CurrentStream
     on_host: bool
+    memory: Callable[[int], Callable[[], tuple[Any, int]]] | None = None
+    """Makes the function that allocates so many bytes, which returns an array and its address; None if a plan's own
+    workspaces serve as well.
+    """
 
 
 def values_reader(

@@ -18,16 +18,6 @@ def native() -> ModuleType | None:
     return native_calls
 
 
-@cache
-def tables() -> ModuleType | None:
-    """The module `native_tables`; None as for `native`."""
-    try:
-        from warpsmith.devices import native_tables
-    except ImportError:
-        return None
-    return native_tables
-
-
 class ArgumentKind(enum.IntEnum):
     """Source of a kernel argument at each call; `native_calls.pyx` has the same numbers."""
 

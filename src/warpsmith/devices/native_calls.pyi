@@ -22,12 +22,25 @@ class ExchangeApi:
         records: Callable[[], bool],
     ) -> TensorReader: ...
     def stream_of(self, ordinal: int) -> CurrentStream: ...
+    def new_tensors(
+        self,
+        current: Callable[[], int],
+        ordinal: int,
+        make: Callable[[tuple[int, ...], tuple[int, ...], object], Any],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: object,
+        otherwise: Callable[[], tuple[Any, int]],
+    ) -> NewTensors: ...
 
 class TensorReader:
     def __call__(self, x: Any) -> int: ...
 
 class CurrentStream:
     def __call__(self) -> int: ...
+
+class NewTensors:
+    def __call__(self) -> tuple[Any, int]: ...
 
 class ArrayValues:
     def __init__(
@@ -58,6 +71,7 @@ class NativeCalls:
         launcher: KernelLauncher | None,
         launch: Callable[[tuple[int, ...], tuple[bytes, ...], int | None, Allocation | None], None],
     ) -> None: ...
-    def call(
+    def __call__(
         self, inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None
     ) -> Any | None: ...
+    def new(self, inputs: tuple[Any, ...]) -> Any | None: ...

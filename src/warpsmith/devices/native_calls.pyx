@@ -23,6 +23,7 @@ from warpsmith.devices.dlpack cimport (
 )
 
 from warpsmith.devices.arrays import stream_handle
+from warpsmith.devices.module import Allocation
 
 cdef enum:
     MOST = 32
@@ -75,6 +76,10 @@ cdef class ExchangeApi:
     def stream_of(self, ordinal):
         """Makes a `CurrentStream`."""
         return CurrentStream(self, ordinal)
+
+    def new_tensors(self, current, ordinal, make, shape, strides, dtype, otherwise):
+        """Makes a `NewTensors`."""
+        return NewTensors(self, current, ordinal, make, shape, strides, dtype, otherwise)
 
 
 cdef class TensorReader:
@@ -168,6 +173,41 @@ cdef class CurrentStream:
         cdef void* handle = NULL
         self._api._table.current_stream(DLPACK_CUDA, self._ordinal, &handle)  # an exception, if any, is set by then
         return handle
+
+
+cdef class NewTensors:
+    """Makes uninitialised tensors of one kind on a GPU, and returns each with its address.
+
+    Args:
+        api: the library's functions.
+        current: returns the number of the current GPU.
+        ordinal: the number of the GPU on which `make` makes a tensor, if it is the current one.
+        make: makes a tensor from the following three arguments.
+        shape, strides, dtype: of the tensors.
+        otherwise: makes a tensor, and returns it with its address, if another GPU is current.
+    """
+
+    cdef ExchangeApi _api
+    cdef object _current, _ordinal, _make, _shape, _strides, _dtype, _otherwise
+
+    def __cinit__(self, ExchangeApi api, current, ordinal, make, shape, strides, dtype, otherwise):
+        self._api, self._current, self._ordinal, self._make = api, current, ordinal, make
+        self._shape, self._strides, self._dtype, self._otherwise = shape, strides, dtype, otherwise
+
+    def __call__(self):
+        cdef uint64_t address = 0
+        return self.made(&address), address
+
+    cdef made(self, uint64_t* address):
+        cdef DLTensor tensor
+        if self._current() == self._ordinal:
+            x = self._make(self._shape, self._strides, self._dtype)
+            if self._api._table.tensor_from_object(<void*>x, &tensor) == 0:
+                address[0] = <uint64_t>tensor.data + tensor.byte_offset
+                return x
+            PyErr_Clear()
+        x, address[0] = self._otherwise()
+        return x
 
 
 cdef class ArrayValues:
@@ -311,8 +351,9 @@ cdef class NativeCalls:
     cdef Py_ssize_t _places[MOST]
     cdef uint64_t _spans[MOST]  # of the inputs that kernels point to, then of the results
     cdef bint _written[MOST]
-    cdef object _values_of, _mark_written, _current_stream, _launch
+    cdef object _values_of, _mark_written, _current_stream, _launch, _new_scratch
     cdef KernelLauncher _launcher
+    cdef bint _on_host
 
     def __cinit__(self, access, count, pointed, results, launcher, launch):
         if len(pointed) + len(results) + 1 > MOST:  # plus a workspace
@@ -328,10 +369,27 @@ cdef class NativeCalls:
         self._states = tuple([place for place, _, _, is_written in pointed if is_written])
         self._values_of, self._empty = access.values_of, access.empty
         self._mark_written, self._current_stream = access.mark_written, access.current_stream
-        self._launcher, self._launch = launcher, launch
+        self._launcher, self._launch, self._on_host = launcher, launch, access.on_host
+        self._new_scratch = None
+        if launcher is not None and access.memory is not None and (<KernelLauncher>launcher).scratch_bytes:
+            self._new_scratch = access.memory((<KernelLauncher>launcher).scratch_bytes)
 
-    def call(self, tuple inputs, out, stream, scratch=None):
+    def __call__(self, tuple inputs, out, stream, scratch=None):
         """See `fast_calls.FastCalls`."""
+        return self._called(inputs, out, stream, scratch)
+
+    def new(self, tuple inputs):
+        """Calls with new results, and on a GPU with a workspace that the arrays' library allocates: other work reuses
+        it after the call. None as for other calls, and if such a workspace cannot be passed on.
+        """
+        if self._launcher is None and not self._on_host:
+            return None
+        if self._new_scratch is None:
+            return self._called(inputs, None, None, None)
+        array, address = self._new_scratch()  # the array must outlive the call, so that no result lies in it
+        return self._called(inputs, None, None, Allocation(address, self._launcher.scratch_bytes))
+
+    cdef _called(self, tuple inputs, out, stream, scratch):
         cdef uint64_t addresses[MOST]
         cdef uint64_t address
         cdef Py_ssize_t number
@@ -393,8 +451,12 @@ cdef class NativeCalls:
         cdef Py_ssize_t number
         cdef list made = []
         for number in range(self._results):
-            array, address = self._empty[number]()
-            addresses[self._pointers + number] = address
+            make = self._empty[number]
+            if type(make) is NewTensors:
+                array = (<NewTensors>make).made(&addresses[self._pointers + number])
+            else:
+                array, address = make()
+                addresses[self._pointers + number] = address
             made.append(array)
         return made[0] if self._results == 1 else tuple(made)
 

@@ -53,14 +53,18 @@ def torch_access(
             return _address_of(torch, operand, device, alignment)
         return _compiled_address_of(torch, operand, device, alignment, exchange)
 
+    def memory_of(nbytes: int) -> Callable[[], tuple[Any, int]]:
+        return _new_tensors(torch, (nbytes,), (1,), torch.uint8, device, exchange)
+
     return ArrayAccess(
         address_of=address_of,
         values_of=values_reader(signature.by_value, torch, compiled),
-        empty=tuple(_empty_of(torch, each, device) for each in signature.outputs),
+        empty=tuple(_empty_of(torch, each, device, exchange) for each in signature.outputs),
         # Some releases raise for tensors of the inference mode, which have no version: `CheckedCalls` take them.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),
         on_host=device.type == "cpu",
+        memory=None if device.type == "cpu" else memory_of,
     )
 
 
@@ -167,14 +171,8 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
     return address_of
 
 
-def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[Any, int]]:
+def _empty_of(torch: Any, operand: Operand, device: Any, exchange: ExchangeApi | None) -> Callable[[], tuple[Any, int]]:
     """Makes uninitialised tensors as `empty_tensor` does, with a single call if there are no gaps between rows."""
-    shape, strides, dtype = operand.shape, operand.element_strides, getattr(torch, operand.dtype.value)
-    empty_strided = torch.empty_strided
-
-    def dense() -> tuple[Any, int]:
-        x = empty_strided(shape, strides, dtype=dtype, device=device)
-        return x, x.data_ptr()
 
     def with_gaps() -> tuple[Any, int]:
         x = empty_tensor(torch, operand, device)
@@ -182,18 +180,30 @@ def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[A
 
     if not operand.is_dense:
         return with_gaps
-    quicker = None if device.type == "cpu" else _empty_on_current_gpu(torch)
-    if quicker is None:
-        return dense
-    (current, on_current), ordinal = quicker, device.index
+    dtype = getattr(torch, operand.dtype.value)
+    return _new_tensors(torch, operand.shape, operand.element_strides, dtype, device, exchange)
 
-    def dense_on_gpu() -> tuple[Any, int]:
-        if current() != ordinal:
-            return dense()
-        x = on_current(shape, strides, dtype)
+
+def _new_tensors(
+    torch: Any,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: Any,
+    device: Any,
+    exchange: ExchangeApi | None,
+) -> Callable[[], tuple[Any, int]]:
+    """Makes uninitialised tensors, each with its address."""
+    empty_strided = torch.empty_strided
+
+    def made() -> tuple[Any, int]:
+        x = empty_strided(shape, strides, dtype=dtype, device=device)
         return x, x.data_ptr()
 
-    return dense_on_gpu
+    quicker = None if device.type == "cpu" or exchange is None else _empty_on_current_gpu(torch)
+    if quicker is None or exchange is None:
+        return made
+    current, on_current = quicker
+    return exchange.new_tensors(current, device.index, on_current, shape, strides, dtype, made)
 
 
 def _empty_on_current_gpu(torch: Any) -> tuple[Any, Any] | None:

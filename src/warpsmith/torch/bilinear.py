@@ -73,14 +73,6 @@ def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     return layer.forward(x, w, b)
 
 
-def record(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
-    """Computes y and records its gradients, for tensors with memory of their own outside of function transforms.
-
-    `Function.apply` would look for transforms again, and for remains of them, in 2.5 us of 8 on a Xeon.
-    """
-    return _record(x, w, b, layer)  # type: ignore[no-any-return]
-
-
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """Computes dx, and records its gradients if they may be needed."""
     if is_recorded(dy, w) and not layer.records_itself:
@@ -114,6 +106,16 @@ def gradients_of(
     dx = input_gradient(dy, w, layer) if w is not None and for_x else None
     dw = weight_gradient(x, dy, layer) if x is not None and for_w else None
     return dx, dw, bias_gradient(dy) if for_b else None
+
+
+def gradients_of_input_gradient(
+    g: Tensor, dy: Tensor | None, w: Tensor | None, layer: Bilinear, needed: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of dy and w from that of dx, as `gradients_of`."""
+    layer = _usable(layer).linear
+    for_dy, for_w, *_ = needed
+    d_dy = forward(g, w, None, layer) if w is not None and for_dy else None
+    return d_dy, weight_gradient(g, dy, layer) if dy is not None and for_w else None
 
 
 def _usable(layer: Bilinear) -> Bilinear:
@@ -167,9 +169,6 @@ class _Forward(torch.autograd.Function):
         return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch requires y's layout here
 
 
-_record: Any = super(torch.autograd.Function, _Forward).apply  # type: ignore[misc]
-
-
 class _InputGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
@@ -186,12 +185,10 @@ class _InputGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (g,), (dy, w), layer = gradients, ctx.saved_tensors, _usable(ctx.layer).linear
+        (g,), (dy, w) = gradients, ctx.saved_tensors
         if g is None:
             return None, None, None
-        for_dy, for_w, _ = ctx.needs_input_grad
-        d_dy = forward(g, w, None, layer) if for_dy else None
-        return d_dy, weight_gradient(g, dy, layer) if for_w else None, None
+        return *gradients_of_input_gradient(g, dy, w, ctx.layer, ctx.needs_input_grad), None
 
 
 class _WeightGradient(torch.autograd.Function):

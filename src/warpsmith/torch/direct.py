@@ -1,83 +1,77 @@
-"""Calls of a layer that was called before with operands that lie alike: a look-up finds the layer, and a few conditions
-decide that its plans compute the call.
-"""
+"""Calls of convolutions that were made before with operands that lie alike: compiled code finds and computes them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
-from warpsmith.devices.native import tables
-from warpsmith.store.changes import OWN_WRITES
-from warpsmith.torch import bilinear
-from warpsmith.torch.answers import new_cache
-from warpsmith.torch.layers import FORWARD, ConvLayer
+from warpsmith.generator.conv2d import Pass
+from warpsmith.plans.plan import Plan
+from warpsmith.torch.answers import Answer, new_cache
+from warpsmith.torch.layers import FORWARD, TRANSPOSED, ConvLayer
 
-
-class DirectCall:
-    """A layer's calls whose operands have its dtype, with a bias or without."""
-
-    __slots__ = ("_bias", "_layer", "_planned", "_writes")
-
-    def __init__(self, layer: ConvLayer, bias: bool) -> None:
-        self._layer, self._bias = layer, bias
-        self._writes = -1
-        self._planned: tuple[bool, ...] = ()
-        """Whether a plan computes a pass, by whether x requires a gradient, and whether w does: both, x, w, neither."""
-
-    def result(self, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor | None:
-        """Computes y, and records its gradients if they may be needed; None if PyTorch computes the layer, or in
-        forward mode.
-        """
-        if self._writes != OWN_WRITES.count:
-            self._look_up()
-        if forward_ad._current_level >= 0:
-            return None
-        if torch.is_grad_enabled():
-            for_x, for_w = x.requires_grad, w.requires_grad
-            if not self._planned[(0 if for_w else 1) if for_x else (2 if for_w else 3)]:
-                return None
-            if for_x or for_w or (b is not None and b.requires_grad):
-                return bilinear.record(x, w, b, self._layer)
-        elif not self._planned[3]:
-            return None
-        return self._layer.forward(x, w, b)
-
-    def _look_up(self) -> None:
-        writes = OWN_WRITES.count  # read before the look-up, so that a write during it is seen at the next call
-        needed = FORWARD, FORWARD[:2], FORWARD[::2], FORWARD[:1]
-        self._planned = tuple(not self._layer.is_left_to_torch(each, self._bias) for each in needed)
-        self._writes = writes
+if TYPE_CHECKING:
+    from warpsmith.torch.native_layers import CallTable
 
 
-def _table() -> Any:
-    compiled = tables()
+def _table(is_transposed: bool) -> CallTable | None:
+    """A table; None without compiled code, or if this release of PyTorch lacks a function that it needs."""
     try:
-        return None if compiled is None else compiled.CallTable(Tensor.__dlpack_c_exchange_api__, new_cache())  # type: ignore[attr-defined]
-    except (AttributeError, ValueError):  # older than 2.10, or another DLPack version
+        from warpsmith.torch.native_layers import CallTable, DirectCall
+    except ImportError:
+        return None
+
+    def call_of(layer: ConvLayer, bias: bool, is_cast: bool) -> DirectCall:
+        return DirectCall(
+            layer,
+            lambda: _forward_plan(layer, bias),
+            lambda: _plan_of(layer.answer(Pass.DGRAD)),
+            lambda: _plan_of(layer.answer(Pass.WGRAD)),
+            lambda: _are_planned(layer, bias and not is_transposed, TRANSPOSED if is_transposed else FORWARD),
+            is_cast,
+            is_transposed,
+        )
+
+    try:
+        return CallTable(new_cache(), call_of)
+    except (AttributeError, ValueError):  # older than 2.10, or another version of DLPack
         return None
 
 
-_TABLE = _table()
-"""Calls by the way their operands lie and by their arguments; None if nothing compiled finds them quicker than
-`found_layer`.
-"""
-_is_cast = torch._C._is_any_autocast_enabled
+def _forward_plan(layer: ConvLayer, bias: bool) -> Plan | None:
+    """The plan of y; None if PyTorch computes it, or adds the bias."""
+    plan = _plan_of(layer.answer(Pass.FPROP, bias))
+    return None if plan is None or (bias and not plan.problem.bias) else plan  # type: ignore[attr-defined]
 
 
-def called_before(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...]) -> DirectCall | None:
-    """The entry that `keep` stored for such a call; None if there is none. Autocast has no entries."""
-    if _TABLE is None or _is_cast():
-        return None
-    found: DirectCall | None = _TABLE.find((x, w, b), words)
-    return found
+def _plan_of(answer: Answer | None) -> Plan | None:
+    return None if answer is None else answer.plan
 
 
-def keep(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], layer: ConvLayer) -> None:
-    """Stores a call of a layer, if its operands need no cast."""
-    dtypes = {each.dtype for each in (x, w, b) if each is not None}
-    if _TABLE is not None and not _is_cast() and dtypes == {layer.dtype}:
-        _TABLE.store((x, w, b), words, DirectCall(layer, b is not None))
+def _are_planned(layer: ConvLayer, bias: bool, passes: tuple[Pass, Pass, Pass]) -> tuple[bool, ...]:
+    """Whether plans compute a pass that is needed if both x and w require a gradient, x alone, w alone, and neither."""
+    needed = passes, passes[:2], passes[::2], passes[:1]
+    return tuple(not layer.is_left_to_torch(each, bias) for each in needed)
+
+
+_TABLES = _table(False), _table(True)
+"""Calls of convolutions, and of transposed ones."""
+
+
+def called_before(x: Any, w: Any, b: Any, words: tuple[Any, ...], is_transposed: bool = False) -> Tensor | None:
+    """Computes a call of a kind that `keep` stored; None for any other, if a tool traces the call, and if PyTorch
+    computes the layer.
+    """
+    table = _TABLES[is_transposed]
+    return None if table is None or is_compiling() else table.result(x, w, b, words)
+
+
+def keep(
+    x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], layer: ConvLayer, is_transposed: bool = False
+) -> None:
+    """Stores a call of a layer for `called_before`."""
+    table = _TABLES[is_transposed]
+    if table is not None:
+        table.store(x, w, b, words, layer)

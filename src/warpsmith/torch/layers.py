@@ -26,6 +26,8 @@ from warpsmith.torch.tensors import call_as_they_lie as call
 
 FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
 """The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
+TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
+"""The same for a transposed convolution, whose result is the gradient of a convolution's input."""
 Ends = tuple[bool, bool]
 """Whether a plan adds a bias, and whether it ends in a ReLU."""
 PLAIN: Ends = (False, False)
