@@ -20,16 +20,19 @@ def _table(is_transposed: bool) -> CallTable | None:
     """A table; None without compiled code, or if this release of PyTorch lacks a function that it needs."""
     try:
         from warpsmith.torch.native_layers import CallTable, DirectCall
-    except ImportError:
+    except (AttributeError, ImportError):
         return None
 
+    passes = TRANSPOSED if is_transposed else FORWARD
+
     def call_of(layer: ConvLayer, bias: bool, is_cast: bool) -> DirectCall:
+        bias = bias and not is_transposed  # a separate step adds the bias of a transposed convolution
         return DirectCall(
             layer,
             lambda: _forward_plan(layer, bias),
             lambda: _plan_of(layer.answer(Pass.DGRAD)),
             lambda: _plan_of(layer.answer(Pass.WGRAD)),
-            lambda: _are_planned(layer, bias and not is_transposed, TRANSPOSED if is_transposed else FORWARD),
+            lambda: _are_planned(layer, bias, passes),
             is_cast,
             is_transposed,
         )

@@ -14,6 +14,7 @@ from warpsmith.devices.dlpack cimport DLPACK_CPU, DLPACK_CUDA, MOST_DIMENSIONS, 
 
 from torch import Tensor, channels_last, get_autocast_dtype, is_autocast_enabled, is_grad_enabled
 from torch._C import _are_functorch_transforms_active as transforms
+from torch._C import _dispatch_tls_is_dispatch_key_included as included
 from torch._C import _get_tracing_state as tracing
 from torch._C import _is_any_autocast_enabled as casts
 from torch._C import _len_torch_dispatch_stack as modes
@@ -23,7 +24,7 @@ from torch.nn import Parameter
 from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch.bilinear import bias_gradient, gradients_of, gradients_of_input_gradient
 from warpsmith.torch.layer_spec import cast
-from warpsmith.torch.tensors import is_intercepted
+from warpsmith.torch.tensors import VMAP
 
 cdef enum:
     MOST_OPERANDS = 3
@@ -123,7 +124,7 @@ cdef class DirectCall:
         cdef tuple needed = ctx.needs_input_grad
         cdef bint for_x = needed[0], for_w = needed[1]
         x, w = ctx.saved_tensors
-        if is_grad_enabled() or forward_ad._current_level >= 0 or is_intercepted():
+        if is_grad_enabled() or forward_ad._current_level >= 0 or modes() or transforms() or included(VMAP):
             return self._recorded(x, w, g, needed)
         if for_x or for_w:
             g = g.contiguous(memory_format=channels_last) if self._is_last else g.contiguous()
@@ -156,11 +157,13 @@ class Recorded(Function):
 
     @staticmethod
     def backward(ctx, dy):
-        return (None, None, None, None) if dy is None else (<DirectCall>ctx.call).gradients(ctx, dy)
+        return (<DirectCall>ctx.call).gradients(ctx, dy)
 
 
 # `Function.apply` looks for function transforms, and for remains of them: 2.5 us of 8 on a Xeon.
 record = super(Function, Recorded).apply
+# A backward pass would look for this function at each call, in two calls of Python code.
+Recorded._backward_cls.apply = Recorded.backward
 
 
 cdef class CallTable:

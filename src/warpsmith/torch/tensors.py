@@ -86,7 +86,7 @@ def is_transformed() -> bool:
     """
     if is_compiling():
         return _are_transforms_active()
-    return bool(_transforms() or _included(_VMAP))
+    return bool(_transforms() or _included(VMAP))
 
 
 def _are_transforms_active() -> bool:
@@ -117,12 +117,12 @@ def goes_direct(*operands: Any) -> bool:
 
 def is_intercepted() -> bool:
     """True if a backward pass runs inside function transforms, or inside modes that must see operators."""
-    return bool(_modes() or _transforms() or _included(_VMAP))
+    return bool(_modes() or _transforms() or _included(VMAP))
 
 
 _tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
 _transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
-_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # parsed once: reading the name at each call takes 2 us
+VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # parsed once: reading the name at each call takes 2 us
 
 
 def is_traced(*operands: Any) -> bool:
