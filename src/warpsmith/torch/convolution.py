@@ -68,11 +68,9 @@ def conv2d(
         LeftToTorch: PyTorch computes the layer, or a pass of it.
     """
     words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store, accuracy, nonfinite)
-    result = None if relu else called_before(input, weight, bias, words)
-    if result is None:
-        compute = _conv2d if goes_direct(input, weight, bias) else _elsewhere
-        result = compute(input, weight, bias, words, relu)
-    return result
+    if not relu and (result := called_before(input, weight, bias, words)) is not None:
+        return result
+    return (_conv2d if goes_direct(input, weight, bias) else _elsewhere)(input, weight, bias, words, relu)
 
 
 def conv_transpose2d(
@@ -123,8 +121,6 @@ def conv_transpose2d(
         return result
     if not goes_direct(input, weight, bias):
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
-    if input.dim() == 3 and weight.dim() == 4:
-        return _transposed(input[None], weight, bias, output_padding, words)[0]
     return _transposed(input, weight, bias, output_padding, words)
 
 
@@ -177,6 +173,8 @@ def _recorded(
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    if x.dim() == 3 and w.dim() == 4:
+        return _transposed(x[None], w, b, output_padding, words)[0]
     layer = found_layer(x, w, b, words, (output_padding,))
     if layer is None:
         return _transposed_of_torch(x, w, b, output_padding, words)
