@@ -12,7 +12,7 @@ import pytest
 
 import warpsmith.torch as wt
 from reference_plans import by_reference
-from torch_layers import LAYOUTS, ROUNDING, check, derivatives, exact, gradients, seeded
+from torch_layers import LAYOUTS, ROUNDING, check, compiled, derivatives, exact, gradients, seeded
 from warpsmith.generator.problem import Problem
 from warpsmith.store.changes import OWN_WRITES
 from warpsmith.torch import convolution, direct
@@ -170,6 +170,13 @@ def test_a_write_to_the_store_renews_the_plans(called: list[Problem], monkeypatc
     OWN_WRITES.note()
     gradients(wt.conv2d, x, w, b)
     assert (len(called), len(seen)) == (3, 3)
+
+
+def test_a_compiler_traces_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_TABLES", None)  # reading it would raise
+    for ours, theirs in FUNCTIONS.values():
+        given = operands()
+        check(gradients(compiled(ours), *given), gradients(theirs, *exact(*given)))
 
 
 def test_everything_works_without_compiled_code(monkeypatch: pytest.MonkeyPatch, looked_up: list[Any]) -> None:

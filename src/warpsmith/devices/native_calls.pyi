@@ -42,6 +42,10 @@ class CurrentStream:
 class NewTensors:
     def __call__(self) -> tuple[Any, int]: ...
 
+class FixedValues:
+    def __init__(self, values: tuple[bytes, ...]) -> None: ...
+    def __call__(self, inputs: tuple[Any, ...]) -> tuple[bytes, ...]: ...
+
 class ArrayValues:
     def __init__(
         self, place: int, kind: type, dtype: object, shape: tuple[int, ...], otherwise: Callable[[Any], bytes]

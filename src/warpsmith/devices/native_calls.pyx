@@ -210,6 +210,18 @@ cdef class NewTensors:
         return x
 
 
+cdef class FixedValues:
+    """Returns the by-value operands of a program that takes none from its caller."""
+
+    cdef tuple values
+
+    def __cinit__(self, tuple values):
+        self.values = values
+
+    def __call__(self, tuple inputs):
+        return self.values
+
+
 cdef class ArrayValues:
     """Reads the only by-value operand from a NumPy array of the expected dtype and shape; else calls `otherwise`."""
 
@@ -406,7 +418,9 @@ cdef class NativeCalls:
             handle = <void*><uintptr_t>(0 if chosen is None else chosen)
         if stream is not None and (stream_handle(stream) != <uintptr_t>handle):
             return None  # the launch must wait for the stream of the arrays' owner
-        if type(self._values_of) is ArrayValues:
+        if type(self._values_of) is FixedValues:
+            values = (<FixedValues>self._values_of).values
+        elif type(self._values_of) is ArrayValues:
             values = (<ArrayValues>self._values_of).read(inputs)
         else:
             values = self._values_of(inputs)

@@ -67,8 +67,10 @@ def called_before(x: Any, w: Any, b: Any, words: tuple[Any, ...], is_transposed:
     """Computes a call of a kind that `keep` stored; None for any other, if a tool traces the call, and if PyTorch
     computes the layer.
     """
+    if is_compiling():  # before anything else, so that the compiler traces no compiled object
+        return None
     table = _TABLES[is_transposed]
-    return None if table is None or is_compiling() else table.result(x, w, b, words)
+    return None if table is None else table.result(x, w, b, words)
 
 
 def keep(

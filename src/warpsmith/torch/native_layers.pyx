@@ -22,7 +22,7 @@ from torch.autograd import Function, forward_ad
 from torch.nn import Parameter
 
 from warpsmith.store.changes import OWN_WRITES
-from warpsmith.torch.bilinear import bias_gradient, gradients_of, gradients_of_input_gradient
+from warpsmith.torch.bilinear import gradients_of, gradients_of_input_gradient
 from warpsmith.torch.layer_spec import cast
 from warpsmith.torch.tensors import VMAP
 
@@ -30,6 +30,8 @@ cdef enum:
     MOST_OPERANDS = 3
     HEAD = 3  # numbers of an operand before its shape
     MOST_NUMBERS = MOST_OPERANDS * (HEAD + 2 * MOST_DIMENSIONS)
+
+cdef tuple NOT_CHANNELS = (0, 2, 3)
 
 
 cdef class PlannedPass:
@@ -136,7 +138,7 @@ cdef class DirectCall:
             return dx, self.weights(g, x) if for_w else None, None, None
         dx = self.image(g, w) if for_x else None
         dw = self.weights(x, g) if for_w else None
-        return dx, dw, bias_gradient(g) if needed[2] else None, None
+        return dx, dw, g.sum(NOT_CHANNELS) if needed[2] else None, None
 
     cdef _recorded(self, x, w, g, tuple needed):
         """The gradients, with gradients of their own or by operators that modes see."""
