@@ -13,7 +13,7 @@ ROOTS = {
 EXTENSIONS = cythonize(
     [
         Extension(f"warpsmith.{name}", [f"src/warpsmith/{name.replace('.', '/')}.pyx"], extra_compile_args=["-g0"])
-        for name in ("devices.native_calls", "torch.native_layers")
+        for name in ("devices.native_calls", "devices.native_tensors", "torch.native_layers")
     ],
     build_dir="build/cython",
 )

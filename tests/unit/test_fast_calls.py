@@ -332,8 +332,8 @@ class TestTorch:
             cuda=SimpleNamespace(current_stream=lambda where: SimpleNamespace(cuda_stream=200 + where.index)),
         )
         assert stream_of(public, device, None)() == 203
-        exchange = native_calls.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
-        assert isinstance(stream_of(torch, device, exchange), native_calls.CurrentStream)
+        exchange = native_calls.tensors.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        assert isinstance(stream_of(torch, device, exchange), native_calls.tensors.CurrentStream)
 
 
 class Memory(SimpleNamespace):

@@ -67,7 +67,7 @@ def values_reader(
     """
     fixed = tuple(each.content for each in by_value if isinstance(each, FixedOperand))
     if len(fixed) == len(by_value):
-        return (lambda _: fixed) if compiled is None else compiled.FixedValues(fixed)  # type: ignore[no-any-return]
+        return (lambda _: fixed) if compiled is None else compiled.FixedValues(fixed)
     passed = [(each.place, _bytes_of(each.operand, torch)) for each in by_value if isinstance(each, CallerOperand)]
     if len(by_value) == 1:
         place, bytes_of = passed[0]

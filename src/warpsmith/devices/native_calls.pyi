@@ -1,46 +1,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warpsmith.devices import native_tensors
 from warpsmith.devices.array_access import AddressOf, ArrayAccess
 from warpsmith.devices.module import Allocation
 from warpsmith.devices.native import NativeKernel
 
+tensors = native_tensors
+
 MOST_ARGUMENTS: int
 MOST_MAPS: int
-
-class ExchangeApi:
-    def __init__(self, capsule: object) -> None: ...
-    def reader_of(
-        self,
-        kinds: tuple[type, type],
-        ordinal: int | None,
-        dtype: tuple[int, int],
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        alignment: int,
-        methods: tuple[Callable[[Any], bool], ...],
-        records: Callable[[], bool],
-    ) -> TensorReader: ...
-    def stream_of(self, ordinal: int) -> CurrentStream: ...
-    def new_tensors(
-        self,
-        current: Callable[[], int],
-        ordinal: int,
-        make: Callable[[tuple[int, ...], tuple[int, ...], object], Any],
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: object,
-        otherwise: Callable[[], tuple[Any, int]],
-    ) -> NewTensors: ...
-
-class TensorReader:
-    def __call__(self, x: Any) -> int: ...
-
-class CurrentStream:
-    def __call__(self) -> int: ...
-
-class NewTensors:
-    def __call__(self) -> tuple[Any, int]: ...
 
 class FixedValues:
     def __init__(self, values: tuple[bytes, ...]) -> None: ...

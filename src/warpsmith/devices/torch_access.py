@@ -16,7 +16,7 @@ from warpsmith.devices.tensors import empty_tensor
 from warpsmith.generator.problem import DType, Operand
 
 if TYPE_CHECKING:
-    from warpsmith.devices.native_calls import ExchangeApi
+    from warpsmith.devices.native_tensors import ExchangeApi
 
 _DLPACK = {
     DType.FLOAT32: (2, 32),
@@ -88,7 +88,7 @@ def _exchange_of(torch: Any, compiled: ModuleType | None) -> ExchangeApi | None:
     if compiled is None:
         return None
     try:
-        made: ExchangeApi = compiled.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        made: ExchangeApi = compiled.tensors.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
     except (AttributeError, ValueError):  # older than 2.10, or another DLPack version
         return None
     return made
