@@ -5,6 +5,7 @@ the first call.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,22 @@ def test_a_compiler_traces_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     for ours, theirs in FUNCTIONS.values():
         given = operands()
         check(gradients(compiled(ours), *given), gradients(theirs, *exact(*given)))
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*Dynamo does not know how to trace")
+@every_function
+def test_a_backward_pass_that_a_compiler_traces(name: str, looked_up: list[Any]) -> None:
+    (ours, theirs), given = FUNCTIONS[name], operands()
+    expected = torch.autograd.grad(theirs(*given).square().sum(), given)
+    tracing = importlib.import_module("torch._dynamo.compiled_autograd")
+    for _ in range(2):
+        loss = ours(*given).square().sum()
+        with (getattr(tracing, "_enable", None) or tracing.enable)(torch.compile(backend="eager")):
+            loss.backward()
+        check([each.grad for each in given], [each.double() for each in expected], 1e-5)
+        for each in given:
+            each.grad = None
+    assert len(looked_up) == 1
 
 
 def test_everything_works_without_compiled_code(monkeypatch: pytest.MonkeyPatch, looked_up: list[Any]) -> None:

@@ -69,14 +69,14 @@ def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """Computes y, and records its gradients if they may be needed."""
     if is_recorded(x, w, b) and not layer.records_itself:
-        return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
+        return Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 
 
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """Computes dx, and records its gradients if they may be needed."""
     if is_recorded(dy, w) and not layer.records_itself:
-        return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
+        return InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.input_gradient(dy, w)
 
 
@@ -108,16 +108,6 @@ def gradients_of(
     return dx, dw, bias_gradient(dy) if for_b else None
 
 
-def gradients_of_input_gradient(
-    g: Tensor, dy: Tensor | None, w: Tensor | None, layer: Bilinear, needed: Sequence[bool]
-) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of dy and w from that of dx, as `gradients_of`."""
-    layer = _usable(layer).linear
-    for_dy, for_w, *_ = needed
-    d_dy = forward(g, w, None, layer) if w is not None and for_dy else None
-    return d_dy, weight_gradient(g, dy, layer) if dy is not None and for_w else None
-
-
 def _usable(layer: Bilinear) -> Bilinear:
     """The layer to use in a backward pass. It is PyTorch's if function transforms are active, or modes such as
     `FlopCounterMode`, which must see operators.
@@ -138,7 +128,7 @@ def _tangent(of_one: Callable[[Tensor], Tensor], one: Any, of_other: Callable[[T
     return of_one(one) + of_other(other)
 
 
-class _Forward(torch.autograd.Function):
+class Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
         for_x, for_w, *_ = ctx.needs_input_grad
@@ -169,7 +159,7 @@ class _Forward(torch.autograd.Function):
         return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch requires y's layout here
 
 
-class _InputGradient(torch.autograd.Function):
+class InputGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(dy, w)
@@ -185,10 +175,12 @@ class _InputGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        (g,), (dy, w) = gradients, ctx.saved_tensors
+        (g,), (dy, w), layer = gradients, ctx.saved_tensors, _usable(ctx.layer).linear
         if g is None:
             return None, None, None
-        return *gradients_of_input_gradient(g, dy, w, ctx.layer, ctx.needs_input_grad), None
+        for_dy, for_w, _ = ctx.needs_input_grad
+        d_dy = forward(g, w, None, layer) if for_dy else None
+        return d_dy, weight_gradient(g, dy, layer) if for_w else None, None
 
 
 class _WeightGradient(torch.autograd.Function):

@@ -22,7 +22,7 @@ from torch.autograd import Function, forward_ad
 from torch.nn import Parameter
 
 from warpsmith.store.changes import OWN_WRITES
-from warpsmith.torch.bilinear import gradients_of, gradients_of_input_gradient
+from warpsmith.torch.bilinear import Forward, InputGradient
 from warpsmith.torch.layer_spec import cast
 from warpsmith.torch.tensors import VMAP
 
@@ -101,13 +101,11 @@ cdef class DirectCall:
         if self._is_cast:
             x, w, b = cast(self._layer.dtype, x, w, b)
         if self._is_transposed:
-            y = record(x, w, None, self) if for_x or for_w else self.image(x, w)
+            y = record_transposed(x, w, self) if for_x or for_w else self.image(x, w)
             return y if b is None else y + b.view(-1, 1, 1)
         return record(x, w, b, self) if for_x or for_w or for_b else self.computed(x, w, b)
 
     cdef computed(self, x, w, b):
-        if self._is_transposed:
-            return self.image(x, w)
         result = self._forward.run((x, w) if b is None else (x, w, b))
         return self._layer.forward(x, w, b) if result is None else result
 
@@ -122,50 +120,63 @@ cdef class DirectCall:
         return self._layer.weight_gradient(x, dy) if result is None else result
 
     cdef gradients(self, ctx, g):
-        """Gradients of x, w and b, each if it is needed, and None for this object."""
+        """Gradients of all arguments of a recorded call, None for each one that is not needed."""
         cdef tuple needed = ctx.needs_input_grad
         cdef bint for_x = needed[0], for_w = needed[1]
-        x, w = ctx.saved_tensors
         if is_grad_enabled() or forward_ad._current_level >= 0 or modes() or transforms() or included(VMAP):
-            return self._recorded(x, w, g, needed)
+            return (InputGradient if self._is_transposed else Forward).backward(ctx, g)
+        x, w = ctx.saved_tensors
         if for_x or for_w:
             g = g.contiguous(memory_format=channels_last) if self._is_last else g.contiguous()
         dx = dw = None
         if self._is_transposed:
             if for_x:
-                dx = self._forward.run((g, w))
-                dx = self._layer.forward(g, w, None) if dx is None else dx
-            return dx, self.weights(g, x) if for_w else None, None, None
+                dx = self.computed(g, w, None)
+            return dx, self.weights(g, x) if for_w else None, None
         dx = self.image(g, w) if for_x else None
         dw = self.weights(x, g) if for_w else None
         return dx, dw, g.sum(NOT_CHANNELS) if needed[2] else None, None
 
-    cdef _recorded(self, x, w, g, tuple needed):
-        """The gradients, with gradients of their own or by operators that modes see."""
-        if not self._is_transposed:
-            return *gradients_of(g, x, w, self._layer, needed), None
-        return *gradients_of_input_gradient(g, x, w, self._layer, needed), None, None
-
 
 class Recorded(Function):
-    """A call outside of forward mode and of function transforms, with its gradients."""
+    """A call outside of forward mode and of function transforms, with its gradients.
+
+    Tools that trace a backward pass see the one in Python. The engine calls `gradients_of_call`, since
+    `BackwardCFunction.apply` looks for the function at each call, in two calls of Python code.
+    """
 
     @staticmethod
     def forward(ctx, x, w, b, DirectCall call):
-        cdef tuple needed = ctx.needs_input_grad
-        ctx.save_for_backward(x if needed[1] else None, w if needed[0] else None)
-        ctx.call = call
+        keep(ctx, x, w, call)
         return call.computed(x, w, b)
 
+    backward = staticmethod(Forward.backward)
+
+
+class RecordedTransposed(Function):
+    """The same for a transposed convolution, without its bias."""
+
     @staticmethod
-    def backward(ctx, dy):
-        return (<DirectCall>ctx.call).gradients(ctx, dy)
+    def forward(ctx, dy, w, DirectCall call):
+        keep(ctx, dy, w, call)
+        return call.image(dy, w)
+
+    backward = staticmethod(InputGradient.backward)
 
 
+cdef keep(ctx, x, w, DirectCall call):
+    cdef tuple needed = ctx.needs_input_grad
+    ctx.save_for_backward(x if needed[1] else None, w if needed[0] else None)
+    ctx.call, ctx.layer = call, call._layer
+
+
+def gradients_of_call(ctx, g):
+    return (<DirectCall>ctx.call).gradients(ctx, g)
+
+
+Recorded._backward_cls.apply = RecordedTransposed._backward_cls.apply = gradients_of_call
 # `Function.apply` looks for function transforms, and for remains of them: 2.5 us of 8 on a Xeon.
-record = super(Function, Recorded).apply
-# A backward pass would look for this function at each call, in two calls of Python code.
-Recorded._backward_cls.apply = Recorded.backward
+record, record_transposed = super(Function, Recorded).apply, super(Function, RecordedTransposed).apply
 
 
 cdef class CallTable:
