@@ -10,17 +10,21 @@ ROOTS = {
     "warpsmith.tuner": "tuner",
 }
 
-NATIVE_CALLS = Extension(
-    "warpsmith.devices.native_calls", ["src/warpsmith/devices/native_calls.pyx"], extra_compile_args=["-g0"]
+EXTENSIONS = cythonize(
+    [
+        Extension(f"warpsmith.{name}", [f"src/warpsmith/{name.replace('.', '/')}.pyx"], extra_compile_args=["-g0"])
+        for name in ("devices.native_calls", "devices.native_tensors", "torch.native_layers")
+    ],
+    build_dir="build/cython",
 )
-(native_calls,) = cythonize([NATIVE_CALLS], build_dir="build/cython")
-# Each call is bound in Python where a C compiler is missing. cythonize drops the word where Extension gets it.
-native_calls.optional = True
+for each in EXTENSIONS:
+    # Python code does the same where a C compiler is missing. cythonize drops the word where Extension gets it.
+    each.optional = True
 
 setup(
     packages=[
         name for root, folder in ROOTS.items() for name in (root, *(f"{root}.{each}" for each in find_packages(folder)))
     ],
     package_dir=ROOTS,
-    ext_modules=[native_calls],
+    ext_modules=EXTENSIONS,
 )

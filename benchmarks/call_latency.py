@@ -1,11 +1,12 @@
-"""CPU time of a call: bound calls beside PyTorch's own, repeated `ws.plan` calls, first plans, and the import.
+"""CPU time of a call: bound calls and small layers beside PyTorch's, repeated `ws.plan` calls, first plans, imports.
 
     usage: python benchmarks/call_latency.py [--device auto|cuda:I|host] [--rounds 60] [--calls 100]
                                              [--processes 10] [--json]
 
 A call is timed on the CPU: the mean over a loop of 100 calls that waits for the device before and after, but not
 inside. The driver's queue holds 1024 launches, so no call waits for an earlier one. warpsmith's and PyTorch's calls
-take turns, and the medians over all rounds are printed, in us. If CuPy is installed, its arrays are passed too, and on
+take turns, and the medians over all rounds are printed, in us. A step of a layer is its forward and backward pass; a
+backward pass alone repeats that of one graph. If CuPy is installed, its arrays are passed too, and on
 the host NumPy's. First plans and imports are timed in fresh processes, whose modules and machine code are on disk
 already.
 """
@@ -13,7 +14,9 @@ already.
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
+import functools
 import json
 import platform
 import subprocess
@@ -107,6 +110,42 @@ def _calls(case: str, library: str, plan: Any, x: Any, weights: list[Any], out: 
     ]
 
 
+def layer_subjects(ref: DeviceRef) -> list[Subject]:
+    """A small layer with gradients of image, weights and bias: PyTorch's and warpsmith's, as functions and modules."""
+    import torch
+
+    import warpsmith.torch as wt
+
+    where = torch.device(str(ref) if ref.kind is DeviceKind.CUDA else "cpu")
+    torch.manual_seed(0)
+    theirs = torch.nn.Conv2d(8, 8, 3, padding=1).to(where)
+    ours = copy.deepcopy(theirs)
+    wt.patch(ours, fallback="default")
+    x, dy = torch.randn(8, 8, 8, 8, device=where, requires_grad=True), torch.randn(8, 8, 8, 8, device=where)
+    conv2d = functools.partial(torch.nn.functional.conv2d, padding=1)
+    found = _layer("torch", conv2d, theirs, x, dy)
+    return found + _layer("warpsmith", functools.partial(wt.conv2d, padding=1, fallback="default"), ours, x, dy)
+
+
+def _layer(library: str, conv2d: Callable[..., Any], module: Any, x: Any, dy: Any) -> list[Subject]:
+    from torch.autograd import grad
+
+    w, b = module.weight, module.bias
+    of_weights, of_all = conv2d(x.detach(), w), conv2d(x, w, b)
+    plain = x.detach(), w.detach()
+    calls: dict[str, Callable[[], Any]] = {
+        "no gradient": lambda: conv2d(*plain),
+        "forward": lambda: conv2d(x, w),
+        "backward, w": lambda: grad(of_weights, w, dy, retain_graph=True),
+        "backward, all": lambda: grad(of_all, (x, w, b), dy, retain_graph=True),
+        "step": lambda: grad(conv2d(x, w), (x, w), dy),
+        "step, sum": lambda: grad(conv2d(x, w, b).sum(), (x, w, b)),
+        "module": lambda: module(x),
+        "module, step": lambda: grad(module(x), (x, w, b), dy),
+    }
+    return [Subject("conv2d 3x3, 8x8x8x8", library, kind, call) for kind, call in calls.items()]
+
+
 def synchronize(ref: DeviceRef) -> None:
     """Waits for the device."""
     if ref.kind is DeviceKind.CUDA:
@@ -191,7 +230,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     ref = DeviceRef.parse(chosen.device)
-    found = [each for case, problem in CASES.items() for each in subjects(case, problem, ref)]
+    found = [each for case, problem in CASES.items() for each in subjects(case, problem, ref)] + layer_subjects(ref)
     report = {
         "versions": versions(ref),
         "calls": timed(found, ref, chosen.rounds, chosen.calls) + hits(ref, chosen.rounds),

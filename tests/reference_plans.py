@@ -29,6 +29,19 @@ class ReferencePlan:
         self.problem, self._called = problem, called
         program = types.SimpleNamespace(by_value=(), family="reference")
         self.match = types.SimpleNamespace(kind=MatchKind.EXACT, program=program)
+        self.fast = {torch.Tensor: self}
+        """The fast path of calls, as a plan's."""
+
+    def new(self, given: tuple[Any, ...]) -> Any | None:
+        """The fast path: it takes operands that lie as kernels need them, while gradients are off."""
+        if any((x.requires_grad and torch.is_grad_enabled()) or x.is_neg() or not x.data_ptr() for x in given):
+            return None
+        operands = zip(self.problem.inputs, given, strict=True)
+        lie_so = all(_lies_like(x, each.element_strides) and x.data_ptr() % 16 == 0 for each, x in operands)
+        return self(*(x.detach() for x in given)) if lie_so else None
+
+    def try_fast(self, given: tuple[Any, ...], _: Any) -> Any | None:
+        return self.new(given)
 
     def __call__(self, *given: Any) -> Any:
         self._called.append(self.problem)
@@ -38,8 +51,7 @@ class ReferencePlan:
             assert type(x) is torch.Tensor, operand.name
             assert (tuple(x.shape), str(x.dtype)) == (operand.shape, f"torch.{operand.dtype}"), operand.name
             assert x.data_ptr(), operand.name
-            steps = zip(operand.shape, operand.element_strides, x.stride(), strict=True)
-            assert all(size == 1 or wanted == own for size, wanted, own in steps), operand.name
+            assert _lies_like(x, operand.element_strides), operand.name
             operands[operand.name] = x.detach().to(torch.complex128 if x.is_complex() else torch.float64).numpy()
         output = self.problem.output
         expected = torch.from_numpy(reference(self.problem, operands).expected)
@@ -47,6 +59,11 @@ class ReferencePlan:
             expected = torch.view_as_complex(expected.reshape(*output.shape, 2).contiguous())
         result = empty_tensor(torch, output, torch.device("cpu"))
         return result.copy_(expected.reshape(output.shape))
+
+
+def _lies_like(x: Any, strides: tuple[int, ...]) -> bool:
+    steps = zip(x.shape, strides, x.stride(), strict=True)
+    return all(size == 1 or wanted == own for size, wanted, own in steps)
 
 
 def by_reference(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+import warpsmith.torch as wt
 from warpsmith.generator.conv2d import Conv2d
-from warpsmith.torch import layers
+from warpsmith.torch import direct, layers
 
 HALVES = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, *HALVES)
@@ -84,11 +85,32 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def plans_called(monkeypatch: pytest.MonkeyPatch) -> list[Conv2d]:
     """List that receives the problem of each plan that computes a pass of a layer from now on."""
     problems: list[Conv2d] = []
-    call = layers.call
+    call, plan_of = layers.call, direct._plan_of
 
     def counted(plan: Any, *given: Any) -> Any:
         problems.append(plan.problem)
         return call(plan, *given)
 
+    def seen(answer: Any) -> Any:
+        plan = plan_of(answer)
+        return None if plan is None else SeenPlan(plan, problems)
+
+    wt.forget()
     monkeypatch.setattr(layers, "call", counted)
+    monkeypatch.setattr(direct, "_plan_of", seen)
     return problems
+
+
+class SeenPlan:
+    """A plan whose fast calls with tensors are noted."""
+
+    def __init__(self, plan: Any, problems: list[Conv2d]) -> None:
+        self.problem, self._plan, self._problems = plan.problem, plan, problems
+        self.fast = {torch.Tensor: self}
+
+    def new(self, operands: tuple[Any, ...]) -> Any | None:
+        fast = self._plan.fast.get(torch.Tensor)
+        result = None if fast is None else fast.new(operands)
+        if result is not None:
+            self._problems.append(self.problem)
+        return result

@@ -185,7 +185,7 @@ def test_fast_calls_are_compiled_and_leave_refusals_as_they_are(torch: Any) -> N
     torch.cuda.synchronize()
     for out, each in zip(outs, given, strict=True):
         assert float((out.cpu() - torch.from_numpy(reference(*each))).abs().max()) < 1e-4
-    assert torch.Tensor in plan._fast
+    assert torch.Tensor in plan.fast
     weights = given[0][1].copy()
     weights[0, 0] += 1
     changed = plan(images[0], weights)
@@ -213,7 +213,7 @@ def test_a_package_without_compiled_code_binds_each_call(library: str, monkeypat
         made = plan(x, weights)
         result = made.cpu().numpy() if library == "torch" else arrays.asnumpy(made)
         assert abs(result - reference(image, weights)).max() < 1e-4
-    assert not any(plan._fast.values())
+    assert not any(plan.fast.values())
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])
@@ -254,7 +254,7 @@ def test_fast_calls_with_arrays_of_cupy() -> None:
             stream.synchronize()
             assert abs(cupy.asnumpy(made) - right).max() < 1e-4
             assert abs(cupy.asnumpy(out) - right).max() < 1e-4
-    assert plan._fast[cupy.ndarray] is not None
+    assert plan.fast[cupy.ndarray] is not None
 
 
 def test_a_plan_is_remembered() -> None:

@@ -15,6 +15,8 @@ pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "call_latency.py"
 
+OF_LAYERS = ("no gradient", "forward", "backward, w", "backward, all", "step", "step, sum", "module", "module, step")
+
 
 @exhaustive.EXHAUSTIVE
 def test_it_tells_every_figure() -> None:
@@ -27,6 +29,7 @@ def test_it_tells_every_figure() -> None:
         *((library, kind) for library in ("torch", "numpy") for kind in ("out", "new")),
         ("torch", "conv2d"),
         ("torch", "rfft2"),
+        *((library, kind) for library in ("torch", "warpsmith") for kind in OF_LAYERS),
         ("ws.plan", "same problem"),
         ("ws.plan", "equal problem"),
     }

@@ -78,7 +78,7 @@ def plan_from(program):
             values = tuple(bytes(each.operand.nbytes) for each in signature.by_value)
             calls.append(calls_of(access, signature, launches, values, native()))
         return calls[0](*given)
-    made._fast[torch.Tensor] = fast
+    made.fast[torch.Tensor] = fast
     return made
 
 def two_units(*launches):

@@ -192,7 +192,8 @@ class TestTorch:
             "start": lambda _: torch.zeros(33)[1:].view(4, 8),
             "sparse": lambda x: x.to_sparse(),
             "device": lambda x: x.to("meta"),
-            "subclass": lambda x: torch.nn.Parameter(x, requires_grad=False),
+            "subclass": lambda x: x.as_subclass(type("Own", (torch.Tensor,), {})),
+            "parameter with a gradient": torch.nn.Parameter,
             "another library": lambda x: x.numpy(),
         }.items(),
         ids=lambda item: item[0],
@@ -203,6 +204,15 @@ class TestTorch:
         assert fast(PROBLEM)((change[1](image), WEIGHTS), out, None) is None
         if change[0] not in ("shape", "start"):
             assert fast(PROBLEM)((image, WEIGHTS), change[1](out), None) is None
+
+    def test_takes_parameters_and_what_requires_a_gradient_while_gradients_are_off(
+        self, fast: Callable[..., Read], image: Any
+    ) -> None:
+        read = fast(PROBLEM)
+        for x in (torch.nn.Parameter(image, requires_grad=False), torch.nn.Parameter(image), image.requires_grad_()):
+            with torch.no_grad():
+                assert (read((x, WEIGHTS), None, None) or ((), ()))[1][0] == x.data_ptr()
+            assert (read((x, WEIGHTS), None, None) is None) == x.requires_grad
 
     def test_leaves_conjugated_tensors_to_checked_calls(self, fast: Callable[..., Read]) -> None:
         x = torch.zeros(4, 8, dtype=torch.complex64)
@@ -322,8 +332,8 @@ class TestTorch:
             cuda=SimpleNamespace(current_stream=lambda where: SimpleNamespace(cuda_stream=200 + where.index)),
         )
         assert stream_of(public, device, None)() == 203
-        exchange = native_calls.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
-        assert isinstance(stream_of(torch, device, exchange), native_calls.CurrentStream)
+        exchange = native_calls.tensors.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        assert isinstance(stream_of(torch, device, exchange), native_calls.tensors.CurrentStream)
 
 
 class Memory(SimpleNamespace):

@@ -113,7 +113,7 @@ def test_a_plan_in_a_forked_child_asks_the_driver_for_nothing(
     monkeypatch.setattr(CudaRuntime, "compiled_launches", lambda *_: None)
     plan = Plan.load(PROBLEM, Match(MatchKind.DEFAULT, PROGRAM, None, ()), BINARIES, CudaRuntime(0))
     image, weights = np.zeros((4, 8), np.float32), np.ones((1, 1), np.float32)
-    plan._fast[np.ndarray] = lambda *_: "a fast call"
+    plan.fast[np.ndarray] = lambda *_: "a fast call"
     assert in_a_fork(lambda: plan(image, weights)) == f"DeviceError: cuda:0 {REMEDY}"
     assert plan(image, weights) == "a fast call"
     array = {"shape": (4, 8), "typestr": "<f4", "strides": None, "version": 3}

@@ -45,6 +45,10 @@ class ArrayAccess:
     """Tells the library that arrays are written to. A RuntimeError leaves the call to `CheckedCalls`."""
     current_stream: CurrentStream
     on_host: bool
+    memory: Callable[[int], Callable[[], tuple[Any, int]]] | None = None
+    """Makes the function that allocates so many bytes, which returns an array and its address; None if a plan's own
+    workspaces serve as well.
+    """
 
 
 def values_reader(
@@ -63,7 +67,7 @@ def values_reader(
     """
     fixed = tuple(each.content for each in by_value if isinstance(each, FixedOperand))
     if len(fixed) == len(by_value):
-        return lambda _: fixed
+        return (lambda _: fixed) if compiled is None else compiled.FixedValues(fixed)
     passed = [(each.place, _bytes_of(each.operand, torch)) for each in by_value if isinstance(each, CallerOperand)]
     if len(by_value) == 1:
         place, bytes_of = passed[0]

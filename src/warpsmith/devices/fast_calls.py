@@ -61,9 +61,8 @@ def calls_of(
         (each.place, *reader(each.operand), each.operand.role is not Role.INPUT) for each in signature.pointed
     )
     count, results = len(signature.caller_inputs), tuple(reader(each) for each in signature.outputs)
-    calls = compiled.NativeCalls(access, count, pointed, results, launches.launcher(values), launches.launch)
-    call: FastCalls = calls.call
-    return call
+    calls: FastCalls = compiled.NativeCalls(access, count, pointed, results, launches.launcher(values), launches.launch)
+    return calls
 
 
 def _access(array: object, signature: Signature, runtime: Runtime, compiled: ModuleType) -> ArrayAccess | None:

@@ -1,32 +1,19 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from warpsmith.devices import native_tensors
 from warpsmith.devices.array_access import AddressOf, ArrayAccess
 from warpsmith.devices.module import Allocation
 from warpsmith.devices.native import NativeKernel
 
+tensors = native_tensors
+
 MOST_ARGUMENTS: int
 MOST_MAPS: int
 
-class ExchangeApi:
-    def __init__(self, capsule: object) -> None: ...
-    def reader_of(
-        self,
-        kind: type,
-        ordinal: int | None,
-        dtype: tuple[int, int],
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        alignment: int,
-        methods: tuple[Callable[[Any], bool], ...],
-    ) -> TensorReader: ...
-    def stream_of(self, ordinal: int) -> CurrentStream: ...
-
-class TensorReader:
-    def __call__(self, x: Any) -> int: ...
-
-class CurrentStream:
-    def __call__(self) -> int: ...
+class FixedValues:
+    def __init__(self, values: tuple[bytes, ...]) -> None: ...
+    def __call__(self, inputs: tuple[Any, ...]) -> tuple[bytes, ...]: ...
 
 class ArrayValues:
     def __init__(
@@ -57,6 +44,7 @@ class NativeCalls:
         launcher: KernelLauncher | None,
         launch: Callable[[tuple[int, ...], tuple[bytes, ...], int | None, Allocation | None], None],
     ) -> None: ...
-    def call(
+    def __call__(
         self, inputs: tuple[Any, ...], out: Any, stream: object, scratch: Allocation | None = None
     ) -> Any | None: ...
+    def new(self, inputs: tuple[Any, ...]) -> Any | None: ...

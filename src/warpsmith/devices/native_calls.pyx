@@ -1,24 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The fast path of calls, and the launches of kernels, without the overhead of Python and PyTorch calls.
 
-Tensors are read through DLPack's C exchange API (DLPack 1.3, `DLPackExchangeAPI` in dlpack.h), which PyTorch has since
-2.10. Kernels are launched by the driver's `cuLaunchKernelEx`, with arguments on this thread's stack.
+`native_tensors` reads and makes tensors. Kernels are launched by the driver's `cuLaunchKernelEx`, with arguments on this thread's stack.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.exc cimport PyErr_Clear
-from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+from warpsmith.devices.native_tensors cimport CurrentStream, NewTensors, TensorReader
+
+from warpsmith.devices import native_tensors as tensors
 from warpsmith.devices.arrays import stream_handle
+from warpsmith.devices.module import Allocation
 
 cdef enum:
-    DLPACK_MAJOR = 1
-    DLPACK_CPU = 1
-    DLPACK_CUDA = 2
-    MOST_DIMENSIONS = 8
     MOST = 32
     SCRATCH_ALIGNMENT = 256  # ALIGNMENT of steps.py
     MOST_MAPS_ = 2
@@ -31,37 +28,6 @@ MOST_ARGUMENTS = MOST
 """Maximum number of arguments of a kernel, and of arrays of a call."""
 MOST_MAPS = MOST_MAPS_
 """Maximum number of tensor maps of a kernel."""
-
-cdef struct DLDevice:
-    int32_t kind
-    int32_t ordinal
-
-cdef struct DLDataType:
-    uint8_t code
-    uint8_t bits
-    uint16_t lanes
-
-cdef struct DLTensor:
-    void* data
-    DLDevice device
-    int32_t ndim
-    DLDataType dtype
-    int64_t* shape
-    int64_t* strides
-    uint64_t byte_offset
-
-cdef struct ExchangeHeader:
-    uint32_t major
-    uint32_t minor
-    ExchangeHeader* older
-
-cdef struct ExchangeTable:
-    ExchangeHeader header
-    void* allocate
-    void* managed_from_object
-    void* object_from_managed
-    int (*tensor_from_object)(void* x, DLTensor* tensor) noexcept
-    int (*current_stream)(int32_t kind, int32_t ordinal, void** handle) noexcept
 
 cdef struct LaunchConfig:  # CUlaunchConfig of cuda.h
     unsigned int grid[3]
@@ -85,107 +51,16 @@ cdef struct Kernel:
     unsigned char maps[MOST_MAPS_][MAP_BYTES]
 
 
-cdef class ExchangeApi:
-    """C functions of an array library: the table in `__dlpack_c_exchange_api__` of its array type."""
+cdef class FixedValues:
+    """Returns the by-value operands of a program that takes none from its caller."""
 
-    cdef ExchangeTable* _table
+    cdef tuple values
 
-    def __cinit__(self, capsule):
-        cdef ExchangeHeader* header = <ExchangeHeader*>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
-        while header is not NULL and header.major != DLPACK_MAJOR:
-            header = header.older
-        self._table = <ExchangeTable*>header
-        if header is NULL or self._table.tensor_from_object is NULL:
-            raise ValueError("a library without the exchange API of DLPack 1")
+    def __cinit__(self, tuple values):
+        self.values = values
 
-    def reader_of(self, kind, ordinal, dtype, shape, strides, alignment, methods):
-        """Makes a `TensorReader`."""
-        return TensorReader(self, kind, ordinal, dtype, shape, strides, alignment, methods)
-
-    def stream_of(self, ordinal):
-        """Makes a `CurrentStream`."""
-        return CurrentStream(self, ordinal)
-
-
-cdef class TensorReader:
-    """Reads the address of a tensor that matches the expected type, device, dtype, shape and strides; else 0."""
-
-    cdef ExchangeApi _api
-    cdef object _kind
-    cdef DLDevice _device
-    cdef DLDataType _dtype
-    cdef int32_t _ndim
-    cdef int64_t _shape[MOST_DIMENSIONS]
-    cdef int64_t _strides[MOST_DIMENSIONS]
-    cdef uint64_t _misaligned
-    cdef tuple _methods
-
-    def __cinit__(
-        self, ExchangeApi api, kind, ordinal, tuple dtype, tuple shape, tuple strides, alignment, tuple methods
-    ):
-        self._api, self._kind, self._methods = api, kind, methods
-        self._device = DLDevice(DLPACK_CPU, 0) if ordinal is None else DLDevice(DLPACK_CUDA, ordinal)
-        self._dtype = DLDataType(dtype[0], dtype[1], 1)
-        self._misaligned = alignment - 1  # alignments are powers of two
-        self._ndim = len(shape)
-        if self._ndim > MOST_DIMENSIONS:
-            raise ValueError(f"tensors of {self._ndim} dimensions")
-        for depth in range(self._ndim):
-            self._shape[depth], self._strides[depth] = shape[depth], strides[depth]
-
-    def __call__(self, x):
-        return self.address(x)
-
-    cdef uint64_t address(self, x) except? 0:
-        cdef DLTensor tensor
-        cdef uint64_t address
-        if type(x) is not self._kind:
-            return 0
-        if self._api._table.tensor_from_object(<void*>x, &tensor) != 0:
-            PyErr_Clear()  # no memory of its own, or a kind that DLPack lacks
-            return 0
-        if not self._is_expected(&tensor):
-            return 0
-        if x.requires_grad:
-            return 0
-        for method in self._methods:
-            if method(x):
-                return 0
-        address = <uint64_t>tensor.data + tensor.byte_offset
-        return 0 if address & self._misaligned else address
-
-    cdef bint _is_expected(self, DLTensor* tensor) noexcept:
-        if tensor.device.kind != self._device.kind or tensor.device.ordinal != self._device.ordinal:
-            return False
-        if tensor.dtype.code != self._dtype.code or tensor.dtype.bits != self._dtype.bits or tensor.dtype.lanes != 1:
-            return False
-        if tensor.ndim != self._ndim or tensor.data is NULL or tensor.strides is NULL:
-            return False
-        for depth in range(self._ndim):
-            if tensor.shape[depth] != self._shape[depth]:
-                return False
-            # One element has no stride.
-            if tensor.strides[depth] != self._strides[depth] and self._shape[depth] != 1:
-                return False
-        return True
-
-
-cdef class CurrentStream:
-    """Reads the handle of a library's current stream on one GPU."""
-
-    cdef ExchangeApi _api
-    cdef int32_t _ordinal
-
-    def __cinit__(self, ExchangeApi api, ordinal):
-        self._api, self._ordinal = api, ordinal
-
-    def __call__(self):
-        return <uintptr_t>self.handle()
-
-    cdef void* handle(self) except? NULL:
-        cdef void* handle = NULL
-        self._api._table.current_stream(DLPACK_CUDA, self._ordinal, &handle)  # an exception, if any, is set by then
-        return handle
+    def __call__(self, tuple inputs):
+        return self.values
 
 
 cdef class ArrayValues:
@@ -329,8 +204,9 @@ cdef class NativeCalls:
     cdef Py_ssize_t _places[MOST]
     cdef uint64_t _spans[MOST]  # of the inputs that kernels point to, then of the results
     cdef bint _written[MOST]
-    cdef object _values_of, _mark_written, _current_stream, _launch
+    cdef object _values_of, _mark_written, _current_stream, _launch, _new_scratch
     cdef KernelLauncher _launcher
+    cdef bint _on_host
 
     def __cinit__(self, access, count, pointed, results, launcher, launch):
         if len(pointed) + len(results) + 1 > MOST:  # plus a workspace
@@ -346,10 +222,27 @@ cdef class NativeCalls:
         self._states = tuple([place for place, _, _, is_written in pointed if is_written])
         self._values_of, self._empty = access.values_of, access.empty
         self._mark_written, self._current_stream = access.mark_written, access.current_stream
-        self._launcher, self._launch = launcher, launch
+        self._launcher, self._launch, self._on_host = launcher, launch, access.on_host
+        self._new_scratch = None
+        if launcher is not None and access.memory is not None and (<KernelLauncher>launcher).scratch_bytes:
+            self._new_scratch = access.memory((<KernelLauncher>launcher).scratch_bytes)
 
-    def call(self, tuple inputs, out, stream, scratch=None):
+    def __call__(self, tuple inputs, out, stream, scratch=None):
         """See `fast_calls.FastCalls`."""
+        return self._called(inputs, out, stream, scratch)
+
+    def new(self, tuple inputs):
+        """Calls with new results, and on a GPU with a workspace that the arrays' library allocates: other work reuses
+        it after the call. None as for other calls, and if such a workspace cannot be passed on.
+        """
+        if self._launcher is None and not self._on_host:
+            return None
+        if self._new_scratch is None:
+            return self._called(inputs, None, None, None)
+        array, address = self._new_scratch()  # the array must outlive the call, so that no result lies in it
+        return self._called(inputs, None, None, Allocation(address, self._launcher.scratch_bytes))
+
+    cdef _called(self, tuple inputs, out, stream, scratch):
         cdef uint64_t addresses[MOST]
         cdef uint64_t address
         cdef Py_ssize_t number
@@ -366,7 +259,9 @@ cdef class NativeCalls:
             handle = <void*><uintptr_t>(0 if chosen is None else chosen)
         if stream is not None and (stream_handle(stream) != <uintptr_t>handle):
             return None  # the launch must wait for the stream of the arrays' owner
-        if type(self._values_of) is ArrayValues:
+        if type(self._values_of) is FixedValues:
+            values = (<FixedValues>self._values_of).values
+        elif type(self._values_of) is ArrayValues:
             values = (<ArrayValues>self._values_of).read(inputs)
         else:
             values = self._values_of(inputs)
@@ -411,8 +306,12 @@ cdef class NativeCalls:
         cdef Py_ssize_t number
         cdef list made = []
         for number in range(self._results):
-            array, address = self._empty[number]()
-            addresses[self._pointers + number] = address
+            make = self._empty[number]
+            if type(make) is NewTensors:
+                array = (<NewTensors>make).made(&addresses[self._pointers + number])
+            else:
+                array, address = make()
+                addresses[self._pointers + number] = address
             made.append(array)
         return made[0] if self._results == 1 else tuple(made)
 

@@ -16,7 +16,7 @@ from warpsmith.devices.tensors import empty_tensor
 from warpsmith.generator.problem import DType, Operand
 
 if TYPE_CHECKING:
-    from warpsmith.devices.native_calls import ExchangeApi
+    from warpsmith.devices.native_tensors import ExchangeApi
 
 _DLPACK = {
     DType.FLOAT32: (2, 32),
@@ -53,14 +53,18 @@ def torch_access(
             return _address_of(torch, operand, device, alignment)
         return _compiled_address_of(torch, operand, device, alignment, exchange)
 
+    def memory_of(nbytes: int) -> Callable[[], tuple[Any, int]]:
+        return _new_tensors(torch, (nbytes,), (1,), torch.uint8, device, exchange)
+
     return ArrayAccess(
         address_of=address_of,
         values_of=values_reader(signature.by_value, torch, compiled),
-        empty=tuple(_empty_of(torch, each, device) for each in signature.outputs),
+        empty=tuple(_empty_of(torch, each, device, exchange) for each in signature.outputs),
         # Some releases raise for tensors of the inference mode, which have no version: `CheckedCalls` take them.
         mark_written=_version_counter(torch),
         current_stream=current_stream or stream_of(torch, device, exchange),
         on_host=device.type == "cpu",
+        memory=None if device.type == "cpu" else memory_of,
     )
 
 
@@ -84,7 +88,7 @@ def _exchange_of(torch: Any, compiled: ModuleType | None) -> ExchangeApi | None:
     if compiled is None:
         return None
     try:
-        made: ExchangeApi = compiled.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
+        made: ExchangeApi = compiled.tensors.ExchangeApi(torch.Tensor.__dlpack_c_exchange_api__)
     except (AttributeError, ValueError):  # older than 2.10, or another DLPack version
         return None
     return made
@@ -94,13 +98,14 @@ def _compiled_address_of(torch: Any, operand: Operand, device: Any, alignment: i
     """Does the same as `_address_of`, in C."""
     tensor, is_complex = torch.Tensor, operand.dtype is DType.COMPLEX64
     return exchange.reader_of(
-        tensor,
+        (tensor, torch.nn.Parameter),
         device.index if device.type == "cuda" else None,
         _DLPACK[operand.dtype],
         operand.shape,
         operand.element_strides,
         alignment,
         (tensor.is_neg, tensor.is_conj) if is_complex else (tensor.is_neg,),  # DLPack carries neither bit
+        torch.is_grad_enabled,
     )
 
 
@@ -129,12 +134,12 @@ def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], None]:
 
 
 def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> AddressOf:
-    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient; `CheckedCalls` allows it if
-    gradients are off.
+    """Reader of a tensor's address. It returns 0 for a tensor that requires a gradient, unless gradients are off.
 
     A tensor without memory of its own, such as a sparse one, raises RuntimeError.
     """
     tensor, dtype = torch.Tensor, getattr(torch, operand.dtype.value)
+    kinds, records = (tensor, torch.nn.Parameter), torch.is_grad_enabled
     shape, strides = torch.Size(operand.shape), operand.element_strides
     is_complex = operand.dtype is DType.COMPLEX64
     misaligned = alignment - 1  # alignments are powers of two
@@ -150,12 +155,12 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
 
     def address_of(x: Any) -> int:
         if (
-            type(x) is tensor
+            type(x) in kinds
             and x.dtype is dtype
             and x.shape == shape
             and is_laid_out(x)
             and get_device(x) == number
-            and not x.requires_grad
+            and not (x.requires_grad and records())
             and not x.is_neg()
             and not (is_complex and x.is_conj())
         ):
@@ -166,14 +171,8 @@ def _address_of(torch: Any, operand: Operand, device: Any, alignment: int) -> Ad
     return address_of
 
 
-def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[Any, int]]:
+def _empty_of(torch: Any, operand: Operand, device: Any, exchange: ExchangeApi | None) -> Callable[[], tuple[Any, int]]:
     """Makes uninitialised tensors as `empty_tensor` does, with a single call if there are no gaps between rows."""
-    shape, strides, dtype = operand.shape, operand.element_strides, getattr(torch, operand.dtype.value)
-    empty_strided = torch.empty_strided
-
-    def dense() -> tuple[Any, int]:
-        x = empty_strided(shape, strides, dtype=dtype, device=device)
-        return x, x.data_ptr()
 
     def with_gaps() -> tuple[Any, int]:
         x = empty_tensor(torch, operand, device)
@@ -181,18 +180,30 @@ def _empty_of(torch: Any, operand: Operand, device: Any) -> Callable[[], tuple[A
 
     if not operand.is_dense:
         return with_gaps
-    quicker = None if device.type == "cpu" else _empty_on_current_gpu(torch)
-    if quicker is None:
-        return dense
-    (current, on_current), ordinal = quicker, device.index
+    dtype = getattr(torch, operand.dtype.value)
+    return _new_tensors(torch, operand.shape, operand.element_strides, dtype, device, exchange)
 
-    def dense_on_gpu() -> tuple[Any, int]:
-        if current() != ordinal:
-            return dense()
-        x = on_current(shape, strides, dtype)
+
+def _new_tensors(
+    torch: Any,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: Any,
+    device: Any,
+    exchange: ExchangeApi | None,
+) -> Callable[[], tuple[Any, int]]:
+    """Makes uninitialised tensors, each with its address."""
+    empty_strided = torch.empty_strided
+
+    def made() -> tuple[Any, int]:
+        x = empty_strided(shape, strides, dtype=dtype, device=device)
         return x, x.data_ptr()
 
-    return dense_on_gpu
+    quicker = None if device.type == "cpu" or exchange is None else _empty_on_current_gpu(torch)
+    if quicker is None or exchange is None:
+        return made
+    current, on_current = quicker
+    return exchange.new_tensors(current, device.index, on_current, shape, strides, dtype, made)
 
 
 def _empty_on_current_gpu(torch: Any) -> tuple[Any, Any] | None:

@@ -75,7 +75,7 @@ class Plan:
         """Names of the arrays that a call passes, in order."""
         self._passed = {name: arrays[name] for name in names if name in arrays}
         """Bound arrays that the program gets in each call, because no step depends on them alone."""
-        self._fast: HomeTable[type, FastCalls | None] = HomeTable()
+        self.fast: HomeTable[type, FastCalls | None] = HomeTable()
         """Fast call paths by type of the first array; None for a type that has none. Empty in a forked child, and while
         a check is pending.
         """
@@ -154,7 +154,7 @@ class Plan:
             DeviceError: the plan is of a GPU that was opened before this process was forked, or the host device had to
                 stop a kernel.
         """
-        fast = self._fast.get(type(inputs[0])) if inputs and workspace is None else None
+        fast = self.fast.get(type(inputs[0])) if inputs and workspace is None else None
         target = fast(inputs, out, stream, None) if fast is not None else None
         return self._call_checked(inputs, out, stream, workspace) if target is None else target
 
@@ -162,9 +162,16 @@ class Plan:
         """Calls the plan with scratch memory that is known not to overlap any of its arrays and to be free on the
         stream. A call with `workspace` checks that each time.
         """
-        fast = self._fast.get(type(inputs[0]))
+        fast = self.fast.get(type(inputs[0]))
         target = fast(inputs, None, None, scratch) if fast is not None else None
         return self._call_checked(inputs, None, None, scratch) if target is None else target
+
+    def try_fast(self, inputs: tuple[Any, ...], scratch: Allocation | None) -> Any | None:
+        """Calls the plan as `call_on` does, or on its own scratch memory, if its fast path takes the inputs as they
+        are; None if it does not, and nothing has changed then.
+        """
+        fast = self.fast.get(type(inputs[0]))
+        return None if fast is None else fast(inputs, None, None, scratch)
 
     def hold(self, **inputs: Any) -> Plan:
         """Binds some inputs for all calls, such as the weights of a layer: `plan.hold(w=w)(x)`.
@@ -209,10 +216,10 @@ class Plan:
         """Runs a call of a kind not seen before in this process, or one with unusual arguments."""
         arrays = self._with_passed(inputs)
         call = self.program.launch(arrays, out, stream, workspace)
-        if inputs and self.program.pending is None and type(inputs[0]) not in self._fast:
+        if inputs and self.program.pending is None and type(inputs[0]) not in self.fast:
             loaded = self.program.loaded
             fast = fast_calls(arrays[0], loaded.signature, loaded.runtime, loaded.launches, call.values)
-            self._fast[type(inputs[0])] = self._fast_with_passed(fast) if fast is not None and self._passed else fast
+            self.fast[type(inputs[0])] = self._fast_with_passed(fast) if fast is not None and self._passed else fast
         return call.target
 
     def _with_passed(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -69,14 +69,14 @@ def is_recorded(x: Tensor, w: Tensor | None = None, b: Tensor | None = None) -> 
 def forward(x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
     """Computes y, and records its gradients if they may be needed."""
     if is_recorded(x, w, b) and not layer.records_itself:
-        return _Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
+        return Forward.apply(x, w, b, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.forward(x, w, b)
 
 
 def input_gradient(dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
     """Computes dx, and records its gradients if they may be needed."""
     if is_recorded(dy, w) and not layer.records_itself:
-        return _InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
+        return InputGradient.apply(dy, w, layer)  # type: ignore[no-any-return, no-untyped-call]
     return layer.input_gradient(dy, w)
 
 
@@ -128,7 +128,7 @@ def _tangent(of_one: Callable[[Tensor], Tensor], one: Any, of_other: Callable[[T
     return of_one(one) + of_other(other)
 
 
-class _Forward(torch.autograd.Function):
+class Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, layer: Bilinear) -> Tensor:
         for_x, for_w, *_ = ctx.needs_input_grad
@@ -159,7 +159,7 @@ class _Forward(torch.autograd.Function):
         return db.expand(ctx.size).clone(memory_format=layer.memory_format)  # PyTorch requires y's layout here
 
 
-class _InputGradient(torch.autograd.Function):
+class InputGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, w: Tensor, layer: Bilinear) -> Tensor:
         ctx.save_for_backward(dy, w)

@@ -15,14 +15,10 @@ from warpsmith.generator.problem import member
 from warpsmith.torch import bilinear
 from warpsmith.torch.arguments import CHOICE
 from warpsmith.torch.bilinear import Operators, gradients_of, is_recorded, register_flop_formulas
+from warpsmith.torch.direct import called_before, keep
 from warpsmith.torch.layer_spec import KERNEL_DTYPES, MEMORY_FORMATS, Geometry, LayerSpec, cast
-from warpsmith.torch.layers import ConvLayer, found_by_operator, found_layer, words_of
+from warpsmith.torch.layers import FORWARD, TRANSPOSED, ConvLayer, found_by_operator, found_layer, words_of
 from warpsmith.torch.tensors import goes_direct, is_for_torch, is_forward_mode, is_traced
-
-_FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
-"""The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
-_TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
-"""The same for a transposed convolution, whose result is the gradient of a convolution's input."""
 
 
 def conv2d(
@@ -72,9 +68,9 @@ def conv2d(
         LeftToTorch: PyTorch computes the layer, or a pass of it.
     """
     words = (stride, padding, dilation, groups, padding_mode, precision, fallback, store, accuracy, nonfinite)
-    if not goes_direct(input, weight, bias):
-        return _elsewhere(input, weight, bias, words, relu)
-    return _conv2d(input, weight, bias, words, relu)
+    if not relu and (result := called_before(input, weight, bias, words)) is not None:
+        return result
+    return (_conv2d if goes_direct(input, weight, bias) else _elsewhere)(input, weight, bias, words, relu)
 
 
 def conv_transpose2d(
@@ -120,10 +116,11 @@ def conv_transpose2d(
         LeftToTorch: as for `conv2d`.
     """
     words = (stride, padding, dilation, groups, "zeros", precision, fallback, store, accuracy, nonfinite)
+    result = called_before(input, weight, bias, (*words, output_padding), is_transposed=True)
+    if result is not None:
+        return result
     if not goes_direct(input, weight, bias):
         return _transposed_elsewhere(input, weight, bias, output_padding, words)
-    if input.dim() == 3 and weight.dim() == 4:
-        return _transposed(input[None], weight, bias, output_padding, words)[0]
     return _transposed(input, weight, bias, output_padding, words)
 
 
@@ -133,11 +130,13 @@ def _conv2d(x: Tensor, w: Tensor, b: Tensor | None, words: tuple[Any, ...], relu
     layer = found_layer(x, w, b, words)
     if layer is None:
         return _with_relu(_conv2d_of_torch(x, w, b, words), relu)
-    if layer.is_left_to_torch(_needed(_FORWARD, x, w), b is not None, relu):
+    if layer.is_left_to_torch(_needed(FORWARD, x, w), b is not None, relu):
         result = _with_relu(_computed_by_torch(x, w, b, words), relu)
         if not layer.has_warned:
             layer.warn(layer.answer(Pass.FPROP, b is not None, relu), stacklevel=3)
         return result
+    if not relu:
+        keep(x, w, b, words, layer)
     operands = cast(layer.dtype, x, w, b)
     return _rectified(*operands, layer) if relu else bilinear.forward(*operands, layer)
 
@@ -174,14 +173,17 @@ def _recorded(
 
 
 def _transposed(x: Tensor, w: Tensor, b: Tensor | None, output_padding: Any, words: tuple[Any, ...]) -> Tensor:
+    if x.dim() == 3 and w.dim() == 4:
+        return _transposed(x[None], w, b, output_padding, words)[0]
     layer = found_layer(x, w, b, words, (output_padding,))
     if layer is None:
         return _transposed_of_torch(x, w, b, output_padding, words)
-    if layer.is_left_to_torch(_needed(_TRANSPOSED, x, w), False):
+    if layer.is_left_to_torch(_needed(TRANSPOSED, x, w), False):
         result = _transposed_by_torch(x, w, b, output_padding, words)
         if not layer.has_warned:
             layer.warn(layer.answer(Pass.DGRAD), stacklevel=3)
         return result
+    keep(x, w, b, (*words, output_padding), layer, is_transposed=True)
     x, w, b = cast(layer.dtype, x, w, b)
     result = bilinear.input_gradient(x, w, layer)
     return result if b is None else result + b.view(-1, 1, 1)

@@ -22,8 +22,12 @@ from warpsmith.torch import arguments
 from warpsmith.torch.answers import Answer, CachedAnswer, new_cache, tune_command
 from warpsmith.torch.arguments import Fallback, LeftToTorch, Source, device_name
 from warpsmith.torch.layer_spec import MEMORY_FORMATS, Geometry, LayerSpec, Numerics, autocast_dtype
-from warpsmith.torch.tensors import call, usable
+from warpsmith.torch.tensors import call_as_they_lie as call
 
+FORWARD = (Pass.FPROP, Pass.DGRAD, Pass.WGRAD)
+"""The passes of a convolution: its result, the gradient of the input and the gradient of the weights."""
+TRANSPOSED = (Pass.DGRAD, Pass.FPROP, Pass.WGRAD)
+"""The same for a transposed convolution, whose result is the gradient of a convolution's input."""
 Ends = tuple[bool, bool]
 """Whether a plan adds a bias, and whether it ends in a ReLU."""
 PLAIN: Ends = (False, False)
@@ -151,9 +155,12 @@ class ConvLayer:
             self.warn(answer)
             y = self._dense(self.spec.geometry.forward(self._dense(x), self._dense(w), b))
             return y.relu_() if relu else y
-        plan, x, w = answer.plan, self._usable(x), self._usable(w)
+        plan = answer.plan
+        if b is None and not relu:
+            return call(plan, self.memory_format, x, w)
         problem: Conv2d = plan.problem  # type: ignore[assignment]  # a layer's problem is a Conv2d
-        y = call(plan, x, w) if b is None or not problem.bias else call(plan, x, w, usable(b))
+        fused = (b,) if b is not None and problem.bias else ()
+        y = call(plan, self.memory_format, x, w, *fused)
         if b is not None and not problem.bias:
             y.add_(b.detach().view(-1, 1, 1))
         return y.relu_() if relu and not problem.relu else y
@@ -163,17 +170,14 @@ class ConvLayer:
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.input_gradient(self._dense(dy), self._dense(w), self.spec.size))
-        return call(answer.plan, self._usable(dy), self._usable(w))
+        return call(answer.plan, self.memory_format, dy, w)
 
     def weight_gradient(self, x: Tensor, dy: Tensor) -> Tensor:
         answer = self.answer(Pass.WGRAD)
         if answer is None or answer.plan is None:
             self.warn(answer)
             return self._dense(self.spec.geometry.weight_gradient(self._dense(x), self._dense(dy), self.spec.weight))
-        return call(answer.plan, self._usable(x), self._usable(dy))
-
-    def _usable(self, x: Tensor) -> Tensor:
-        return usable(x, memory_format=self.memory_format)
+        return call(answer.plan, self.memory_format, x, dy)
 
     def _dense(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=self.memory_format)

@@ -109,14 +109,14 @@ class ConvTranspose2d(nn.ConvTranspose2d):
             )
 
 
-def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[int] | None) -> list[int]:
+def output_padding(module: nn.ConvTranspose2d, x: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
     """Rows and columns added to the result of a transposed convolution, as PyTorch's module computes them.
 
     Raises ValueError for an output size that is impossible.
     """
     size = None if output_size is None else list(output_size)
     stride, padding, taps = list(module.stride), [int(each) for each in module.padding], list(module.kernel_size)
-    return module._output_padding(x, size, stride, padding, taps, 2, list(module.dilation))
+    return tuple(module._output_padding(x, size, stride, padding, taps, 2, list(module.dilation)))
 
 
 OURS: dict[type[nn.Module], type[nn.Module]] = {nn.Conv2d: Conv2d, nn.ConvTranspose2d: ConvTranspose2d}

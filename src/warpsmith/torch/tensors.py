@@ -52,11 +52,32 @@ def call(plan: Plan, *operands: Tensor) -> Tensor:
     """Runs a plan and returns its result. Its workspace on a GPU is allocated by PyTorch, so that other layers reuse it
     after this call. Otherwise each of the 150 plans of a network of fifty layers could keep up to 1 GiB.
     """
-    if not plan.workspace_bytes or not operands[0].is_cuda:
-        result: Tensor = plan(*operands)
-        return result
-    scratch = torch.empty(plan.workspace_bytes, dtype=torch.uint8, device=operands[0].device)
-    return plan.call_on(Allocation(scratch.data_ptr(), plan.workspace_bytes), *operands)  # type: ignore[no-any-return]
+    scratch, memory = _scratch(plan, operands[0])
+    result: Tensor = plan(*operands) if memory is None else plan.call_on(memory, *operands)
+    del scratch  # it must outlive the call, so that no result lies in it
+    return result
+
+
+def call_as_they_lie(plan: Plan, memory_format: torch.memory_format, *operands: Tensor) -> Tensor:
+    """Runs a plan as `call` does, on operands that are made usable in a memory format if the plan cannot take them."""
+    scratch, memory = _scratch(plan, operands[0])
+    result: Tensor | None = plan.try_fast(operands, memory)
+    if result is None:
+        # A bias has one dimension, and is dense in no other format.
+        formats = [memory_format if each.dim() == 4 else torch.contiguous_format for each in operands]
+        given = [usable(x, memory_format=each) for x, each in zip(operands, formats, strict=True)]
+        result = plan(*given) if memory is None else plan.call_on(memory, *given)
+    del scratch
+    return result
+
+
+def _scratch(plan: Plan, x: Tensor) -> tuple[Tensor | None, Allocation | None]:
+    """PyTorch's memory for the workspace of one call; None if the plan needs none, or is not of a GPU."""
+    nbytes = plan.workspace_bytes
+    if not nbytes or not x.is_cuda:
+        return None, None
+    scratch = torch.empty(nbytes, dtype=torch.uint8, device=x.device)
+    return scratch, Allocation(scratch.data_ptr(), nbytes)
 
 
 def is_transformed() -> bool:
@@ -65,7 +86,7 @@ def is_transformed() -> bool:
     """
     if is_compiling():
         return _are_transforms_active()
-    return bool(_transforms() or _included(_VMAP))
+    return bool(_transforms() or _included(VMAP))
 
 
 def _are_transforms_active() -> bool:
@@ -96,12 +117,12 @@ def goes_direct(*operands: Any) -> bool:
 
 def is_intercepted() -> bool:
     """True if a backward pass runs inside function transforms, or inside modes that must see operators."""
-    return bool(_modes() or _transforms() or _included(_VMAP))
+    return bool(_modes() or _transforms() or _included(VMAP))
 
 
 _tracing, _modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
 _transforms, _included = torch._C._are_functorch_transforms_active, torch._C._dispatch_tls_is_dispatch_key_included
-_VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # parsed once: reading the name at each call takes 2 us
+VMAP: Any = torch._C._parse_dispatch_key("VmapMode")  # parsed once: reading the name at each call takes 2 us
 
 
 def is_traced(*operands: Any) -> bool:
