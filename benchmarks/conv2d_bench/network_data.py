@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from conv2d_accuracy import error_of, pytorchs
-from conv2d_bench.lines import Row
-from conv2d_bench.network_layers import NUMERICS
-from conv2d_bench.network_models import layer_of, network
-from conv2d_bench.network_steps import CASTS
 from torch import Tensor, nn
 from training_step import timed_on_gpu, timed_on_host
 
 import warpsmith as ws
+from conv2d_bench.lines import Row
+from conv2d_bench.network_layers import NUMERICS
+from conv2d_bench.network_models import layer_of, network
+from conv2d_bench.network_steps import CASTS
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, ImageLayout, Pass
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 import torch
-from conv2d_bench.lines import Row
-from conv2d_bench.network_models import network
 from torch import Tensor, nn
-from torch_step import in_turns, stepper, wait
 from torch_step import Batch as TrainingBatch
+from torch_step import in_turns, stepper, wait
 
 import warpsmith.torch as wt
+from conv2d_bench.lines import Row
+from conv2d_bench.network_models import network
 from warpsmith.devices.select import DeviceRef
 from warpsmith.tuner.evaluate.device_lock import DeviceLock, shared_device
 
