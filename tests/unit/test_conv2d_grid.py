@@ -20,7 +20,7 @@ from scripts import FOLDER, benchmark
 from warpsmith.errors import BadArgument
 from warpsmith.generator.conv2d import Conv2d, Pass
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import DeviceKind
 from warpsmith.generator.presets import H200
 from warpsmith.generator.registry import families_for

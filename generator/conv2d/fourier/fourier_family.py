@@ -19,7 +19,7 @@ from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_tr
 from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, PlaneTransforms
 from warpsmith.generator.conv2d.fourier.product_stage import RESULT, SPECTRA, ProductStage
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Subject
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
