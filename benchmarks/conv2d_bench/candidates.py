@@ -61,7 +61,9 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
     least_ns = min((each.expected_ns(problem, device) for each in fourier), default=math.inf)
     others = [each for each in rest if not isinstance(each, Conv2dFft)]
     if device.kind is DeviceKind.CUDA:
-        others = [each for each in others if (each.expected_ns(problem, device) or 0.0) <= OTHERS_ERROR * least_ns]
+        expected = {each.name: each.expected_ns(problem, device) or 0.0 for each in others}
+        others = [each for each in others if expected[each.name] <= OTHERS_ERROR * least_ns]
+        others.sort(key=lambda each: expected[each.name])
     likely = [each for each in (*fourier, *others) if each.is_likely(problem, device)]
     found = wanted + likely + [each for each in (*fourier, *others) if each not in likely]
     return found or able or list(families_for(problem, device))

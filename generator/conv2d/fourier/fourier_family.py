@@ -82,7 +82,12 @@ class Conv2dFft(Pipeline[Conv2d]):
         return parts if isinstance(parts, str) else self.unsolved_stage(problem, device)
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        """Whether its steps are expected to take less time than sums over taps, and tiles less than whole planes."""
+        """Whether its steps are expected to take less time than sums over taps, and tiles less than whole planes.
+
+        For one tap a transform saves no products.
+        """
+        if problem.weight[2:] == (1, 1):
+            return False
         if device.kind is not DeviceKind.CUDA or self.variant.rank > 0 or not self.may_answer:
             return False
         parts = self._parts(problem)
