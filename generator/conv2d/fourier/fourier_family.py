@@ -90,13 +90,15 @@ class Conv2dFft(Pipeline[Conv2d]):
             return False
         if device.kind is not DeviceKind.CUDA or self.variant.rank > 0 or not self.may_answer:
             return False
-        parts = self._parts(problem)
-        expected_ns = parts.expected_ns(device.rates)
+        parts, expected_ns = self._parts(problem), self.expected_ns(problem, device)
         if expected_ns >= direct_ns(problem, device):
             return False
         if self._rival is not None and self._rival.why_not(problem, device) is None:
+            # Whole planes have fewer rows in their products, which may be too few for tensor cores.
+            has_products = self.variant.product.is_likely(self._rival._parts(problem), device)
+            tiles_ns = parts.expected_ns(device.rates) if has_products else expected_ns
             slower = ODD_COLUMNS if parts.basis.columns % 2 else 1.0
-            if slower * expected_ns >= self._rival.expected_ns(problem, device):
+            if slower * tiles_ns >= self._rival.expected_ns(problem, device):
                 return False
         return self.variant.product.is_likely(parts, device)
 
