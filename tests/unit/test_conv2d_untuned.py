@@ -1,4 +1,4 @@
-"""Which family answers for layers of networks that nobody tuned, and the model that sums over taps are compared by."""
+"""The family that answers for layers of networks that nobody tuned, and the model of sums over taps."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Threads wait for the loads of their loop, one round after the other. Threads of an SM hide each other's waits until
 CROWD of them share it; more of them take turns. Without this, layers of few blocks were expected to reach the rate of
-large ones: one of 512 channels on 7x7 to take 16 us instead of 805 (H200).
+large ones: one of 512 channels on 7x7 to take 15 us instead of 805 (H200).
 
 Of 107 layer passes of networks (H200, 2026-11-28) the default took 0.5 to 3.2 times what is expected, 1.2 in the
 median and 0.8 to 1.7 in eight of ten. That is enough to tell it from families that take a tenth of its time.
