@@ -13,7 +13,6 @@ from warpsmith.generator.cgemm.tiled_family import CgemmTiled
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.generator.conv2d.fourier.fourier_family import Conv2dFft
 from warpsmith.generator.conv2d.fourier.plane_transforms import TILES
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import MAX_UNROLLED, Family
 from warpsmith.generator.program import Program
@@ -30,8 +29,8 @@ MODEL_ERROR = 1.3
 """Factor over the shortest expected time above which a transform family is not tried. For L1 to L4 the expected times
 were within a tenth of the measured ones; no measured time of a tiled transform was known.
 """
-DIRECT_ERROR = 3.0
-"""The same factor for direct sums over taps, whose rate varies by 1.7 between layers."""
+OTHERS_ERROR = 3.0
+"""The same factor for families without transforms. `conv2d_direct` takes up to 3.2 times what is expected."""
 MANY_PRODUCTS, FEW_PRODUCTS = 3, 1
 """Number of product variants to try for the fastest expected kind of transform (whole or tiled), and for the other
 kind. Each variant costs a kernel to compile and 50 ms; the transforms are shared.
@@ -61,8 +60,10 @@ def families(problem: Conv2d, device: Device, beside: Sequence[str] = ()) -> lis
     fourier = _fourier(problem, device, [each for each in rest if isinstance(each, Conv2dFft)])
     least_ns = min((each.expected_ns(problem, device) for each in fourier), default=math.inf)
     others = [each for each in rest if not isinstance(each, Conv2dFft)]
-    if DIRECT_ERROR * least_ns < direct_ns(problem, device) and device.kind is DeviceKind.CUDA:
-        others = []
+    if device.kind is DeviceKind.CUDA:
+        expected = {each.name: each.expected_ns(problem, device) or 0.0 for each in others}
+        others = [each for each in others if expected[each.name] <= OTHERS_ERROR * least_ns]
+        others.sort(key=lambda each: expected[each.name])
     likely = [each for each in (*fourier, *others) if each.is_likely(problem, device)]
     found = wanted + likely + [each for each in (*fourier, *others) if each not in likely]
     return found or able or list(families_for(problem, device))

@@ -13,6 +13,7 @@ from typing import TypeVar
 from conv2d_bench.candidates import configs, single_units
 from conv2d_bench.points import Point
 from conv2d_bench.sampled import Sample, has_sample, sample
+from conv2d_bench.untuned import Choice
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config
@@ -43,6 +44,8 @@ class Material:
     """Programs to compile before the candidates: each of their units once, and the kernels that verify results."""
     seconds: float
     """Seconds that the preparation took."""
+    choice: Choice | None = None
+    """What answers without a search, if that is measured. Its program is the first candidate."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,20 +59,25 @@ class Prepare(Job[Material]):
     families: tuple[str, ...]
     """The only families to try, by name; empty for all."""
     seed: int
+    untuned: bool = False
+    """Whether candidates are what answers without a search and other families' defaults, verified on the device."""
 
     def run(self, state: WorkerState) -> Material:  # noqa: ARG002 - nothing is kept
         start, problem = time.monotonic(), self.point.problem
-        programs = [
-            (family.name, config, family.program(problem, config))
-            for family, config in configs(problem, self.device, self.starts, self.beside, self.families)
-        ]
+        choice = Choice.of(problem, self.device) if self.untuned else None
+        wanted = (
+            configs(problem, self.device, self.starts, self.beside, self.families)
+            if choice is None
+            else choice.configs(problem, self.device, self.starts)
+        )
+        programs = [(family.name, config, family.program(problem, config)) for family, config in wanted]
         first = single_units(program for *_, program in programs)
         if self.device.kind is DeviceKind.CUDA:
             # The device's process finds it in the cache. Its text contains the result's size.
             first.insert(0, verification(problem.output, GUARD_BYTES, self.device.multiprocessors, FLOAT32_BOUND))
-        is_sampled = has_sample(problem)
+        is_sampled = choice is None and has_sample(problem)
         known = sample(problem, random_operands(problem, self.seed), self.seed) if is_sampled else None
-        return Material(self.point, known, tuple(programs), tuple(first), time.monotonic() - start)
+        return Material(self.point, known, tuple(programs), tuple(first), time.monotonic() - start, choice)
 
 
 class Preparers:

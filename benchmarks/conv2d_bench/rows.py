@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from conv2d_bench.lines import Row
 from conv2d_bench.points import paper_reductions
+from conv2d_bench.tried import Tried
+from conv2d_bench.untuned import Choice
 from warpsmith.generator.conv2d import Conv2d
 from warpsmith.store.record import COPY, Timing
 from warpsmith.tuner.evaluate.outcomes import Contender, InTurns
@@ -56,6 +58,30 @@ def row_of(problem: Conv2d, chosen: Sequence[Contender], beside: InTurns, alone_
     seconds = timing.median_ns * 1e-9
     row["tred_s"] = round(paper_reductions(problem) / seconds * 1e-12, 3)
     row["tflop_s"] = round(problem.flops / seconds * 1e-12, 3)
+    return row
+
+
+def answer_row(
+    choice: Choice, answer: Contender | None, chosen: Sequence[Contender], beside: InTurns, tried: Tried
+) -> Row:
+    """What answers without a search: its time in turns, and that of each candidate alone, in us; None for a failure.
+
+    Args:
+        choice: the answer, and what the families' models expect.
+        answer: the answer's measurement; None if it failed.
+        chosen: the candidates that took turns.
+        beside: their times, and the libraries'.
+        tried: results of all candidates.
+    """
+    alone = [(each.family.name, each.config.key(), None if ns is None else ns / 1e3) for each, ns in tried.times]
+    row: Row = {**choice.row(), "tried_us": alone, "answer": {"family": choice.family, "config": choice.config.key()}}
+    if answer is None:
+        return row
+    us = next(_us(time) for each, time in zip(chosen, beside.ours, strict=True) if each is answer)
+    row["answer"] |= {"us": us, "error": answer.measurement.max_error}
+    libraries = [_us(each.timing) for each in beside.baselines if each.name != COPY]
+    if libraries:
+        row["untuned_ratio"] = round(min(libraries) / us, 4)
     return row
 
 

@@ -97,14 +97,20 @@ class Tried:
             found.setdefault(each.program.family, _ns(each))
         return found
 
-    def chosen(self) -> list[Contender]:
-        """The fastest candidate, those near it, and the fastest of each family of `beside`; the fastest first."""
+    def right_of(self, candidate: Candidate) -> Contender | None:
+        """A candidate with its measurement; None if it is wrong or was not tried."""
+        return next((each for each in self.right if each.program is candidate.program), None)
+
+    def chosen(self, *required: Contender) -> list[Contender]:
+        """The fastest candidate, those near it, the fastest of each family of `beside`, and the `required` ones; the
+        fastest first.
+        """
         ranked = sorted(self.right, key=_ns)
         found = [each for each in ranked[:MOST_CONTENDERS] if _ns(each) <= NEAR * self.best_ns]
         for name in self._beside:
             own = [each for each in ranked if each.program.family == name]
             found += [each for each in own[:1] if all(each is not other for other in found)]
-        return found
+        return found + [each for each in required if all(each is not other for other in found)]
 
     def _is_hopeless(self, candidate: Candidate) -> bool:
         if self._screen.of_program(candidate.program, "") is not None:

@@ -23,7 +23,7 @@ from conv2d_bench.candidates import Candidate
 from conv2d_bench.lines import Row
 from conv2d_bench.points import Point
 from conv2d_bench.prepare import Material, Prepare, Preparers, with_folder
-from conv2d_bench.rows import row_of
+from conv2d_bench.rows import answer_row, row_of
 from conv2d_bench.sampled import Sample, SampledJudge
 from conv2d_bench.search import search
 from conv2d_bench.tried import Tried
@@ -83,6 +83,8 @@ class Settings:
     """
     families: tuple[str, ...] = ()
     """The only families to try; empty for all."""
+    untuned: bool = False
+    """Whether what answers without a search is measured, beside other families' defaults and `starts` of its own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +162,8 @@ class Measuring:
 
     def _preparation(self, point: Point) -> Prepare:
         settings = self._settings
-        return Prepare(point, self._device, settings.starts, settings.beside, settings.families, settings.seed)
+        given = settings.starts, settings.beside, settings.families, settings.seed, settings.untuned
+        return Prepare(point, self._device, *given)
 
     def _compiling(self, material: Material) -> Prepared:
         pool = self._pools[0]
@@ -216,20 +219,24 @@ class Measuring:
             _ = bench.opened
             marks.append(time.monotonic())
             families = {each.family.name: each.family for each in prepared.candidates}
-            tried = Tried(problem, self._device, families, settings.beside, bench)
+            spared = settings.beside if material.choice is None else (material.choice.family,)
+            tried = Tried(problem, self._device, families, spared, bench)
             tried.evaluate_all(prepared.candidates)
             if settings.seconds and tried.right:
                 search(problem, self._device, self._pools[1], settings.seed, tried, settings.seconds)
             marks.append(time.monotonic())
             if not tried.right:
                 raise RuntimeError(f"no candidate is right: {tried.first_failure or tried.failures}")
-            chosen = tried.chosen()
+            answer = None if material.choice is None else tried.right_of(prepared.candidates[0])
+            chosen = tried.chosen(*(() if answer is None else (answer,)))
             beside = bench.side_by_side(tuple(chosen))
             marks.append(time.monotonic())
         row: Row = {}
         if isinstance(beside, Failure):
             row["not_in_turns"] = beside.message
             beside = InTurns(tuple(each.measurement.timing for each in chosen), (), ())
+        if material.choice is not None:
+            row |= answer_row(material.choice, answer, chosen, beside, tried)
         spent = {"prepare": material.seconds}
         spent |= zip(("open", "candidates", "turns"), (b - a for a, b in itertools.pairwise(marks)), strict=True)
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 import warnings
 from typing import Any
 
@@ -13,6 +14,7 @@ import warpsmith as ws
 import warpsmith.torch as wt
 from warpsmith.errors import BadArgument
 from warpsmith.plans.match import MatchKind
+from warpsmith.torch import answers, patching
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -164,3 +166,22 @@ def test_a_transposed_layer_with_the_size_of_its_result() -> None:
     y = layer(x, output_size=[10, 11])
     assert y.shape == expected.shape
     assert (y - expected).abs().max() <= 2e-6 * expected.abs().max()
+
+
+def test_plans_of_a_model_are_made_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the first two plans waits until the other is being made."""
+    both, made = threading.Barrier(2), answers.plan
+    started: list[Any] = []
+
+    def waiting(problem: Any, *given: Any) -> Any:
+        started.append(problem)
+        if len(started) <= 2:
+            both.wait(timeout=60)
+        return made(problem, *given)
+
+    monkeypatch.setattr(answers, "plan", waiting)
+    monkeypatch.setattr(patching.os, "cpu_count", lambda: 2)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3))
+    report = wt.patch(model, torch.randn(1, 3, 12, 12), fallback="default")
+    assert [len(each.passes) for each in report.replaced] == [3, 3, 3]
+    assert len(set(started)) == len(started) >= 9

@@ -285,7 +285,8 @@ class TestAnswers:
         large = Conv2d(**LAYERS[2], pass_=pass_)
         assert default_answer(large, H200)[0].name == Conv2dCircular.name
         assert FAMILY.is_likely(Conv2d(**LAYERS[2], accuracy="elementwise", pass_=pass_), H200)  # type: ignore[arg-type]
-        assert not FAMILY.is_likely(Conv2d((8, 4, 9, 9), (8, 4, 3, 3), pass_=pass_), H200)
+        assert FAMILY.is_likely(Conv2d((8, 4, 9, 9), (8, 4, 3, 3), pass_=pass_), H200)
+        assert not FAMILY.is_likely(Conv2d((8, 32, 9, 9), (8, 32, 3, 3), pass_=pass_), H200)
 
 
 @pytest.mark.parametrize(

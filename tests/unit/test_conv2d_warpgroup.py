@@ -321,7 +321,7 @@ class TestFolding:
         assert default_answer(Conv2d(**LAYERS[1], pass_=pass_), H200)[0].name == FAMILY.name
 
     def test_small_layers_are_left_to_one_launch(self) -> None:
-        assert not FAMILY.is_likely(Conv2d((1, 16, 8, 8), (16, 16, 3, 3)), H200)
+        assert not FAMILY.is_likely(Conv2d((1, 4, 8, 8), (4, 4, 3, 3)), H200)
 
 
 @pytest.mark.parametrize("pass_", [Pass.FPROP, Pass.DGRAD])

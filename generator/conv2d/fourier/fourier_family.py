@@ -19,7 +19,7 @@ from warpsmith.generator.conv2d.fourier.parts import FourierParts, why_not_by_tr
 from warpsmith.generator.conv2d.fourier.plane_transforms import Basis, PlaneTransforms
 from warpsmith.generator.conv2d.fourier.product_stage import RESULT, SPECTRA, ProductStage
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Subject
 from warpsmith.generator.pipeline import Pipeline, Run, Stage
@@ -30,6 +30,11 @@ from warpsmith.generator.steps import Workspace
 ODD_COLUMNS = 1.1
 """Factor on the expected time of tiles with an odd number of columns. In 200 layers (H200) such tiles lost to whole
 planes eight times of nine where 0.92 to 0.95 of their time was expected, and won five times of six at 0.79 to 0.88.
+"""
+LEAST_GRADIENT_SIZE = 8
+"""Least rows or columns of y for which transforms answer untuned in wgrad. On 7x7 the gradient can be so small against
+the planes of x and dy that errors relative to those exceed the bound: the stress data of three of three layers with
+3x3 taps found float32 and split fp16 spectra wrong at 3 to 144 weights (H200, 2026-11-28).
 """
 
 
@@ -82,16 +87,24 @@ class Conv2dFft(Pipeline[Conv2d]):
         return parts if isinstance(parts, str) else self.unsolved_stage(problem, device)
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        """Whether its steps are expected to take less time than sums over taps, and tiles less than whole planes."""
+        """Whether its steps are expected to take less time than sums over taps, and tiles less than whole planes.
+
+        For one tap a transform saves no products. Small planes' gradients of weights are left to other families.
+        """
+        is_small = problem.pass_.sums_images and max(problem.output_size) < LEAST_GRADIENT_SIZE
+        if is_small or problem.weight[2:] == (1, 1):
+            return False
         if device.kind is not DeviceKind.CUDA or self.variant.rank > 0 or not self.may_answer:
             return False
-        parts = self._parts(problem)
-        expected_ns = parts.expected_ns(device.rates)
+        parts, expected_ns = self._parts(problem), self.expected_ns(problem, device)
         if expected_ns >= direct_ns(problem, device):
             return False
         if self._rival is not None and self._rival.why_not(problem, device) is None:
+            # Whole planes have fewer rows in their products, which may be too few for tensor cores.
+            has_products = self.variant.product.is_likely(self._rival._parts(problem), device)
+            tiles_ns = parts.expected_ns(device.rates) if has_products else expected_ns
             slower = ODD_COLUMNS if parts.basis.columns % 2 else 1.0
-            if slower * expected_ns >= self._rival.expected_ns(problem, device):
+            if slower * tiles_ns >= self._rival.expected_ns(problem, device):
                 return False
         return self.variant.product.is_likely(parts, device)
 

@@ -7,15 +7,11 @@ from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import DEFAULT_REACH, Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout
-from warpsmith.generator.device import REFERENCE, Device
+from warpsmith.generator.device import Device
 from warpsmith.generator.family import Family
 from warpsmith.generator.problem import DType
 from warpsmith.generator.program import Program
 from warpsmith.generator.space import Config, Space
-
-_DIRECT_SHARE = 7500 / REFERENCE.multiply_adds_per_ns
-"""Share of the float32 multiply-adds that sums over taps reach (measured, H200: `conv2d_direct` did 9500 per ns on
-layer L2 and 5500 on a 3x3 layer of 64 channels)."""
 
 
 class LayerSide(abc.ABC):
@@ -82,11 +78,6 @@ class SidedFamily(Family[Conv2d]):
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         return self.side(problem).program(problem, config)
-
-
-def direct_ns(problem: Conv2d, device: Device) -> float:
-    """Nanoseconds that sums over taps are expected to take."""
-    return problem.flops / (2 * _DIRECT_SHARE * device.rates.multiply_adds_per_ns)
 
 
 def why_not_usual_data(layer: Conv2d) -> str | None:

@@ -18,8 +18,9 @@ from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_c
 from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.sums.direct_image import DirectImages
 from warpsmith.generator.conv2d.sums.direct_image_geometry import NAME
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.conv2d.sums.direct_weight import DirectWeights
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Work
 from warpsmith.generator.space import Config
 
@@ -34,6 +35,13 @@ class Conv2dDirect(SidedFamily):
         if folds(problem) and problem.layout is not ImageLayout.NCHW:
             return f"folds the gradient of padded images in nchw only, and none in {problem.layout}"
         return why_not_counted(problem) or super().why_not(problem, device)
+
+    def is_likely(self, problem: Conv2d, device: Device) -> bool:
+        """Every layer: families that are expected to take less time come before it."""
+        return device.kind is DeviceKind.CUDA and self.why_not(problem, device) is None
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
+        return direct_ns(problem, device)
 
     def work(self, problem: Conv2d, config: Config) -> Work:
         return Work(multiply_adds(problem), 0)

@@ -75,12 +75,13 @@ class CachedAnswer:
 def answer_of(problem: Problem, source: Source) -> Answer:
     """Looks up the answer for a problem and compiles and loads its plan. Raises the errors of `warpsmith.plan`."""
     try:
-        match = look_up(problem, DeviceRef.parse(source.device).device(), source.store)
+        if source.fallback is Fallback.TORCH:
+            match = look_up(problem, DeviceRef.parse(source.device).device(), source.store)
+            if match.kind not in STORED:
+                return Answer(problem, None, match)
+        made = plan(problem, source.device, source.store, AUTO)
     except BadArgument:
         return Answer(problem, None, None)
-    if source.fallback is Fallback.TORCH and match.kind not in STORED:
-        return Answer(problem, None, match)
-    made = plan(problem, source.device, source.store, AUTO)
     return Answer(problem, made, made.match)
 
 

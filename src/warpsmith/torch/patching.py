@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -20,6 +22,9 @@ from warpsmith.torch.arguments import device_name
 from warpsmith.torch.layer_spec import KERNEL_DTYPES
 from warpsmith.torch.layers import ConvLayer, found_layer
 from warpsmith.torch.modules import OURS, Choice, output_padding
+
+MOST_THREADS = 16
+"""Most threads that make plans. Look-ups are Python code and wait for each other; compilations do not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -231,7 +236,7 @@ def _why_not(module: nn.Module) -> str | None:
 
 
 def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice: Choice) -> dict[str, list[_Seen]]:
-    """Layers of each module, one for each distinct input that it sees while the model runs once."""
+    """Layers of each module, one for each distinct input that it sees while the model runs once, with their plans."""
     found: dict[str, list[_Seen]] = {name: [] for name in layers}
     hooks = []
     for name, module in layers.items():
@@ -251,6 +256,7 @@ def _seen(model: nn.Module, layers: Mapping[str, nn.Module], inputs: Any, choice
     finally:
         for hook in hooks:
             hook.remove()
+    _make_plans(found)
     return found
 
 
@@ -287,6 +293,22 @@ def _layer(module: Any, x: Tensor, others: tuple[Any, ...], choice: Choice) -> _
     if layer is None:
         return f"there are no kernels for its input, {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
     return layer, module.bias is not None and more is None
+
+
+def _make_plans(seen: Mapping[str, list[_Seen]]) -> None:
+    """Makes the plans of all passes of some layers at the same time, because compiling them takes most of the time.
+
+    Layers of equal shape share their plans. Raises the errors of `warpsmith.plan`.
+    """
+    layers = [each for own in seen.values() for each in own if not isinstance(each, str)]
+    wanted = {(id(layer), bias, step): (layer, bias, step) for layer, bias in layers for step in Pass}
+
+    def make(layer: ConvLayer, bias: bool, step: Pass) -> None:
+        layer.answer(step, bias and not step.is_gradient)
+
+    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+        for made in [pool.submit(make, *each) for each in wanted.values()]:
+            made.result()
 
 
 def _reported(seen: list[_Seen]) -> tuple[tuple[PassReport, ...], str | None]:

@@ -37,6 +37,9 @@ SLOWER, BY_PLANES_SLOWER = 0.05, 0.2
 SHORT_SHARE = 2900 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that transforms of short planes reach. With it 19 passes of L5, AlexNet and OverFeat take
 0.96 to 1.04 of what is expected (H200, 2026-11-26); by the share of other transforms they took 0.80 to 0.95."""
+SHORT_LEAST_NS = 4500.0
+"""Least time of a launch of such transforms. Layers of 7x7 to 14x14 pixels took 11 to 14 us longer than expected by
+bytes alone, three launches together, and those of more than 60 us as long as expected (H200, 2026-11-28)."""
 
 
 class Split16Stage(ProductStage):
@@ -54,10 +57,9 @@ class Split16Stage(ProductStage):
             each_ns = super().expected_ns(parts, device)
             added = [_maximum_ns(each, rates) + _slower(each) * transform_ns(each, rates) for each in (first, second)]
         else:
-            bytes_per_ns = SHORT_SHARE * rates.memory_bytes_per_ns
             product_ns = expected_ns(parts.product, self.family.default(product, device), device)
-            each_ns = parts.count * (product_ns + parts.fold_ns(rates) + parts.inverse.bytes / bytes_per_ns)
-            added = [_maximum_ns(each, rates) + each.bytes / bytes_per_ns for each in (first, second)]
+            each_ns = parts.count * (product_ns + parts.fold_ns(rates) + _short_ns(parts.inverse, rates))
+            added = [_maximum_ns(each, rates) + _short_ns(each, rates) for each in (first, second)]
         if product.accuracy is Accuracy.ROWWISE:  # the maximum of each image takes all of its numbers
             (signal,) = first.inputs
             added[0] += step_ns(signal.nbytes, rates) + rates.launch_ns - _maximum_ns(first, rates)
@@ -105,6 +107,11 @@ def _maximum_ns(transform: Fft, rates: Rates) -> float:
     """Nanoseconds of the launch that finds the largest number."""
     (signal,) = transform.inputs
     return SAMPLE_NS if samples(signal) else step_ns(signal.nbytes, rates)
+
+
+def _short_ns(transform: Fft, rates: Rates) -> float:
+    """Nanoseconds of transforms of short planes."""
+    return max(transform.bytes / (SHORT_SHARE * rates.memory_bytes_per_ns), SHORT_LEAST_NS * rates.cycle_ratio)
 
 
 def _slower(transform: Fft) -> float:

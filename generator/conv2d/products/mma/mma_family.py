@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns
+from warpsmith.generator.conv2d.layer.sided_family import SidedFamily
 from warpsmith.generator.conv2d.products.mma.mma_image import MmaImages
 from warpsmith.generator.conv2d.products.mma.mma_tiles import NAME
 from warpsmith.generator.conv2d.products.mma.mma_weight import MmaWeights
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.split16.split16_folding import MOST_CHANNELS
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.tensor_cores import WARPGROUP, TensorType
 
@@ -44,9 +45,9 @@ class Conv2dMma(SidedFamily):
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
         if device.kind is not DeviceKind.CUDA:
             return False
-        # Beside wgmma products these were faster at a stem's gradient of weights alone.
-        is_stem = problem.pass_.sums_images and problem.group_channels <= MOST_CHANNELS
-        if device.tensor_instruction(TensorType.F16, WARPGROUP) is not None and not is_stem:
+        # Beside wgmma products these were faster only for images of few channels and for groups.
+        is_small = problem.input[1] <= MOST_CHANNELS or problem.groups > 1
+        if device.tensor_instruction(TensorType.F16, WARPGROUP) is not None and not is_small:
             return False
         expected_ns = self.expected_ns(problem, device)
         return expected_ns is not None and expected_ns < direct_ns(problem, device)

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from warpsmith.generator.architectures import ASYNC_COPIES
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, direct_ns, why_not_usual_data
+from warpsmith.generator.conv2d.layer.sided_family import SidedFamily, why_not_usual_data
 from warpsmith.generator.conv2d.products.pointwise.pointwise_image import PointwiseImages
 from warpsmith.generator.conv2d.products.pointwise.pointwise_tiles import NAME
 from warpsmith.generator.conv2d.products.pointwise.pointwise_weight import PointwiseWeights
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import Accuracy
 from warpsmith.generator.tensor_cores import TensorType

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.space import Config, Space
@@ -62,6 +63,17 @@ def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
     sampled = [samples(operand, problem.scales) for operand in problem.inputs]
     read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
     return split_ns(read + parts_bytes, device) + (5 + sum(sampled)) * LAUNCH_NS
+
+
+def scattered_ns(problem: Conv2d, device: Device) -> float:
+    """Nanoseconds in which the phases of a strided dgrad store images whose columns are adjacent, 0 for other layers.
+
+    Each phase has every n-th column, so that a sector is written n times: 24x256x56x56 by 512 filters of one tap, strides
+    of two, takes 158 us, of which 81 were expected without this (H200).
+    """
+    if not problem.pass_.is_transposed or problem.layout is not ImageLayout.NCHW or problem.stride[1] == 1:
+        return 0.0
+    return split_ns(problem.output.nbytes * problem.stride[1], device)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide, SidedFamily, direct_ns
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide, SidedFamily
 from warpsmith.generator.conv2d.products.split16.split16_arithmetic import why_not_split16, why_not_within_windows
 from warpsmith.generator.conv2d.products.wgmma.wgmma_image import WgmmaImages
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import NAME
 from warpsmith.generator.conv2d.products.wgmma.wgmma_weight import WgmmaWeights
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.family import Subject
 from warpsmith.generator.space import Config

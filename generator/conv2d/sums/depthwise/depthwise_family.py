@@ -29,8 +29,6 @@ from warpsmith.generator.space import Config
 
 MAX_GROUP = 16
 """Most channels, or filters, per group; with more of them, the GEMM families do the work."""
-LIKELY_GROUP = 8
-"""Most channels, or filters, per group for which the family is a default where nothing is stored."""
 MAX_TAPS = 64
 """Most columns of a filter; their taps are unrolled."""
 
@@ -54,9 +52,7 @@ class Conv2dDepthwise(SidedFamily):
         """False for filters so large that a transform of the plane costs less than their taps, if `conv2d_circular`
         solves the layer.
         """
-        if device.kind is not DeviceKind.CUDA or problem.groups == 1 or self.why_not(problem, device) is not None:
-            return False
-        if max(problem.group_channels, problem.group_filters) > LIKELY_GROUP:
+        if device.kind is not DeviceKind.CUDA or self.why_not(problem, device) is not None:
             return False
         taps = problem.weight[2] * problem.weight[3]
         return taps < LIKELY_TAPS or Conv2dCircular().why_not(problem, device) is not None

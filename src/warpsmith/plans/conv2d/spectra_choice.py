@@ -18,7 +18,7 @@ from warpsmith.generator.conv2d.fourier.sharing import (
     stage_ns,
     takes,
 )
-from warpsmith.generator.conv2d.layer.sided_family import direct_ns
+from warpsmith.generator.conv2d.sums.direct_model import direct_ns
 from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.pipeline import Pipeline, Stage
