@@ -2,7 +2,8 @@
 
 Threads wait for the loads of their loop, one round after the other. Threads of an SM hide each other's waits until
 CROWD of them share it; more of them take turns. Without this, layers of few blocks were expected to reach the rate of
-large ones: one of 512 channels on 7x7 to take 15 us instead of 805 (H200).
+large ones: one of 512 channels on 7x7 to take 15 us instead of 805 (H200). Moving the layer's bytes hides a part of
+that, or is hidden by it.
 
 Of 107 layer passes of networks (H200, 2026-11-28) the default took 0.5 to 3.2 times what is expected, 1.2 in the
 median and 0.8 to 1.7 in eight of ten. That is enough to tell it from families that take a tenth of its time.
@@ -14,7 +15,7 @@ import math
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.words import ImageLayout, Pass
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import REFERENCE, Device
 
 LOAD_CYCLES = 150
 """Clock cycles of one load of a pixel in the loop over channels."""
@@ -29,12 +30,20 @@ PIXELS, FILTERS = 4, 8
 WEIGHT_SUMS, WEIGHT_SIDE, WEIGHT_THREADS = 40, 4, 256
 """Sums of a thread for a gradient of weights, their filters or channels at most, and threads that share a weight."""
 
+MEMORY_SHARE = 3900 / REFERENCE.memory_bytes_per_ns
+"""Share of the memory rate that a layer's operands reach together (measured, H200)."""
+NOT_HIDDEN = 0.3
+"""Share of the shorter one of summing and moving that the longer one does not hide, as in `conv2d_pointwise`."""
+
 
 def direct_ns(problem: Conv2d, device: Device) -> float:
     """Nanoseconds that sums over taps are expected to take."""
     cycles, threads = _weights(problem) if problem.pass_.sums_images else _images(problem)
-    crowds = threads / (device.multiprocessors * CROWD[problem.layout])
-    return device.rates.launch_ns + device.rates.cycles_ns(cycles * max(1.0, crowds))
+    rates, crowds = device.rates, threads / (device.multiprocessors * CROWD[problem.layout])
+    waiting_ns = rates.cycles_ns(cycles * max(1.0, crowds))
+    summing_ns = max(waiting_ns, problem.flops / (2 * rates.multiply_adds_per_ns))
+    moving_ns = problem.bytes / (MEMORY_SHARE * rates.memory_bytes_per_ns)
+    return rates.launch_ns + max(summing_ns, moving_ns) + NOT_HIDDEN * min(summing_ns, moving_ns)
 
 
 def _images(problem: Conv2d) -> tuple[float, float]:

@@ -68,8 +68,8 @@ def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
 def scattered_ns(problem: Conv2d, device: Device) -> float:
     """Nanoseconds in which the phases of a strided dgrad store images whose columns are adjacent, 0 for other layers.
 
-    Each phase has every n-th column, so that a sector is written n times: 24x256x56x56 by 512 filters of one tap, strides
-    of two, takes 158 us, of which 81 were expected without this (H200).
+    Each phase has every n-th column, so that a sector is written n times: 24x256x56x56 by 512 filters of one tap,
+    strides of two, takes 158 us, of which 81 were expected without this (H200).
     """
     if not problem.pass_.is_transposed or problem.layout is not ImageLayout.NCHW or problem.stride[1] == 1:
         return 0.0
