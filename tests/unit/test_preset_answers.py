@@ -1,4 +1,4 @@
-"""benchmarks/preset_answers.py: every cell of its table is a family with a time, and no GPU answers by another's rates."""
+"""benchmarks/preset_answers.py: each cell of its table is a family with a time, by the GPU's own rates."""
 
 from __future__ import annotations
 
