@@ -124,6 +124,12 @@ def test_answers_unsearched_where_pixels_have_few_channels(layer: str, device: D
     assert family.name == FAMILY.name
 
 
+def test_answers_strided_gradients_of_images_on_hopper() -> None:
+    """Other tensor-core families take twice their models' time where most results have no tap."""
+    family, config = default_answer(Conv2d(**LAYERS["strided"], pass_=Pass.DGRAD), H200)
+    assert (family.name, config.integer("warps")) == (FAMILY.name, 4)
+
+
 def test_a_warpgroup_multiplies_where_there_is_wgmma_alone() -> None:
     problem = Conv2d(**LAYERS["expanding"])
     warps = {device.name: FAMILY.default(problem, device).integer("warps") for device in (A100, H200, B200)}

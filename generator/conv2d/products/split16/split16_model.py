@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Iterable
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.space import Config, Space
@@ -22,6 +22,8 @@ SPLIT_SHARE = 3000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that the split pass reaches; some of its fp16 parts stay in L2 (measured, H200)."""
 MEMORY_SHARE = 4000 / REFERENCE.memory_bytes_per_ns
 """Share of the memory rate that copies reach (measured, H200)."""
+UNEVEN = 2.0
+"""Value of `unevenness` for such a layer."""
 LAUNCH_NS = 2000.0
 """Nanoseconds of a launch between two others (fitted together with the shares above, H200)."""
 
@@ -65,15 +67,15 @@ def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
     return split_ns(read + parts_bytes, device) + (5 + sum(sampled)) * LAUNCH_NS
 
 
-def scattered_ns(problem: Conv2d, device: Device) -> float:
-    """Nanoseconds in which the phases of a strided dgrad store images whose columns are adjacent, 0 for other layers.
+def unevenness(problem: Conv2d) -> float:
+    """How many times as long a dgrad takes as its products say if some of its results have no tap, else 1.
 
-    Each phase has every n-th column, so that a sector is written n times: 24x256x56x56 by 512 filters of one tap,
-    strides of two, takes 158 us, of which 81 were expected without this (H200).
+    24x256x56x56 by 512 filters of one tap with strides of two took 1.95 times what was expected without it, and
+    24x512x28x28 by 1024 2.4 times, by mma 1.6 times (H200). Nobody has looked for what holds these tiles up.
     """
-    if not problem.pass_.is_transposed or problem.layout is not ImageLayout.NCHW or problem.stride[1] == 1:
-        return 0.0
-    return split_ns(problem.output.nbytes * problem.stride[1], device)
+    if not problem.pass_.is_transposed:
+        return 1.0
+    return UNEVEN if any(map(operator.lt, problem.weight[2:], problem.stride)) else 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import abc
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import ImageTiles
-from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig, other_ns, scattered_ns
+from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig, other_ns, unevenness
 from warpsmith.generator.conv2d.products.split16.split16_weight_tiles import WeightTiles
 from warpsmith.generator.device import Device
 from warpsmith.generator.space import Config
@@ -30,5 +30,5 @@ class Split16Side(LayerSide):
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
         choice = self.choice(problem, device)
-        multiplied_ns = max(choice.ns, scattered_ns(problem, device))
-        return multiplied_ns + other_ns(problem, self.geometry(problem, choice.config).split16_bytes, device)
+        other = other_ns(problem, self.geometry(problem, choice.config).split16_bytes, device)
+        return unevenness(problem) * (choice.ns + other)
