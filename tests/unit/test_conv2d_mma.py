@@ -135,10 +135,12 @@ class TestChoice:
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_answers_large_layers_where_warpgroups_do_not_multiply(self, pass_: Pass) -> None:
-        problem = Conv2d((32, 256, 14, 14), (1024, 256, 1, 1), pass_=pass_)
-        # Direct sums are expected by the rates to be 1.2 times as fast at the weight gradient on an RTX 4090.
-        for device in (A100,) if pass_ is Pass.WGRAD else (A100, RTX_4090):
-            assert default_answer(problem, device)[0].name == FAMILY.name
+        for layer in (
+            Conv2d((32, 1024, 14, 14), (1024, 1024, 1, 1), pass_=pass_),
+            Conv2d((32, 128, 56, 56), (128, 128, 3, 3), stride=(2, 2), padding=((1, 1), (1, 1)), pass_=pass_),
+        ):
+            for device in (A100, RTX_4090):
+                assert default_answer(layer, device)[0].name == FAMILY.name
 
     def test_leaves_small_layers_to_others(self) -> None:
         for device in (A100, RTX_4090):

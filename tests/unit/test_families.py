@@ -207,7 +207,7 @@ class TestRefusals:
 
 class TestRegistry:
     def test_prefers_the_first_family_that_can(self) -> None:
-        window, large = Filter2dWindow(), Filter2d(image=(90, 90), filter=(90, 90), border=Border.WRAP)
+        window, large = Filter2dWindow(), Filter2d(image=(300, 300), filter=(200, 200), border=Border.WRAP)
         assert families_for(PROBLEMS[5], H200, (window, PLAIN)) == (window, PLAIN)
         assert families_for(PROBLEMS[5], H200, (PLAIN, window)) == (PLAIN, window)
         assert families_for(large, H200, (window, PLAIN)) == (PLAIN,)
