@@ -236,7 +236,7 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             (family.name, pass_)
             for family in (
                 *(Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()),
-                *(Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma()),
+                *(Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dPointwise()),
             )
             for pass_ in Pass
         ),

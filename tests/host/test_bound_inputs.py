@@ -173,6 +173,7 @@ LAYERS: tuple[Conv2d, ...] = (
     Conv2d((3, 2, 12, 11), (2, 1, 7, 7), padding=3, groups=2, bias=True),  # type: ignore[arg-type]
     Conv2d((1, 16, 8, 8), (16, 16, 3, 3), padding=1, bias=True, layout="nhwc", dtype="float16", precision="f16"),  # type: ignore[arg-type]
     Conv2d((4, 32, 3, 3), (32, 32, 2, 2), padding=1, bias=True),  # type: ignore[arg-type]
+    Conv2d((2, 8, 6, 6), (8, 8, 1, 1), bias=True),
 )
 """Layers such that each conv2d family that runs on the host solves one."""
 TRANSFORMS = Cgemm(batch=6, m=5, n=4, k=3)

@@ -19,6 +19,8 @@ from warpsmith.generator.family import Family
 from warpsmith.generator.fft.operation import FFT
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.filter2d.operation import FILTER2D
+from warpsmith.generator.filter2d.window_family import Filter2dWindow
+from warpsmith.generator.filter2d.window_geometry import Order
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
 from warpsmith.generator.problem import AUTO, Problem
@@ -309,12 +311,15 @@ def test_left_out_problems_of_the_shipped_samples_show_how_well_it_chooses() -> 
     stores, device = in_memory(won, beaten), won[0].device
     measured = family_choice.measured_on(device, won, stores.family_times("filter2d"))
     assert len(measured) == len(fastest) == 53
+    window = Filter2dWindow()
     ordinary = {
         each.problem: best_guess(each.problem, device, [it for it in won if it.problem != each.problem]).family.name
         for each in measured
+        # The samples are older than loops over the rows under a strip, which such filters are answered by.
+        if window.default(each.problem, device).text("order") != Order.LOOP
     }
     check = cross_check(measured, ordinary)
-    assert check.problems >= 35
+    assert check.problems >= 30
     assert check.right >= 0.85 * check.problems
     assert check.lost < 0.03
     assert check.lost_without < 0.01
