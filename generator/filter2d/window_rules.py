@@ -256,7 +256,7 @@ def _registers(problem: Filter2d) -> Callable[..., int]:
     ) -> int:
         pixels = load_vector * loads(problem, columns, load_vector, store_vector)
         ahead = prefetch * pixels * problem.dtype.itemsize // 4 if path != MemoryPath.ASYNC else 0
-        # Of a strip of one turn the compiler keeps the sums of its own outputs alone.
+        # The compiler keeps the sums of a strip's own outputs only, if the strip takes one turn.
         before = 0 if order == Order.LOOP or rows == unroll else problem.filter[0] - 1
         in_progress = problem.filters * sums(columns, method) * (before + unroll)
         return in_progress + pixels + ahead + OTHER_REGISTERS

@@ -29,7 +29,7 @@ from warpsmith.generator.tensor_cores import TensorType
 
 
 class Conv2dPointwise(SidedFamily):
-    """`conv2d` with one tap by mma instructions, from float32 images."""
+    """`conv2d` with one tap on tensor cores (mma or wgmma), from float32 images."""
 
     name = NAME
     image, weight = PointwiseImages(), PointwiseWeights()

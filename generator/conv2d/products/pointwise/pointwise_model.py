@@ -83,21 +83,19 @@ def _steps(geometry: PointwiseImageGeometry) -> float:
 def _step_cycles(geometry: PointwiseImageGeometry, costs: Costs, together: int) -> float:
     """Clock cycles of an SM for a step of one block, if `together` blocks share it."""
     tile, by_fours = geometry.tile, 4 / geometry.vector
-    parts = tile.all_columns / 16 * (tile.down if tile.warps > 1 else 1)  # warpgroups below each other repeat them
+    parts = tile.all_columns / 16 * tile.reads
     split = parts * (costs.split * (0.5 + geometry.parts / 4) + costs.copy * by_fours)
     multiplied = costs.product * tile.all_rows * tile.all_columns / 128
     alone = costs.alone if geometry.vector == 1 and not geometry.stores_pairs else 1.0
     stored = costs.store * alone * tile.all_rows * tile.all_columns / 128 / _steps(geometry)
-    groups = together * (tile.down * tile.across if tile.warps > 1 else 1)
-    waits = costs.latency * (tile.down * tile.across if tile.warps > 1 else 1) / groups
-    return max((split + multiplied + stored) / SCHEDULERS, waits)
+    return max((split + multiplied + stored) / SCHEDULERS, costs.latency / together)
 
 
 def _copying_ns(geometry: PointwiseImageGeometry, device: Device) -> float:
     """Nanoseconds in which the device moves pixels and results."""
     read = 4.0 * geometry.columns * geometry.terms
     written = 4.0 * geometry.written
-    again = geometry.row_tiles * (geometry.tile.down if geometry.tile.warps > 1 else 1)
+    again = geometry.row_tiles * geometry.tile.reads
     memory_ns = (read + written) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
     return max(memory_ns, (read * again + written) / (L2_SHARE * device.rates.l2_bytes_per_ns))
 

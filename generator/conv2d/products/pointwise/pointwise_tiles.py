@@ -1,4 +1,4 @@
-"""What both sides of `conv2d_pointwise` share: the tile of a warp, parameters and constraints, and rates of an SM."""
+"""What both sides of `conv2d_pointwise` share: the tile of a block, its parameters and constraints."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ class PointwiseTile:
     @property
     def all_columns(self) -> int:
         return self.across * self.columns
+
+    @property
+    def reads(self) -> int:
+        """Times that a block copies and splits each pixel: warpgroups below each other repeat it, warps share it."""
+        return self.down if self.warps > WARP else 1
 
     @property
     def sums(self) -> int:
