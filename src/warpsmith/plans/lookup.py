@@ -18,6 +18,7 @@ from warpsmith.plans.family_choice import better_guess, of_family
 from warpsmith.plans.guesses import Guess, candidates, guesses, ranked
 from warpsmith.plans.match import Match, MatchKind
 from warpsmith.plans.poisoned import WRONG_HERE
+from warpsmith.plans.untimed_family import untimed_guess
 from warpsmith.store.record import Record, was_wrong
 from warpsmith.store.store_chain import StoreChain, open_for_look_up
 from warpsmith.store.store_reader import Winners
@@ -42,7 +43,8 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
     """The best answer for `problem` on `device`: exact, near shape, other device, default.
 
     A winner of another size or device answers by its own config if that is legal here, else by the most similar legal
-    config. If nothing exact is stored, stored times of several families may choose the family (`family_choice`).
+    config. If nothing exact is stored, stored times of several families may choose the family (`family_choice`), and so
+    may the models where the stored search did not know a family (`untimed_family`).
     `method` is AUTO, or the name of the only family that may answer, with its fastest known kernel. Programs that are
     poisoned on this device are skipped.
 
@@ -146,6 +148,9 @@ def _guesses(
     ordinary = guesses(gate, records)
     first = next(ordinary)
     better = better_guess(gate, stores, records, first)
+    untimed = untimed_guess(gate, stores, better or first)
+    if untimed is not None:
+        yield untimed
     if better is not None:
         yield better
     yield first

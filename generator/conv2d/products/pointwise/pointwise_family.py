@@ -47,8 +47,7 @@ class Conv2dPointwise(SidedFamily):
         )
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:
-        # Gradients of weights have been timed on no GPU yet, so that a search alone tries them.
-        if device.kind is not DeviceKind.CUDA or problem.pass_.sums_images:
+        if device.kind is not DeviceKind.CUDA:
             return False
         expected_ns = self.expected_ns(problem, device)
         return expected_ns is not None and expected_ns < direct_ns(problem, device)

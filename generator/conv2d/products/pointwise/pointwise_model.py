@@ -1,7 +1,8 @@
 """Expected times of `conv2d_pointwise`.
 
 The figures of the image side were fitted to 152 configs by wgmma and 118 by mma, of 11 layers (H200, 2026-11-28): the
-times are within a tenth in the root mean square. Those of the weight side are estimates.
+times are within a tenth in the root mean square. Those of the weight side were fitted to 442 configs of 17 layers
+(H200, 2026-11-29): within 0.15.
 """
 
 from __future__ import annotations
@@ -20,11 +21,19 @@ L2_SHARE = 5200 / REFERENCE.l2_bytes_per_ns
 """Share of the L2 rate that pixels, each read once for each tile of channels, and results reach together."""
 WEIGHT_CYCLES = 120.0
 """Clock cycles for each weight of a thread, which all threads of a block load and split before the first product."""
-TENSOR_SHARE = 0.75
+TENSOR_SHARE = 0.65
 """Share of the rate of mma that the gradient of weights sustains."""
-WEIGHT_STEP_CYCLES = 1000.0
-"""Clock cycles of a stage of 32 pixels of a block that has an SM for itself."""
-WEIGHT_BEGIN_NS, SUM_NS = 3500.0, 4000.0
+WEIGHT_STEP_CYCLES, WARP_PRODUCT_CYCLES = 620.0, 0.26
+"""Clock cycles of a stage of 32 pixels of a block that has an SM for itself: of its barriers, and for each sum of a
+warp and TF32 product.
+"""
+COPY_CYCLES = 10.5
+"""Clock cycles of an SM for a warp's copy instruction in the gradient of weights; a lane copies up to 4 pixels."""
+WEIGHT_L2_SHARE = 4350 / REFERENCE.l2_bytes_per_ns
+"""Share of the L2 rate that x and dy, each read once for each tile of the other's channels, reach."""
+WEIGHT_HIDDEN = 0.28
+"""Share of the shorter one of copying and computing that the longer one does not hide in the gradient of weights."""
+WEIGHT_BEGIN_NS, SUM_NS = 4200.0, 4900.0
 """Nanoseconds of the first launch beside its stages, and of the second one beside its bytes."""
 SCHEDULERS = 4
 """Schedulers of an SM; each issues an instruction of a warp per clock cycle."""
@@ -107,17 +116,24 @@ def weight_ns(geometry: PointwiseWeightGeometry, device: Device) -> float:
     together = min(own, geometry.min_blocks)
     products = geometry.products * geometry.tile_rows * geometry.tile_columns * 32
     step_ns = products / (TENSOR_SHARE * rates.tensor_multiply_adds_per_ns(instruction_of(TensorType.TF32)))
-    waits_ns = rates.cycles_ns(WEIGHT_STEP_CYCLES / together)
-    loaded = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps
-    step_ns = max(step_ns, waits_ns, loaded / rates.shared_bytes_per_ns)
+    warp_cycles = WARP_PRODUCT_CYCLES * geometry.products * geometry.rows * geometry.columns
+    waits_ns = rates.cycles_ns((WEIGHT_STEP_CYCLES + warp_cycles) / together)
+    shared_ns = 4.0 * 32 * (geometry.rows + geometry.columns) * geometry.warps / rates.shared_bytes_per_ns
+    step_ns = max(step_ns, waits_ns, shared_ns, rates.cycles_ns(COPY_CYCLES * _copies(geometry)))
     computing_ns = own * geometry.split_steps * step_ns
     x, dy = (4.0 * geometry.pixels * count for count in (geometry.channels, geometry.filters))
     memory_ns = (x + dy) / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
     read_again = x * geometry.row_tiles + dy * geometry.column_tiles
-    copying_ns = max(memory_ns, read_again / (L2_SHARE * device.rates.l2_bytes_per_ns))
+    copying_ns = max(memory_ns, read_again / (WEIGHT_L2_SHARE * device.rates.l2_bytes_per_ns))
     long, short = max(computing_ns, copying_ns), min(computing_ns, copying_ns)
     sums_ns = 0.0
     if geometry.splits > 1:
         moved = 8.0 * geometry.splits * geometry.weights
         sums_ns = SUM_NS + moved / (L2_SHARE * device.rates.l2_bytes_per_ns)
-    return WEIGHT_BEGIN_NS + long + 0.3 * short + sums_ns
+    return WEIGHT_BEGIN_NS + long + WEIGHT_HIDDEN * short + sums_ns
+
+
+def _copies(geometry: PointwiseWeightGeometry) -> float:
+    """Copy instructions of all warps of a block for a stage, each of 32 lanes."""
+    rows, columns = geometry.tile_rows / geometry.vector, geometry.tile_columns / geometry.source_vector
+    return geometry.stage_pixels * (rows + columns) / 32

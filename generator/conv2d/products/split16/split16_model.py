@@ -38,6 +38,8 @@ class Sustained:
     """Clock cycles of the barriers of a stage with few products."""
     l2_share: float = L2_SHARE
     tile_cycles: float = TILE_CYCLES
+    column_cycles: float = 0.0
+    """Clock cycles to store a column of a consumer warpgroup's tile: 64 results."""
     latency_cycles: float = 0.0
     """Clock cycles from the release of a stage until it is full again; each other full stage hides a part."""
     begin_ns: float = 0.0

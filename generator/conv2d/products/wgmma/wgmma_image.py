@@ -18,6 +18,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import (
     TimedConfig,
     busy_multiprocessor,
 )
+from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK
 from warpsmith.generator.conv2d.products.split16.split16_programs import image_program
 from warpsmith.generator.conv2d.products.split16.split16_side import Split16Side
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import (
@@ -49,8 +50,9 @@ STAGED_BYTES = 4 * 16 * (GROUP_M + 4)
 """Bytes of the epilogue staging tile per warpgroup."""
 CHANNELS = (16, 32, 64)
 PIXEL_STAGES, FILTER_STAGES = (1, 2, 3), (2, 3, 4, 6)
-PREFERRED_STAGES = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
+Stages = Sequence[tuple[int, int]]
 """Pairs of pixel stages and weight stages, in order of preference."""
+PREFERRED_STAGES: Stages = ((2, 4), (2, 3), (2, 2), (1, 3), (1, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,11 @@ class WgmmaImageGeometry(ImageTiles):
         return COPYING_REGISTERS
 
     @property
+    def product_columns(self) -> float:
+        """Columns that a wgmma product takes time for; more than it has if shared memory holds it up."""
+        return self.columns
+
+    @property
     def copy_cycles(self) -> float:
         """Clock cycles of the producer warp for a stage of pixels."""
         return COPY_CYCLES * self.arithmetic.parts * self.chunks
@@ -120,6 +127,13 @@ class WgmmaImageGeometry(ImageTiles):
     def filled(self) -> float:
         """Mean share of a stage's wgmma products that are computed."""
         return 1.0
+
+    @property
+    def stores_vectors(self) -> bool:
+        """Whether lanes store channel vectors, where results have 16 bits: four steps of 8 channels, exchanged within a
+        quad.
+        """
+        return self.channels_last and self.results % CHUNK == 0 and self.columns % (4 * CHUNK) == 0
 
     @property
     def staged_bytes(self) -> int:
@@ -261,7 +275,7 @@ def _image_geometry(
 
 def image_choice(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile of fprop or dgrad whose rounds are expected to take least time."""
-    space, reaches = image_space(problem, device), [{"reach": reach.value} for reach in Reach]
+    space, reaches = image_space(problem, device), [({"reach": reach.value}, PREFERRED_STAGES) for reach in Reach]
     least = Config.of({**least_image(problem).values(), "blocks": device.multiprocessors})
     return image_choices(problem, device, space, reaches, WgmmaImageGeometry, least)[0]
 
@@ -270,23 +284,21 @@ def image_choices(
     problem: Conv2d,
     device: Device,
     space: Space,
-    choices: Sequence[Mapping[str, Value]],
+    choices: Sequence[tuple[Mapping[str, Value], Stages]],
     kind: type[WgmmaImageGeometry],
     least: Config,
-    stages: Sequence[tuple[int, int]] = PREFERRED_STAGES,
 ) -> list[TimedConfig]:
     """Tiles of fprop or dgrad, sorted by expected time; at least one.
 
     Args:
         problem, device: layer and GPU.
         space: legal configs.
-        choices: values of the parameters beside tile, stages and blocks, tried with each tile; they may fix the
-            channels.
+        choices: values of the parameters beside tile, stages and blocks, and the stages of each, tried with each tile;
+            they may fix the channels.
         kind: geometry class of a config.
         least: config to return if none of those tried is legal.
-        stages: pairs of pixel stages and weight stages, in order of preference.
     """
-    configs = dict.fromkeys(_image_candidates(problem, device, space, choices, stages))
+    configs = dict.fromkeys(_image_candidates(problem, device, space, choices))
     found = (TimedConfig(config, image_ns(kind.of(problem, config), device)) for config in configs)
     return ranked(found) or [TimedConfig(least, image_ns(kind.of(problem, least), device))]
 
@@ -297,12 +309,12 @@ def image_ns(geometry: WgmmaImageGeometry, device: Device) -> float:
     depth, share = geometry.chunks * 8, stages / max(steps, 1)
     nbytes = 2 * geometry.arithmetic.parts * depth * (geometry.columns + geometry.run * share)
     copying = COPY_CYCLES + geometry.copy_cycles * share
-    products = geometry.tile_m * geometry.columns * depth * geometry.filled
+    products = geometry.tile_m * geometry.product_columns * depth * geometry.filled
     part_products = geometry.arithmetic.products * products
     rates, sustained = busy_multiprocessor(device), geometry.sustained
     step_ns = stage_ns(rates, sustained, geometry.filter_stages, part_products, nbytes, copying)
     tile_ns = steps / len(geometry.lattice.phases) * geometry.filters.blocks * step_ns
-    tile_ns += rates.cycles_ns(sustained.tile_cycles)
+    tile_ns += rates.cycles_ns(sustained.tile_cycles + sustained.column_cycles * geometry.columns * geometry.warpgroups)
     return -(-geometry.tiles // device.multiprocessors) * tile_ns
 
 
@@ -310,8 +322,7 @@ def _image_candidates(
     problem: Conv2d,
     device: Device,
     space: Space,
-    choices: Sequence[Mapping[str, Value]],
-    stages: Sequence[tuple[int, int]],
+    choices: Sequence[tuple[Mapping[str, Value], Stages]],
 ) -> Iterator[Config]:
     """The legal config with the most stages for each tile, depth and choice."""
     summed, results = folded(problem).summed_channels, folded(problem).result_channels
@@ -319,7 +330,7 @@ def _image_candidates(
     depths = [each for each in CHANNELS if each == least or -(-summed // each) * each < summed + least]
     for warpgroups, columns in warpgroup_tiles(problem, results, device):
         for channels in depths[-2:]:
-            for choice in choices:
+            for choice, stages in choices:
                 tile = {"warpgroups": warpgroups, "columns": columns, "channels": channels, **choice}
                 configs = (
                     Config.of({**tile, "pixel_stages": ps, "filter_stages": fs, "blocks": device.multiprocessors})
