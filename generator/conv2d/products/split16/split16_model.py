@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterable
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.products.split16.split16_arithmetic import Arithmetic
 from warpsmith.generator.conv2d.products.split16.split16_maximum import samples
 from warpsmith.generator.device import REFERENCE, Device, Rates
 from warpsmith.generator.space import Config, Space
@@ -59,11 +60,15 @@ def split_ns(nbytes: float, device: Device) -> float:
     return nbytes / (SPLIT_SHARE * device.rates.memory_bytes_per_ns)
 
 
-def other_ns(problem: Conv2d, parts_bytes: int, device: Device) -> float:
-    """Nanoseconds of the split pass, which writes `parts_bytes` of fp16 parts, and of all launches.
+def other_ns(problem: Conv2d, arithmetic: Arithmetic, parts_bytes: int, device: Device) -> float:
+    """Nanoseconds of the launches that lay both operands out, writing `parts_bytes`, and of starting all launches.
 
-    It reads an operand once if its maximum is sampled, with one launch more, and twice otherwise.
+    Data of 16 bits are read once. An operand that is scaled has a launch more, for its maximum; it is read once if that
+    is sampled, with another launch, and twice otherwise.
     """
+    if not arithmetic.scales:
+        read = sum(operand.nbytes for operand in problem.inputs)
+        return split_ns(read + parts_bytes, device) + 3 * LAUNCH_NS
     sampled = [samples(operand, problem.scales) for operand in problem.inputs]
     read = sum(operand.nbytes * (1 if once else 2) for operand, once in zip(problem.inputs, sampled, strict=True))
     return split_ns(read + parts_bytes, device) + (5 + sum(sampled)) * LAUNCH_NS

@@ -30,5 +30,6 @@ class Split16Side(LayerSide):
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
         """Expected nanoseconds of the default config, including the launches that make its 16-bit operands."""
         choice = self.choice(problem, device)
-        other = other_ns(problem, self.geometry(problem, choice.config).split16_bytes, device)
+        geometry = self.geometry(problem, choice.config)
+        other = other_ns(problem, geometry.arithmetic, geometry.split16_bytes, device)
         return unevenness(problem) * (choice.ns + other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
@@ -273,6 +274,7 @@ def _image_geometry(
     return WgmmaImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
+@functools.lru_cache(maxsize=256)  # for a device, and for the one by which times are compared
 def image_choice(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile of fprop or dgrad whose rounds are expected to take least time."""
     space, reaches = image_space(problem, device), [({"reach": reach.value}, PREFERRED_STAGES) for reach in Reach]

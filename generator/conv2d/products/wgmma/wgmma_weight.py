@@ -191,6 +191,7 @@ def _weight_memory(problem: Conv2d, device: Device, kind: type[WgmmaWeightGeomet
     )
 
 
+@functools.lru_cache(maxsize=256)  # for a device, and for the one by which times are compared
 def weight_choice(problem: Conv2d, device: Device) -> TimedConfig:
     """The tile of wgrad, with its split-K factor, that is expected to take least time."""
     return weight_choices(problem, device, weight_space(problem, device), WgmmaWeightGeometry, Config.of(LEAST_WEIGHT))[
