@@ -56,7 +56,7 @@ def print_counts(cases: Sequence[Case]) -> None:
     times = sum(len(case.timed) for case in judged)
     print(
         f"{len(cases)} problems; {len(judged)} have times of two likely families or more, {times} in all; the models' "
-        f"first family has no time in {len(strange)} of these; {sum(case.stale for case in cases)} times of other texts"
+        f"first family has no time in {len(strange)} of these; {sum(case.uncounted for case in cases)} times do not count"
     )
 
 

@@ -48,8 +48,8 @@ class Case:
     """Families with a time, in the order of `ranking.likely`."""
     first: str
     """The family that this order begins with, with or without a time; empty if no family is likely."""
-    stale: int = 0
-    """Number of families whose times belong to other texts of their kernels."""
+    uncounted: int = 0
+    """Number of families without a time that counts: theirs belong to other texts, or to other configs than defaults."""
 
     @property
     def best_ns(self) -> float:
@@ -139,8 +139,8 @@ def case_of(problem: Problem, device: Device, found: Iterable[Candidate], *, def
         for family in order
         if (time_ns := times.get(family.name)) is not None
     ]
-    stale = sum(time_ns is None for time_ns in times.values())
-    return Case(problem, device, tuple(timed), order[0].name if order else "", stale)
+    uncounted = sum(time_ns is None for time_ns in times.values())
+    return Case(problem, device, tuple(timed), order[0].name if order else "", uncounted)
 
 
 def _fresh_ns(gate: Gate, own: Iterable[Candidate], *, defaults: bool) -> float | None:

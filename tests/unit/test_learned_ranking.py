@@ -195,7 +195,7 @@ class TestStores:
         first, *_ = families(LAYER)
         other = cases.Candidate(first.name, first.default(LAYER, H200), "0" * 16, 1e4)
         found = cases.case_of(LAYER, H200, [other])
-        assert (found.timed, found.stale, found.first) == ((), 1, first.name)
+        assert (found.timed, found.uncounted, found.first) == ((), 1, first.name)
 
     def test_only_defaults_count_where_they_are_asked_for(self) -> None:
         family = families(LAYER)[0]
@@ -243,7 +243,7 @@ class TestNetworks:
         first, *others = families(LAYER)
         (found,) = cases.measured_cases(self.written(tmp_path / "rows.jsonl"))
         assert found.device.key() == H200.key()
-        assert (found.first, found.stale) == (first.name, 1)
+        assert (found.first, found.uncounted) == (first.name, 1)
         assert {each.family: each.time_ns for each in found.timed} == {
             each.name: 1e3 * (51.0 + number) for number, each in enumerate(others)
         }
