@@ -53,10 +53,10 @@ def print_counts(cases: Sequence[Case]) -> None:
     """Prints how many problems can be judged, and why the others cannot."""
     judged = [case for case in cases if len(case.timed) > 1]
     strange = [case for case in judged if case.first != case.timed[0].family]
-    times = sum(len(case.timed) for case in judged)
+    times, uncounted = sum(len(case.timed) for case in judged), sum(case.uncounted for case in cases)
     print(
         f"{len(cases)} problems; {len(judged)} have times of two likely families or more, {times} in all; the models' "
-        f"first family has no time in {len(strange)} of these; {sum(case.uncounted for case in cases)} times do not count"
+        f"first family has no time in {len(strange)} of these; {uncounted} times do not count"
     )
 
 

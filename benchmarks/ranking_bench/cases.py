@@ -49,7 +49,7 @@ class Case:
     first: str
     """The family that this order begins with, with or without a time; empty if no family is likely."""
     uncounted: int = 0
-    """Number of families without a time that counts: theirs belong to other texts, or to other configs than defaults."""
+    """Number of families without a time that counts: theirs are of other texts, or of other configs than defaults."""
 
     @property
     def best_ns(self) -> float:
