@@ -123,9 +123,10 @@ def _side(name: str, given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> lines.Row:
-    """Options of a run, for its first line."""
+    """Options of a run and facts of its device, for its first line."""
     begun = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"begun": begun, "seconds": given.seconds, "starts": given.starts, "seed": given.seed, "count": given.count}
+    options = {"seconds": given.seconds, "starts": given.starts, "seed": given.seed, "count": given.count}
+    return {"begun": begun, "device_facts": DeviceRef.parse(given.device).device().spec(), **options}
 
 
 def main(words: list[str] | None = None) -> None:

@@ -64,7 +64,8 @@ def row_of(problem: Conv2d, chosen: Sequence[Contender], beside: InTurns, alone_
 def answer_row(
     choice: Choice, answer: Contender | None, chosen: Sequence[Contender], beside: InTurns, tried: Tried
 ) -> Row:
-    """What answers without a search: its time in turns, and that of each candidate alone, in us; None for a failure.
+    """What answers without a search: its time in turns, and each candidate alone: family, config, us or None for a
+    failure, and fingerprint of the program.
 
     Args:
         choice: the answer, and what the families' models expect.
@@ -73,7 +74,10 @@ def answer_row(
         beside: their times, and the libraries'.
         tried: results of all candidates.
     """
-    alone = [(each.family.name, each.config.key(), None if ns is None else ns / 1e3) for each, ns in tried.times]
+    alone = [
+        (each.family.name, each.config.key(), None if ns is None else ns / 1e3, each.program.fingerprint)
+        for each, ns in tried.times
+    ]
     row: Row = {**choice.row(), "tried_us": alone, "answer": {"family": choice.family, "config": choice.config.key()}}
     if answer is None:
         return row
