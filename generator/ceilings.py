@@ -105,7 +105,7 @@ class Figure:
             return None
         return (
             f"{self.name} is {self.measured:.4g}, more than {MOST_APART:g} times off the expected {self.expected:.4g}: "
-            "models keep the data sheet's, since the GPU was shared or throttled; run `warpsmith probe --again` when idle"
+            "models keep the data sheet's, since the GPU was shared or throttled; run `warpsmith probe --again`"
         )
 
     @property

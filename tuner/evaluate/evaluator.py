@@ -90,7 +90,6 @@ class Evaluator:
         processes: int | None = None,
         finals: bool = False,
         workshop: Workshop | None = None,
-        model: Device | None = None,
     ) -> Iterator[Evaluator]:
         """Opens an evaluator and ends all its processes at the end. Each process starts with its first job.
 
@@ -106,11 +105,10 @@ class Evaluator:
             processes: number of compiler processes; None for one per core.
             finals: verify on stress data too, however large the problem.
             workshop: processes owned by the caller.
-            model: model of the device, with its ceilings; None for the one that the driver describes.
 
         Raises BadArgument if no family solves the problem, CompileError without a compiler, DeviceError.
         """
-        model = device.device() if model is None else model
+        model = device.device()
         able, compiler = families_for(problem, model, families), device.compiler(choice, sanitize=sanitize)
         with shared_device(device) as lock_file:
             bench = Bench(

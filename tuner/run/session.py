@@ -218,6 +218,7 @@ def _helper_job(
     )
 
 
+@contextlib.contextmanager
 def _evaluator(
     problem: Problem,
     model: Device,
@@ -226,8 +227,9 @@ def _evaluator(
     options: TuneOptions,
     processes: int,
     workshop: Workshop | None,
-) -> contextlib.AbstractContextManager[Evaluator]:
-    return Evaluator.open(
+) -> Iterator[Evaluator]:
+    """An evaluator on `device`, whose `model` has its ceilings."""
+    with Evaluator.open(
         problem,
         device,
         families,
@@ -238,8 +240,8 @@ def _evaluator(
         policy=options.timing_policy(device.kind),
         processes=processes,
         workshop=workshop,
-        model=model,
-    )
+    ) as evaluator:
+        yield dataclasses.replace(evaluator, device=model)
 
 
 def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, Iterable[Key]]:

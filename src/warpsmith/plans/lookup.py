@@ -67,9 +67,9 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
 def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:
     """Yields all answers, best first: the first is the one of `find`, the next one answers without it.
 
-    An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Models that choose
-    answers which are not exact know the device's stored ceilings. Raises BadArgument as `find` does, and if no answer is
-    left.
+    An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Models
+    that choose answers which are not exact know the device's stored ceilings. Raises BadArgument as `find` does, and if
+    none is left.
     """
     family = None if method == AUTO else named_family(problem, device, method)
     reasons: list[str] = []

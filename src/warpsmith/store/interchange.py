@@ -157,7 +157,7 @@ class _Reader:
             case "ceilings":
                 self._add_ceilings(entry)
             case kind:
-                raise Unreadable(f"kind {kind!r} is none of 'trial', 'winner', 'runner-up' and 'ceilings'")
+                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner' nor 'runner-up' nor 'ceilings'")
 
     def _add_trial(self, entry: dict[str, Any]) -> None:
         try:
