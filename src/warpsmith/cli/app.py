@@ -28,7 +28,7 @@ COMMANDS = {
     "explain": "Show how the kernel for a problem is found and which configurations were tried.",
     "report": "Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it "
     "was.",
-    "probe": "Measure what a GPU reaches, for the models that expect times; a search does it before the first one.",
+    "probe": "Measure the ceilings of a GPU, once: memory, L2, shared memory, arithmetic, launches, barriers.",
     "db": "Inspect, check, prune, merge, import and export stores.",
     "doctor": "Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.",
 }
