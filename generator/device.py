@@ -1,4 +1,5 @@
-"""What the generator knows about a device: its limits, its instructions, and its data-sheet rates.
+"""What the generator knows about a device: its limits, its instructions, and its data-sheet rates, which its measured
+ceilings correct.
 
 A cost model never uses a data-sheet rate as it is. It multiplies the rate by the share that its kernels reach: the rate
 measured on the reference GPU over the reference's data-sheet rate, `SHARE = 2500 / REFERENCE.memory_bytes_per_ns`.
@@ -13,7 +14,8 @@ import functools
 from typing import Any
 
 from warpsmith.generator.architectures import Capability, Feature, Limits, architecture_of
-from warpsmith.generator.tensor_cores import WARP, TensorInstruction, TensorType, instruction_of
+from warpsmith.generator.ceilings import REFERENCE_CEILINGS, TENSOR_CEILINGS, Ceilings, Figure, tensor_ceiling
+from warpsmith.generator.tensor_cores import INSTRUCTIONS, WARP, TensorInstruction, TensorType, instruction_of
 
 LAUNCH_NS = 2500.0
 """Nanoseconds of a launch whose predecessor has to end first, until its blocks run (measured, H200)."""
@@ -37,6 +39,8 @@ class Rates:
     multiply_adds_per_ns: float
     """float32 multiply-adds per ns."""
     launch_ns: float = LAUNCH_NS
+    tensor_factors: tuple[tuple[str, float], ...] = ()
+    """Name of each tensor-core instruction whose rate was measured, and the factor on its data-sheet rate."""
 
     @classmethod
     def of(
@@ -60,7 +64,8 @@ class Rates:
 
     def tensor_multiply_adds_per_ns(self, instruction: TensorInstruction) -> float:
         """Multiply-adds per ns by one tensor-core instruction; 0 if the device lacks it."""
-        return instruction.per_cycle(self.capability) * self.multiprocessors * self.cycles_per_ns
+        per_cycle = instruction.per_cycle(self.capability) * dict(self.tensor_factors).get(instruction.name, 1.0)
+        return per_cycle * self.multiprocessors * self.cycles_per_ns
 
     def cycles_ns(self, cycles: float) -> float:
         """Nanoseconds of `cycles` clock cycles."""
@@ -120,6 +125,8 @@ class Device:
     threads_per_multiprocessor: int
     clock_mhz: int
     memory_clock_mhz: int
+    ceilings: Ceilings | None = None
+    """What was measured on it; None before `warpsmith probe`. It is no part of the device's identity."""
 
     @property
     def arch(self) -> str:
@@ -136,8 +143,15 @@ class Device:
 
     @property
     def rates(self) -> Rates:
-        """Data-sheet rates per ns, from the architecture, the number of SMs, the clocks and the size of L2."""
+        """Rates per ns: those of the data sheet, from the architecture, the number of SMs, the clocks and the size of
+        L2, corrected by `figures`.
+        """
         return _rates(self)
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The measured ceilings beside the expected ones; empty if nothing was measured."""
+        return () if self.ceilings is None else _figures(_sheet_rates(self), self.ceilings)
 
     def has(self, feature: Feature) -> bool:
         """True if the architecture has a feature. The host device has all."""
@@ -171,8 +185,10 @@ class Device:
         return f"{name}/{self.arch}/{self.multiprocessors}mp/l2={self.l2_bytes >> 10}K/{gib}GiB"
 
     def spec(self) -> dict[str, Any]:
-        """The device as JSON values; `from_spec` reads it back."""
-        return {**dataclasses.asdict(self), "compute_capability": list(self.compute_capability)}
+        """The device without its ceilings as JSON values; `from_spec` reads it back."""
+        spec = {**dataclasses.asdict(self), "compute_capability": list(self.compute_capability)}
+        del spec["ceilings"]
+        return spec
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Device:
@@ -196,8 +212,46 @@ def _limits(device: Device) -> Limits:
     )
 
 
-@functools.lru_cache(maxsize=64)
-def _rates(device: Device) -> Rates:
+def _sheet_rates(device: Device) -> Rates:
     return Rates.of(
         _capability(device), device.multiprocessors, device.clock_mhz, device.memory_clock_mhz, device.l2_bytes
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _rates(device: Device) -> Rates:
+    sheet, factors = _sheet_rates(device), {figure.name: figure.factor for figure in device.figures}
+    corrected = {name: factor for name, factor in factors.items() if factor != 1}
+    if not corrected:
+        return sheet
+    clock = factors.get("clock_mhz", 1.0)
+    direct = ("memory_bytes_per_ns", "l2_bytes_per_ns", "shared_bytes_per_ns", "multiply_adds_per_ns", "launch_ns")
+    # Tensor rates are per cycle, so that the factor on the clock is in them already.
+    tensor = ((each.name, factors.get(tensor_ceiling(each), 1.0) / clock) for each in INSTRUCTIONS)
+    return dataclasses.replace(
+        sheet,
+        cycles_per_ns=sheet.cycles_per_ns * clock,
+        tensor_factors=tuple((name, factor) for name, factor in tensor if factor != 1),
+        **{name: getattr(sheet, name) * corrected[name] for name in direct if name in corrected},
+    )
+
+
+def _figures(sheet: Rates, ceilings: Ceilings) -> tuple[Figure, ...]:
+    here, reference, known = _sheet_ceilings(sheet), _sheet_ceilings(REFERENCE), REFERENCE_CEILINGS.spec()
+    return tuple(
+        Figure(name, measured, here.get(name), known.get(name), reference.get(name))
+        for name, measured in ceilings.spec().items()
+    )
+
+
+def _sheet_ceilings(rates: Rates) -> dict[str, float]:
+    """Data-sheet rates by the field of `Ceilings` that measures them. No data sheet has a launch or a barrier."""
+    tensor = {name: rates.tensor_multiply_adds_per_ns(each) for name, each in TENSOR_CEILINGS.items()}
+    return {
+        "memory_bytes_per_ns": rates.memory_bytes_per_ns,
+        "l2_bytes_per_ns": rates.l2_bytes_per_ns,
+        "shared_bytes_per_ns": rates.shared_bytes_per_ns,
+        "multiply_adds_per_ns": rates.multiply_adds_per_ns,
+        **{name: rate for name, rate in tensor.items() if rate > 0},
+        "clock_mhz": 1000 * rates.cycles_per_ns,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.generator.device import Device
+from warpsmith.store.ceilings import StoredCeilings
 from warpsmith.store.record import Failure, FamilyTime, Record
 
 
@@ -46,6 +47,10 @@ class WinnersInMemory:
     def poisoned(self, device: Device) -> dict[str, Failure]:  # noqa: ARG002 - part of the interface
         """Empty, because users of this snapshot run no programs."""
         return {}
+
+    def ceilings(self, device: Device) -> StoredCeilings | None:  # noqa: ARG002 - part of the interface
+        """None, because nothing was measured."""
+        return None
 
     def close(self) -> None:
         """Does nothing."""

@@ -44,7 +44,7 @@ def tune(
 
     Args:
         problem: problem to tune.
-        device: `auto` (the first GPU, or the host if there is none), `cuda:I`, `host`, or `all` GPUs here.
+        device: `auto` (the first GPU, else the host), `cuda:I`, `host` or `all` GPUs. A new GPU is measured first.
         trials: number of trials in the store at the end of the run; those of earlier runs count.
         time_limit: seconds of search, counted from when the device and the float64 reference are ready. Whatever the
             limit, the two likeliest known candidates are timed first; verifying and timing the finalists comes on top.

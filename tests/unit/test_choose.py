@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from builders import binary, measurement, program, timing, trial
+from warpsmith.generator.ceilings import Ceilings
 from warpsmith.generator.filter2d import Filter2d
 from warpsmith.generator.gate import Gate
 from warpsmith.generator.presets import H200
@@ -58,7 +59,7 @@ class Setting:
     """A workshop and a bench of finals. `side` gives the times measured there; the default is 100 ns."""
 
     def __init__(self, **side: float | Timing | Failure) -> None:
-        self.problem, self.device = PROBLEM, H200
+        self.problem, self.device = PROBLEM, dataclasses.replace(H200, ceilings=Ceilings(barrier_ns=9.0))
         self.gate = Gate(PROBLEM, H200)
         self.families = {"window": None, "plain": None}
         self.side = side

@@ -68,6 +68,7 @@ NOTHING = {
     "winners_replaced": 0,
     "winners_kept": 0,
     "runs_added": 0,
+    "ceilings_added": 0,
     "poisoned_added": 0,
     "runners_up_added": 0,
 }

@@ -62,7 +62,7 @@ def test_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor", "--version")),
+        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "probe", "db", "doctor", "--version")),
         ("tune", ("filter2d",)),
         (
             "tune filter2d",
@@ -115,7 +115,7 @@ def test_help(
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "db", "doctor")),
+        ("", ("tune", "query", "export", "bench", "verify", "explain", "report", "probe", "db", "doctor")),
         ("db", ("ls", "show", "check", "prune", "merge", "import", "export")),
     ],
 )

@@ -106,8 +106,8 @@ def test_query_and_report(folder: Path) -> None:
 def test_help_lists_every_command_and_says_what_is_not_installed(folder: Path) -> None:
     listed = light(folder, COMMAND, "--help")
     assert listed.returncode == 0, listed.stderr
-    assert all(f" {name} " in listed.stdout for name in ("tune", "query", "export", "explain", "db", "doctor"))
-    assert listed.stdout.count("Not installed: needs the extra tune.") == 3
+    assert all(f" {name} " in listed.stdout for name in ("tune", "query", "export", "explain", "probe", "db", "doctor"))
+    assert listed.stdout.count("Not installed: needs the extra tune.") == 4
 
 
 @exhaustive.one_in(2)

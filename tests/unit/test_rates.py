@@ -78,7 +78,7 @@ class TestRates:
 
     def test_are_finite_where_a_device_tells_no_clock(self) -> None:
         for device in (HOST, dataclasses.replace(GB10, memory_clock_mhz=0)):
-            assert all(getattr(device.rates, field.name) > 0 for field in dataclasses.fields(Rates)[1:])
+            assert all(getattr(device.rates, field.name) > 0 for field in dataclasses.fields(Rates)[1:-1])
 
 
 class TestArchitectures:

@@ -28,7 +28,7 @@ from warpsmith.store.record import Failure, FailureKind, Record, Trial
 from warpsmith.store.rekeying import EarlierGenerator, StoredProgram
 from warpsmith.store.store import Store
 from warpsmith.store.store_chain import open_for_reading
-from warpsmith.store.tables import poisoned, trials, version
+from warpsmith.store.tables import ceilings, poisoned, trials, version
 
 FAMILY = Filter2dPlain()
 
@@ -61,9 +61,10 @@ def planted(program: Program) -> str:
 
 
 def as_schema_5(location: str) -> None:
-    """Marks a store as written by an earlier version; no table has changed since."""
+    """Makes a store one of an earlier version, which had no ceilings."""
     opened = opening.open_location(location, write=True, immutable=False)
     with opened.writing() as connection:
+        ceilings.drop(connection)
         connection.execute(update(version).values(version_num="0005"))
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA user_version = 5")

@@ -204,7 +204,8 @@ class _Result:
 
     def _record(self, trial: Trial, baselines: tuple[Baseline, ...], left_out: tuple[LeftOut, ...]) -> Record:
         evaluator = self.evaluator
-        return Record(evaluator.problem, evaluator.device, trial, baselines, self.provenance, left_out)
+        device = dataclasses.replace(evaluator.device, ceilings=None)  # as a store gives the record back
+        return Record(evaluator.problem, device, trial, baselines, self.provenance, left_out)
 
 
 def _provenance(finals: Bench) -> Provenance:

@@ -17,6 +17,7 @@ from warpsmith.generator.problem import Problem
 from warpsmith.store.record import Trial
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.evaluator import common_device
+from warpsmith.tuner.evaluate.probe import probe_before_search
 from warpsmith.tuner.faults import NEVER_CONTAINED, failure_of
 from warpsmith.tuner.finals.choose import TuningFailed
 from warpsmith.tuner.options import TuneOptions
@@ -105,6 +106,7 @@ def tune_all(
     if options.time_limit_s is None:
         raise BadArgument("a list of problems needs a time limit, such as --time-limit 2h")
     _ = common_device(devices)  # a missing device would fail all problems
+    probe_before_search(devices[0], store)
     end = time.monotonic() + options.time_limit_s
     standings = {problem: ProblemStanding(problem, 0, 0, None, math.inf, None) for problem in problems}
     playing = list(problems)

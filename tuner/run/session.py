@@ -28,6 +28,7 @@ from warpsmith.store.store_reader import Winners
 from warpsmith.tuner.costs import Costs, CostStage
 from warpsmith.tuner.evaluate.bench import Bench
 from warpsmith.tuner.evaluate.evaluator import Evaluator, Workshop, common_device
+from warpsmith.tuner.evaluate.probe import probe_before_search
 from warpsmith.tuner.faults import NEVER_CONTAINED, Faults, Part
 from warpsmith.tuner.finals.choose import TuningFailed, WinnerChoice, choose
 from warpsmith.tuner.options import TuneOptions
@@ -50,6 +51,7 @@ def tune_into(
     _able(Gate(problem, common_device(devices)), options, None)
     _ = devices[0].compiler(options.compiler, options.sanitize).identity
     with Store.open(location, write=True) as store:
+        probe_before_search(devices[0], store)
         return tune(problem, devices, store, options, progress)
 
 
@@ -86,7 +88,9 @@ def tune(
         TuningFailed: no candidate was right; the message has the reasons by family.
         KeyboardInterrupt: one of these signals came before the problem's own search.
     """
-    device, faults = common_device(devices), Faults()
+    faults = Faults()
+    with open_beside(store) as stores:
+        device = stores.measured(common_device(devices))
     gate = Gate(problem, device)
     able = _able(gate, options, families)
     for name, error in gate.failures.items():
@@ -100,7 +104,7 @@ def tune(
             workshop = opened.enter_context(Workshop.open(compiler, options.deadlines, processes))
         for part, share in parts:
             _tune_part(part, devices, store, share, progress, workshop, faults)
-        return _search(problem, devices, store, left, progress, able, workshop, faults)
+        return _search(problem, device, devices, store, left, progress, able, workshop, faults)
 
 
 def _tune_part(
@@ -156,6 +160,7 @@ def _able(gate: Gate, options: TuneOptions, families: tuple[Family, ...] | None)
 
 def _search(
     problem: Problem,
+    device: Device,
     devices: tuple[DeviceRef, ...],
     store: Store,
     options: TuneOptions,
@@ -165,12 +170,12 @@ def _search(
     faults: Faults,
 ) -> TuneReport:
     """Runs the search and the finals of the problem itself, after its stages."""
-    start, device = time.monotonic(), common_device(devices)
+    start = time.monotonic()
     first, *others = devices
     final_worker = workshop.finals if workshop else None
     policy = options.timing_policy(first.kind)
     with (
-        _evaluator(problem, first, families, options, _processes(devices), workshop) as evaluator,
+        _evaluator(problem, device, first, families, options, _processes(devices), workshop) as evaluator,
         evaluator.final_bench(first, options.seed + 1, policy, options.deadlines, final_worker) as final_bench,
         ending_later() as ending,  # a signal ends the search at once, but not the finals, which choose its winner
     ):
@@ -213,15 +218,18 @@ def _helper_job(
     )
 
 
+@contextlib.contextmanager
 def _evaluator(
     problem: Problem,
+    model: Device,
     device: DeviceRef,
     families: tuple[Family, ...],
     options: TuneOptions,
     processes: int,
     workshop: Workshop | None,
-) -> contextlib.AbstractContextManager[Evaluator]:
-    return Evaluator.open(
+) -> Iterator[Evaluator]:
+    """An evaluator on `device`, whose `model` has its ceilings."""
+    with Evaluator.open(
         problem,
         device,
         families,
@@ -232,7 +240,8 @@ def _evaluator(
         policy=options.timing_policy(device.kind),
         processes=processes,
         workshop=workshop,
-    )
+    ) as evaluator:
+        yield dataclasses.replace(evaluator, device=model)
 
 
 def _known(evaluator: Evaluator, store: Store, method: str, faults: Faults) -> tuple[Program | None, Iterable[Key]]:

@@ -28,13 +28,14 @@ COMMANDS = {
     "explain": "Show how the kernel for a problem is found and which configurations were tried.",
     "report": "Print every stored winner: its time and conditions, share of copy speed, the fastest peer timed as it "
     "was.",
+    "probe": "Measure the ceilings of a GPU, once: memory, L2, shared memory, arithmetic, launches, barriers.",
     "db": "Inspect, check, prune, merge, import and export stores.",
     "doctor": "Check compilers, devices and stores; exit 1 if no device can be used or a store cannot be read.",
 }
 """Commands in the order of the help text, each with its line there. Each is a module of this package with a `register`.
 """
 
-NEEDING_TUNE = ("tune", "explain", "db")
+NEEDING_TUNE = ("tune", "explain", "probe", "db")
 """Commands that search, or that read more of a store than its winners."""
 
 INTERRUPTED = 1

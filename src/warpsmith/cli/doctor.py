@@ -25,6 +25,7 @@ from warpsmith.devices.native import native
 from warpsmith.devices.select import DeviceRef
 from warpsmith.errors import DeviceError, WarpsmithError
 from warpsmith.extras import Extra, require
+from warpsmith.generator.ceilings import Figure
 from warpsmith.generator.library_calls import Library
 from warpsmith.store.location import redacted, write_location
 from warpsmith.store.store_chain import open_for_reading
@@ -61,6 +62,7 @@ def _doctor(store: StoreOption = None, json: JsonOption = False) -> int:
         _of("host compiler", report_on_host_compiler()),
         _check("calls", _calls),
         gpu,
+        *([_check("ceilings", lambda: _ceilings(store))] if gpu.good else []),
         _of("nvrtc", report_on_nvrtc(arch)),
         _of("nvcc", report_on_nvcc(arch)),
         *(_of("pycuda", report) for report in (report_on_pycuda(arch),) if report is not None),
@@ -104,6 +106,23 @@ def _calls() -> str:
 def _extra(extra: Extra) -> str:
     require(extra, "it")
     return "installed"
+
+
+def _ceilings(store: str | None) -> str:
+    """What was measured on the first GPU."""
+    device = DeviceRef.parse("cuda:0").device()
+    with open_for_reading(store) as stores:
+        stored = stores.ceilings(device)
+    if stored is None:
+        raise DeviceError("not measured: warpsmith probe")
+    figures = dataclasses.replace(device, ceilings=stored.ceilings).figures
+    shares = (f"{each.name} {each.measured:.4g}{_share(each)}" for each in figures)
+    refusals = (each.refusal for each in figures if each.refusal)
+    return "; ".join((f"{stored.created}: {', '.join(shares)}", *refusals))
+
+
+def _share(figure: Figure) -> str:
+    return "" if figure.sheet is None else f" ({figure.measured / figure.sheet:.0%})"
 
 
 def _stores(store: str | None) -> str:

@@ -43,8 +43,8 @@ def _explain(
     source: Annotated[bool, typer.Option("--source", help="Print only the CUDA text.", rich_help_panel="Run")] = False,
     json: JsonOption = False,
 ) -> int:
-    target = DeviceRef.parse(device).device()
     with open_with_trials(store) as stores:
+        target = stores.measured(DeviceRef.parse(device).device())
         match = find(problem, target, stores)
         trials = [trial for each in stores.stores for trial in each.trials(problem, target)]
     if json:

@@ -69,8 +69,9 @@ def find(problem: Problem, device: Device, stores: StoreChain[Winners], method: 
 def matches(problem: Problem, device: Device, stores: StoreChain[Winners], method: str = AUTO) -> Iterator[Match]:
     """Yields all answers, best first: the first is the one of `find`, the next one answers without it.
 
-    An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Raises BadArgument
-    as `find` does, and if no answer is left.
+    An answer whose program cannot be generated is skipped, and later ones say so in their reasons. Models
+    that choose answers which are not exact know the device's stored ceilings. Raises BadArgument as `find` does, and if
+    none is left.
     """
     family = None if method == AUTO else named_family(problem, device, method)
     reasons: list[str] = []
@@ -78,7 +79,7 @@ def matches(problem: Problem, device: Device, stores: StoreChain[Winners], metho
     if match := _exact(problem, device, stores, reasons, family):
         has_answered = True
         yield match
-    gate = Gate(problem, device)
+    gate = Gate(problem, stores.measured(device))
     for guess in _guesses(gate, stores, _right_records(problem, stores), family):
         try:
             match = guess.match(gate, *reasons)
@@ -108,7 +109,7 @@ def known_configs(
     """
     family = None if method == AUTO else named_family(problem, device, method)
     records, found = _right_records(problem, stores), dict[tuple[str, Config], None]()
-    gate = Gate(problem, device)
+    gate = Gate(problem, stores.measured(device))
     with contextlib.suppress(BadArgument):  # only a search may choose a family for the method
         if exact := _exact(problem, device, stores, [], family):
             found[exact.program.family, exact.program.config] = None

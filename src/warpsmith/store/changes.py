@@ -16,7 +16,7 @@ from warpsmith.store import sqlite
 from warpsmith.store.location import file_of, is_url, look_up_locations
 
 State = tuple[tuple[str, object], ...]
-"""Path and state (see `_of_file`) of each store's file. Equal values mean equal answers."""
+"""Path and state (see `file_state`) of each store's file. Equal values mean equal answers."""
 
 _LOCKED = "locked"
 """State of a store that look-ups skip because another process keeps it locked."""
@@ -109,13 +109,13 @@ def state_of(explicit: str | None) -> State | None:
                 return None
             path = sqlite.path_of(location).absolute()
             # A store that is skipped for a while answers differently once it is read again.
-            found.append((str(path), _LOCKED if BUSY_STORES.rests(str(path)) else _of_file(path)))
+            found.append((str(path), _LOCKED if BUSY_STORES.rests(str(path)) else file_state(path)))
     except (OSError, StoreError):
         return None
     return tuple(found)
 
 
-def _of_file(path: Path) -> object:
+def file_state(path: Path) -> object:
     """Value that changes with the content of a file; None if there is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -10,12 +10,14 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, true, uni
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
-from warpsmith.store.layout import RUNNERS_UP_SINCE
+from warpsmith.store.ceilings import ceilings_of
+from warpsmith.store.layout import CEILINGS_SINCE, RUNNERS_UP_SINCE
 from warpsmith.store.poison import is_listed, listed
 from warpsmith.store.rows import Contents, Row, Unreadable, in_order
 from warpsmith.store.store import Store
 from warpsmith.store.tables import (
     POISON_IDENTITY,
+    ceilings,
     devices,
     found,
     of_operation,
@@ -152,6 +154,7 @@ def _contents(connection: Connection, schema: int) -> Contents:
         trials=tuple({name: value for name, value in row.items() if name != "id"} for row in kept),
         winners=found_winners(connection, schema),
         runners_up=found_runners_up(connection, schema),
+        ceilings=in_order(found(connection, select(ceilings)), "device_key") if schema >= CEILINGS_SINCE else (),
     )
 
 
@@ -188,6 +191,7 @@ def row_problems(contents: Contents) -> list[str]:
         *_unreadable(contents.devices, rows.device_of, lambda row: f"device {row['key']!r}"),
         *_unreadable(contents.trials, rows.trial_of, lambda row: f"trial {row['config']} of {_subject(row)}"),
         *_unreadable(contents.winners, rows.record_of, lambda row: f"winner of {_subject(row)}"),
+        *_unreadable(contents.ceilings, ceilings_of, lambda row: f"ceilings of {row['device_key']!r}"),
         *_unreadable(contents.runners_up, rows.record_of, lambda row: f"fastest {row['family']} of {_subject(row)}"),
     ]
 

@@ -1,4 +1,4 @@
-"""Stores as JSON lines: a header, then one complete line for each trial, winner and runner-up."""
+"""Stores as JSON lines: a header, then one complete line for each trial, winner, runner-up and measured device."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 from warpsmith.errors import StoreError
 from warpsmith.store import rows
+from warpsmith.store.ceilings import ceilings_of, ceilings_row
 from warpsmith.store.contents import contents_of
 from warpsmith.store.merging import MergeReport, absorb
 from warpsmith.store.rows import Contents, Row, Unreadable
 from warpsmith.store.store import Store
 
 FORMAT = "warpsmith-store"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+BEFORE_CEILINGS = 2
+"""Version of files without ceilings."""
 BEFORE_RUNNERS_UP = 1
 """Version of files without a runner-up, which warpsmith 0.1 can read too."""
 
@@ -29,13 +32,15 @@ def export_lines(store: Store) -> Iterator[str]:
     """
     contents = contents_of(store)
     specs = {row["key"]: row for row in (*contents.problems, *contents.devices)}
+    version = BEFORE_CEILINGS if contents.runners_up else BEFORE_RUNNERS_UP
     yield json.dumps(
         {
             "format": FORMAT,
-            "version": FORMAT_VERSION if contents.runners_up else BEFORE_RUNNERS_UP,
+            "version": FORMAT_VERSION if contents.ceilings else version,
             "trials": len(contents.trials),
             "winners": len(contents.winners),
             **({"runners_up": len(contents.runners_up)} if contents.runners_up else {}),
+            **({"ceilings": len(contents.ceilings)} if contents.ceilings else {}),
         }
     )
     try:
@@ -44,9 +49,12 @@ def export_lines(store: Store) -> Iterator[str]:
         for kind, listed in (("winner", contents.winners), ("runner-up", contents.runners_up)):
             for row in listed:
                 yield _line({"kind": kind, **_object(row["spec"])})
+        for row in contents.ceilings:
+            yield _line(_ceilings_line(row, specs))
     except Unreadable as error:
+        of = row.get("problem_key", row["device_key"])
         raise StoreError(
-            f"{store.location}: a row of {row['problem_key']!r} cannot be exported: {error}; "
+            f"{store.location}: a row of {of!r} cannot be exported: {error}; "
             f"`warpsmith db check --store {store.location}` lists all such rows"
         ) from None
 
@@ -77,6 +85,15 @@ def _trial_line(row: Row, specs: Mapping[str, Row]) -> dict[str, Any]:
     }
 
 
+def _ceilings_line(row: Row, specs: Mapping[str, Row]) -> dict[str, Any]:
+    """Raises Unreadable, also if the device is missing."""
+    if (device := specs.get(row["device_key"])) is None:
+        raise Unreadable(f"the store does not say what {row['device_key']!r} is")
+    kept = {name: row[name] for name in ("device_key", "created_at", "driver", "compiler")}
+    ceilings = rows.from_json(row["spec"])
+    return {"kind": "ceilings", **kept, "device": rows.from_json(device["spec"]), "ceilings": ceilings}
+
+
 def import_lines(store: Store, lines: Iterable[str], *, source: str = "the import") -> MergeReport:
     """Imports the lines of `export_lines`: every line, or nothing if one is bad.
 
@@ -101,6 +118,7 @@ class _Reader:
         self._trials: list[Row] = []
         self._winners: list[Row] = []
         self._runners_up: list[Row] = []
+        self._ceilings: list[Row] = []
 
     def read(self, lines: Iterable[str]) -> Contents:
         number, header = 0, None
@@ -124,6 +142,7 @@ class _Reader:
             trials=tuple(self._trials),
             winners=tuple(self._winners),
             runners_up=tuple(self._runners_up),
+            ceilings=tuple(self._ceilings),
         )
 
     def _add(self, entry: dict[str, Any]) -> None:
@@ -135,8 +154,10 @@ class _Reader:
                 self._add_subject(rows.problem_row(record.problem), rows.device_row(record.device))
                 of_kind = self._winners if kind == "winner" else self._runners_up
                 of_kind.append(rows.winner_row(record))
+            case "ceilings":
+                self._add_ceilings(entry)
             case kind:
-                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner' nor 'runner-up'")
+                raise Unreadable(f"kind {kind!r} is neither 'trial' nor 'winner' nor 'runner-up' nor 'ceilings'")
 
     def _add_trial(self, entry: dict[str, Any]) -> None:
         try:
@@ -150,6 +171,18 @@ class _Reader:
         self._add_subject(rows.problem_row(problem), rows.device_row(device))
         self._trials.append(rows.trial_row(problem, device, trial, str(created_at)))
 
+    def _add_ceilings(self, entry: dict[str, Any]) -> None:
+        try:
+            device = rows.device_from_spec(entry["device"])
+            facts = {name: entry[name] for name in ("created_at", "driver", "compiler")}
+            stored = ceilings_of({**facts, "spec": rows.to_json(entry["ceilings"])})
+            if entry["device_key"] != device.key():
+                raise Unreadable(f"it is filed under {entry['device_key']!r}, but its own key is {device.key()!r}")
+        except KeyError as error:
+            raise Unreadable(f"{error} is missing") from None
+        self._devices[device.key()] = rows.device_row(device)
+        self._ceilings.append(ceilings_row(device, stored))
+
     def _add_subject(self, problem: Row, device: Row) -> None:
         self._problems[problem["key"]] = problem
         self._devices[device["key"]] = device
@@ -157,7 +190,12 @@ class _Reader:
     def _check_complete(self, header: dict[str, Any] | None) -> None:
         if header is None:
             raise StoreError(f"{self._source} is empty: make one with `warpsmith db export`")
-        kept = {"trials": self._trials, "winners": self._winners, "runners_up": self._runners_up}
+        kept = {
+            "trials": self._trials,
+            "winners": self._winners,
+            "runners_up": self._runners_up,
+            "ceilings": self._ceilings,
+        }
         for name, found in kept.items():
             if (announced := header.get(name, 0)) != len(found):
                 raise StoreError(
@@ -176,7 +214,7 @@ def _object(line: str) -> dict[str, Any]:
 def _checked_header(entry: dict[str, Any]) -> dict[str, Any]:
     if entry.get("format") != FORMAT:
         raise Unreadable(f"the first line must say format {FORMAT!r}, as `warpsmith db export` writes it")
-    if entry.get("version") not in (BEFORE_RUNNERS_UP, FORMAT_VERSION):
+    if entry.get("version") not in (BEFORE_RUNNERS_UP, BEFORE_CEILINGS, FORMAT_VERSION):
         raise Unreadable(
             f"format version {entry.get('version')!r}, but this warpsmith reads {FORMAT_VERSION}: upgrade warpsmith"
         )

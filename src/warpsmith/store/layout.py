@@ -4,7 +4,7 @@ tables.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Number of revisions in `migrations/versions`. Revision N is named N in four digits."""
 
 VERSION_TABLE = "warpsmith_version"
@@ -14,6 +14,7 @@ PROBLEMS_TABLE = "warpsmith_problems"
 WINNERS_TABLE = "warpsmith_winners"
 RUNNERS_UP_TABLE = "warpsmith_runners_up"
 POISONED_TABLE = "warpsmith_poisoned"
+CEILINGS_TABLE = "warpsmith_ceilings"
 
 WINNER_IDENTITY = ("problem_key", "device_key", "conditions")
 """Columns that identify a winner. Times under different conditions cannot be compared, so each has its own winner."""
@@ -38,3 +39,9 @@ RUNNERS_UP_SINCE = 5
 
 REKEYED_SINCE = 6
 """First schema whose fingerprints leave out comments and names of the generated text."""
+
+CEILINGS_SINCE = 7
+"""First schema with the devices' measured ceilings."""
+
+CEILINGS_COLUMNS = ("created_at", "driver", "compiler", "spec")
+"""Columns of ceilings beside the device's key."""

@@ -15,6 +15,7 @@ from warpsmith.store.store import Store
 from warpsmith.store.tables import (
     POISON_IDENTITY,
     add_missing,
+    ceilings,
     devices,
     matches,
     poisoned,
@@ -39,6 +40,8 @@ class MergeReport:
     winners_kept: int
     """Problems, devices and conditions for which this store's winner was as fast or faster."""
     runs_added: int = 0
+    ceilings_added: int = 0
+    """Devices whose ceilings this store did not have."""
     poisoned_added: int = 0
     """Programs that must not be run again and that this store did not know."""
     runners_up_added: int = 0
@@ -51,8 +54,8 @@ def merge_stores(into: Store, other: Store) -> MergeReport:
     """Copies the contents of another store, or nothing if it raises. Merging twice equals merging once.
 
     The faster of two winners under equal conditions stays, and this store's on a tie. Runs and the poison list are
-    copied too: a program that hung one device hangs the next of its kind. The other store's active tuners are not
-    copied.
+    copied too: a program that hung one device hangs the next of its kind. Ceilings are copied for a device that has
+    none here. The other store's active tuners are not copied.
     """
     renewed = _with_todays_fingerprints(*contents_and_history(other))
     return into.database.write(lambda connection: _absorb(connection, *renewed))
@@ -93,7 +96,8 @@ def _absorb(connection: Connection, contents: Contents, history: History) -> Mer
         report = _beside(connection, row, report)
     return dataclasses.replace(
         report,
-        runs_added=_added(connection, runs, history.runs, lambda its, rows: add_missing(its, runs, rows)),
+        runs_added=_added_missing(connection, runs, history.runs),
+        ceilings_added=_added_missing(connection, ceilings, contents.ceilings),
         poisoned_added=_warn(connection, history.poisoned),
     )
 
@@ -106,6 +110,10 @@ def _added(
     before = connection.scalar(count) or 0
     add(connection, rows)
     return (connection.scalar(count) or 0) - before
+
+
+def _added_missing(connection: Connection, table: Table, rows: tuple[Row, ...]) -> int:
+    return _added(connection, table, rows, lambda its, missing: add_missing(its, table, missing))
 
 
 def _compete(connection: Connection, row: Row, report: MergeReport) -> MergeReport:

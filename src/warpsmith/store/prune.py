@@ -23,6 +23,7 @@ from warpsmith.store.rows import Row, Unreadable
 from warpsmith.store.store import Store
 from warpsmith.store.tables import (
     POISON_IDENTITY,
+    ceilings,
     delete_all,
     devices,
     found,
@@ -235,8 +236,10 @@ def _carry_out(connection: Connection, unwanted: Unwanted) -> Pruned:
     delete_all(connection, runs, planned.runs, ("id",))
     delete_all(connection, poisoned, planned.poisoned, POISON_IDENTITY)
     optuna_tables.remove(connection, planned.study_trials)
+    if unwanted.everything and unwanted.scope.operation is None:
+        connection.execute(delete(ceilings).where(unwanted.scope.of(ceilings)))
     _remove_unused(connection, problems, "problem_key", (trials, winners, runners_up, runs))
-    _remove_unused(connection, devices, "device_key", (trials, winners, runners_up, runs, poisoned))
+    _remove_unused(connection, devices, "device_key", (trials, winners, runners_up, runs, poisoned, ceilings))
     return planned.counts()
 
 

@@ -40,6 +40,7 @@ class Contents:
     trials: tuple[Row, ...]
     winners: tuple[Row, ...]
     runners_up: tuple[Row, ...] = ()
+    ceilings: tuple[Row, ...] = ()
 
 
 def now() -> str:

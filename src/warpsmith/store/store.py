@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, true, update
+from sqlalchemy import ColumnElement, Connection, select, true, update
 
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import poison, rows, tables
+from warpsmith.store.ceilings import StoredCeilings, ceilings_of, ceilings_row
 from warpsmith.store.database import Database
+from warpsmith.store.layout import CEILINGS_SINCE
 from warpsmith.store.opening import open_location
 from warpsmith.store.poison import PoisonList
 from warpsmith.store.record import Failure, FamilyTime, Record, Trial
@@ -182,6 +184,24 @@ class Store:
         mine = tables.poisoned.c.device_key == device.key()
         found = self.database.read(lambda connection: poison.listed(connection, mine))
         return {row["fingerprint"]: rows.poison_failure(row) for row in found}
+
+    def put_ceilings(self, device: Device, stored: StoredCeilings) -> None:
+        """Stores what was measured on a device, replacing any earlier ceilings."""
+        row = ceilings_row(device, stored)
+
+        def work(connection: Connection) -> None:
+            tables.add_missing(connection, tables.devices, (rows.device_row(device),))
+            tables.replace(connection, tables.ceilings, row, tables.CEILINGS_IDENTITY)
+
+        self.database.write(work)
+
+    def ceilings(self, device: Device) -> StoredCeilings | None:
+        """What was measured on a device; None if nothing was."""
+        if self.database.schema < CEILINGS_SINCE:
+            return None
+        mine = select(tables.ceilings).where(tables.ceilings.c.device_key == device.key())
+        kept = self.database.read(lambda connection: tables.found(connection, mine))
+        return next(iter(rows.readable(ceilings_of, kept)), None)
 
     def _winners(self, where: ColumnElement[bool]) -> tuple[Record, ...]:
         kept = self.database.read(lambda connection: found_winners(connection, self.database.schema, where))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -11,9 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from warpsmith.errors import StoreError
-from warpsmith.generator.device import Device
+from warpsmith.generator.device import Device, DeviceKind
 from warpsmith.generator.problem import Problem
 from warpsmith.store import sqlite
+from warpsmith.store.ceilings import StoredCeilings
 from warpsmith.store.changes import BUSY_STORES, REST_S, busy_key
 from warpsmith.store.location import ENVIRONMENT_VARIABLE, Place, file_of, places, unnamed_places
 from warpsmith.store.record import Failure, FamilyTime, Record
@@ -110,6 +112,18 @@ class StoreChain(Generic[Opened_co]):
         stores.
         """
         return dict(self._all(lambda store: store.poisoned(device).items()))
+
+    def ceilings(self, device: Device) -> StoredCeilings | None:
+        """What was measured on a device, of the first store that has it; None if nothing was."""
+        of_stores = self._all(lambda store: filter(None, (store.ceilings(device),)))
+        return next(of_stores, None)
+
+    def measured(self, device: Device) -> Device:
+        """The device with its stored ceilings, if there are any; as it is if it has some, or is the host."""
+        if device.kind is DeviceKind.HOST or device.ceilings is not None:
+            return device
+        stored = self.ceilings(device)
+        return device if stored is None else dataclasses.replace(device, ceilings=stored.ceilings)
 
     def _all(self, query: Callable[[Winners], Iterable[Answer]]) -> Iterator[Answer]:
         """Answers of one store after the other. An optional store that turns out to be damaged or locked is skipped

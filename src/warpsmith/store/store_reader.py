@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -10,7 +12,12 @@ from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
 from warpsmith.generator.device import Device
 from warpsmith.store import rows, sqlite
+from warpsmith.store.ceilings import StoredCeilings, ceilings_of
+from warpsmith.store.changes import file_state
 from warpsmith.store.layout import (
+    CEILINGS_COLUMNS,
+    CEILINGS_SINCE,
+    CEILINGS_TABLE,
     POISONED_COLUMNS,
     POISONED_SINCE,
     POISONED_TABLE,
@@ -51,6 +58,9 @@ class Winners(Protocol):
 
     def poisoned(self, device: Device) -> dict[str, Failure]:
         """Programs that must not be run again on a device, by `Program.fingerprint`, with the reason."""
+
+    def ceilings(self, device: Device) -> StoredCeilings | None:
+        """What was measured on a device; None if nothing was."""
 
     def close(self) -> None:
         """Closes the database."""
@@ -124,6 +134,12 @@ class StoreReader:
         found = self._found(f"SELECT * FROM {POISONED_TABLE} WHERE {bad}", (device.key(), MAX_STARTS), POISONED_COLUMNS)
         return {row["fingerprint"]: poison_failure(row) for row in found}
 
+    def ceilings(self, device: Device) -> StoredCeilings | None:
+        state = None
+        with contextlib.suppress(OSError):
+            state = file_state(self._path)
+        return _ceilings_in(self._path, self._access, self._wait_s, device.key(), state)
+
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
         if self._is_without_runners_up():
             return ()
@@ -161,6 +177,24 @@ class StoreReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@functools.lru_cache(maxsize=64)
+def _ceilings_in(
+    path: Path,
+    access: sqlite.Access,
+    wait_s: float | None,
+    device_key: str,
+    state: object,  # noqa: ARG001 - equal states have equal answers
+) -> StoredCeilings | None:
+    """Ceilings in a file, which is read once while its `state` is the same: each look-up asks for them."""
+    with sqlite.reading(path, access, wait_s) as connection:
+        if sqlite.schema_number(connection, str(path)) < CEILINGS_SINCE:
+            return None
+        query = f"SELECT {', '.join(CEILINGS_COLUMNS)} FROM {CEILINGS_TABLE} WHERE device_key = ?"
+        found = connection.execute(query, (device_key,)).fetchall()
+    kept = (dict(zip(CEILINGS_COLUMNS, row, strict=True)) for row in found)
+    return next(iter(rows.readable(ceilings_of, kept)), None)
 
 
 def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:

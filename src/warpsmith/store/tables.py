@@ -33,6 +33,8 @@ from warpsmith.generator.device import Device
 from warpsmith.generator.problem import Problem
 from warpsmith.store import rows
 from warpsmith.store.layout import (
+    CEILINGS_COLUMNS,
+    CEILINGS_TABLE,
     POISONED_TABLE,
     PROBLEMS_TABLE,
     RUNNERS_UP_TABLE,
@@ -72,6 +74,15 @@ devices = Table(
     Column("key", Text, primary_key=True),
     Column("name", Text, nullable=False),
     Column("spec", Text, nullable=False),
+)
+
+CEILINGS_IDENTITY = ("device_key",)
+
+ceilings = Table(
+    CEILINGS_TABLE,
+    metadata,
+    Column("device_key", Text, ForeignKey("warpsmith_devices.key"), primary_key=True),
+    *(Column(name, Text, nullable=False) for name in CEILINGS_COLUMNS),
 )
 
 PROGRAM_IDENTITY = ("problem_key", "device_key", "family", "config", "fingerprint", "compiler")

@@ -39,13 +39,14 @@ def training_step(
         return separate(Choice(False, ChosenBy.CALLER, "reuse=False was given"))
     ref = DeviceRef.parse(device)
     with open_for_look_up(store) as stores:
-        kernels = shared_kernels(problems, ref.device(), stores)
+        target = stores.measured(ref.device())
+        kernels = shared_kernels(problems, target, stores)
         if isinstance(kernels, str):
             if reuse:
                 raise BadArgument(f"no spectra are kept of {layer.key()}: {kernels}")
             return separate(Choice(False, ChosenBy.NECESSITY, kernels))
         requested = Choice(True, ChosenBy.CALLER, "reuse=True was given")
-        choice = requested if reuse else choose(problems, kernels, ref.device(), stores)
+        choice = requested if reuse else choose(problems, kernels, target, stores)
     if not choice.reuse:
         return separate(choice)
     try:
