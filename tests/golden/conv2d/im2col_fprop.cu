@@ -1,7 +1,7 @@
 // warpsmith conv2d_warpgroup_im2col
 // problem: conv2d pass=fprop input=32x64x56x56 weight=64x64x3x3 precision=f16 dtype=float16 padding=1x1 layout=nhwc
 //          bias=yes relu=yes
-// config:  blocks=132 channels=64 columns=64 filter_stages=4 pixel_stages=4 sharing=row warpgroups=3
+// config:  blocks=132 channels=64 columns=64 filter_stages=6 pixel_stages=6 sharing=none warpgroups=3
 //
 // Convolution as an implicit GEMM by wgmma: M counts pixels of the result, N its channels, K taps and channels.
 // Persistent blocks; a block computes a kTileM x kTileN tile, a consumer warpgroup 64 x kTileN of it. One producer warp
@@ -10,33 +10,33 @@
 // mbarriers pass the stages between producer and consumers.
 
 constexpr int kBlocks = 132;  // persistent blocks
-constexpr int kTiles = 532;
+constexpr int kTiles = 523;
 constexpr int kWarpgroups = 3;  // consumers, 64 rows of the tile each
 constexpr int kThreads = 128 * kWarpgroups + 128;  // consumer warpgroups, and one with the producer warp
 constexpr int kTileM = 64 * kWarpgroups;
 constexpr int kTileN = 64;
 constexpr int kTilesN = 1;
-constexpr int kTilesM = 532;  // tiles along M, per phase
+constexpr int kTilesM = 523;  // tiles along M, per phase
 constexpr int kAccumulators = kTileN / 2;  // per thread
 constexpr int kGroups = 1;
 constexpr int kN = 64;  // channels of the result per group
 constexpr int kRows = 56;  // rows of the result
 constexpr int kColumns = 56;
 constexpr int kRowPitch = 56;  // rows per image, rows between images included
-constexpr int kColumnPitch = 57;  // pixels per row, pixels between rows included
-constexpr int kM = 102144;  // pixels of all images, those between images included
+constexpr int kColumnPitch = 56;  // pixels per row, pixels between rows included
+constexpr int kM = 100352;  // pixels of all images, those between images included
 constexpr int kChannelBlocks = 1;
 constexpr int kVectors = 8;  // channel vectors (8 channels) per channel block
 constexpr int kTaps = 9;
 constexpr int kFilterColumns = 3;
-constexpr int kSpan = 200;  // pixels per stage, a multiple of 8 (swizzle atom)
+constexpr int kSpan = 192;  // pixels per stage, a multiple of 8 (swizzle atom)
 
 // Shared memory, in bytes.
 constexpr int kRowBytes = 16 * kVectors;  // channels of one pixel, or of one weight
 constexpr int kPixelStage = kSpan * kRowBytes;
-constexpr int kPixelStages = 4;
+constexpr int kPixelStages = 6;
 constexpr int kFilterStage = 64 * kRowBytes;
-constexpr int kFilterStages = 4;
+constexpr int kFilterStages = 6;
 constexpr int kAStep = 32, kBStep = 32;  // from one k16 step to the next
 constexpr int kSteps = kVectors / 2;
 
@@ -48,15 +48,15 @@ struct Tap {
     bool begins, ends;  // whether it is the first, or last, tap that reads the stage
 };
 __constant__ Tap kTap[] = {
-    {0, 0, 0, 0, true, false},
-    {0, 0, 1, 1, false, false},
-    {0, 0, 2, 2, false, true},
-    {1, 0, 0, 3, true, false},
-    {1, 0, 1, 4, false, false},
-    {1, 0, 2, 5, false, true},
-    {2, 0, 0, 6, true, false},
-    {2, 0, 1, 7, false, false},
-    {2, 0, 2, 8, false, true},
+    {0, 0, 0, 0, true, true},
+    {0, 1, 0, 1, true, true},
+    {0, 2, 0, 2, true, true},
+    {1, 0, 0, 3, true, true},
+    {1, 1, 0, 4, true, true},
+    {1, 2, 0, 5, true, true},
+    {2, 0, 0, 6, true, true},
+    {2, 1, 0, 7, true, true},
+    {2, 2, 0, 8, true, true},
 };
 
 using Accumulators = float[kAccumulators];
@@ -334,28 +334,47 @@ __device__ __forceinline__ Element* target_of(int m, const Tile& tile,
     return y + (pixel * kGroups + tile.group) * kN;
 }
 
-__device__ __forceinline__ void store_pair(Element* target, Element first, Element second) {
-    *reinterpret_cast<unsigned*>(target) = first | static_cast<unsigned>(second) << 16;
+// Transposes the 4 x 4 registers of a quad: register i of lane t becomes register t of lane i.
+__device__ __forceinline__ void transpose_quad(unsigned (&own)[4]) {
+    const bool is_odd = threadIdx.x & 1, is_upper = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const unsigned received = __shfl_xor_sync(0xffffffffu, is_odd ? own[i] : own[i + 1], 1);
+        own[i] = is_odd ? received : own[i];
+        own[i + 1] = is_odd ? own[i + 1] : received;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const unsigned received = __shfl_xor_sync(0xffffffffu, is_upper ? own[i] : own[i + 2], 2);
+        own[i] = is_upper ? received : own[i];
+        own[i + 2] = is_upper ? own[i + 2] : received;
+    }
 }
 
-// Epilogue: stores a warp's accumulators; a quad has eight adjacent channels of a pixel.
+// Epilogue: stores a warp's accumulators. wgmma leaves two adjacent channels of every eight to a lane; a quad exchanges
+// them, so that a lane stores eight adjacent channels of a pixel and a quad whole sectors.
 __device__ __forceinline__ void store(const Accumulators& sums, const Tile& tile, int group,
                                       const Element* __restrict__ b, Element* __restrict__ y) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int m = tile.m + 64 * group + warp * 16 + lane / 4;
-    const int column = tile.column * kTileN + lane % 4 * 2;
+    const int column = tile.column * kTileN;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         Element* const target = target_of(m + 8 * half, tile, y);
-        if (target == nullptr) {
-            continue;
-        }
 #pragma unroll
-        for (int i = 0; i < kAccumulators; i += 4) {
-            const int own = column + i / 4 * 8;
-            if (own < kN) {
-                store_pair(target + own, rounded(relu(sums[i + 2 * half] + load(b + tile.group * kN + own))),
-                           rounded(relu(sums[i + 2 * half + 1] + load(b + tile.group * kN + own + 1))));
+        for (int first = 0; first < kTileN; first += 32) {
+            unsigned pairs[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int own = first / 2 + 4 * i + 2 * half;
+                const int channel = min(column + first + 8 * i + lane % 4 * 2, kN - 2);  // beyond kN nothing is stored
+                const Element* const biases = b + tile.group * kN + channel;
+                pairs[i] = floats_to_half2(relu(sums[own] + load(biases)), relu(sums[own + 1] + load(biases + 1)));
+            }
+            transpose_quad(pairs);
+            const int channel = column + first + lane % 4 * 8;
+            if (target != nullptr) {
+                *reinterpret_cast<uint4*>(target + channel) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
             }
         }
     }

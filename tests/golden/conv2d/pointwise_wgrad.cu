@@ -1,6 +1,6 @@
 // warpsmith conv2d_pointwise
 // problem: conv2d pass=wgrad input=24x64x56x56 weight=256x64x1x1 precision=ieee
-// config:  across=2 columns=32 down=2 min_blocks=1 rows=64 splits=66 stages=4
+// config:  across=2 columns=32 down=4 min_blocks=1 rows=32 splits=66 stages=4
 //
 // Gradient of the weights of a layer of one tap, as a product of matrices by mma.sync on TF32: rows are channels of dy,
 // columns channels of x, terms pixels of all images. A block computes kTileRows x kTileColumns, a warp kWarpRows x
@@ -8,10 +8,10 @@
 // A factor is the sum of two TF32 numbers, and a product that of three of theirs.
 // Each of kSplits parts of a sum has blocks of its own; a second kernel adds the parts.
 
-constexpr int kWarpsDown = 2;
+constexpr int kWarpsDown = 4;
 constexpr int kWarpsAcross = 2;
 constexpr int kThreads = 32 * kWarpsDown * kWarpsAcross;
-constexpr int kWarpRows = 64;
+constexpr int kWarpRows = 32;
 constexpr int kWarpColumns = 32;
 constexpr int kMmasDown = kWarpRows / 16;
 constexpr int kMmasAcross = kWarpColumns / 8;

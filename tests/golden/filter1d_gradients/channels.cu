@@ -32,9 +32,15 @@ __device__ __forceinline__ float bfloat_to_float(unsigned short bits) {
 
 // Rounds to nearest even; a NaN stays a NaN.
 __device__ __forceinline__ unsigned short float_to_bfloat(float value) {
+#if __CUDA_ARCH__ >= 800
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+#else
     const unsigned bits = __float_as_uint(value);
     const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     return static_cast<unsigned short>(value != value ? 0x7fffu : rounded >> 16);
+#endif
 }
 
 __device__ __forceinline__ float to_weight(Tap bits) { return bits; }
