@@ -126,12 +126,11 @@ def test_blocks_fit_a_multiprocessor(pass_: Pass) -> None:
 
 
 def test_carries_the_default_to_other_sizes_and_any_config_to_other_devices() -> None:
-    """Tiles of 192 columns are right for 384 channels; for 256 they take 1.33 times as long as the default."""
+    """Tiles fit a number of channels: those of 192 to 384 channels are not those of 256 to 256."""
     home = Conv2d(**DEEP, precision="f16")
     config = FAMILY.default(home, H200)
     problem = dataclasses.replace(home, input=(128, 256, 13, 13), weight=(256, 256, 3, 3))
     default = FAMILY.default(problem, H200)
-    assert config.integer("columns") == 192
     assert FAMILY.space(problem, H200).contains(config)
     assert FAMILY.carried(config, Subject(home, H200), problem, H200) == default != config
     other = FAMILY.space(home, H200).like({**config.values(), "columns": 64})

@@ -135,10 +135,11 @@ class TestChoice:
 
     @pytest.mark.parametrize("pass_", Pass)
     def test_answers_large_layers_where_warpgroups_do_not_multiply(self, pass_: Pass) -> None:
-        for layer in (
-            Conv2d((32, 1024, 14, 14), (1024, 1024, 1, 1), pass_=pass_),
-            Conv2d((32, 128, 56, 56), (128, 128, 3, 3), stride=(2, 2), padding=((1, 1), (1, 1)), pass_=pass_),
-        ):
+        """Gradients of weights of one tap are left out: `conv2d_pointwise` is expected to take as long."""
+        layers = [Conv2d((32, 128, 56, 56), (128, 128, 3, 3), stride=(2, 2), padding=((1, 1), (1, 1)), pass_=pass_)]
+        if not pass_.sums_images:
+            layers.append(Conv2d((32, 1024, 14, 14), (1024, 1024, 1, 1), pass_=pass_))
+        for layer in layers:
             for device in (A100, RTX_4090):
                 assert default_answer(layer, device)[0].name == FAMILY.name
 
