@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from typing import Any
@@ -15,7 +14,6 @@ from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgr
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry
 from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry
 from warpsmith.generator.presets import H200
-from warpsmith.generator.problem import DType
 from warpsmith.generator.space import Config
 
 FAMILY = Conv2dWarpgroupIm2col()
