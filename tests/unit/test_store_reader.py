@@ -272,3 +272,24 @@ def test_equal_rows_are_made_into_records_once() -> None:
     assert rows.record_of(row) == first[0]
     with pytest.raises(rows.Unreadable):
         rows.record_of(changed)
+
+
+def test_what_a_look_up_reads_once_follows_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records and runners-up of an operation are read again as soon as another process has written."""
+    queries: list[str] = []
+    found = StoreReader._found
+    monkeypatch.setattr(
+        StoreReader, "_found", lambda self, query, *rest: queries.append(query) or found(self, query, *rest)
+    )
+    with StoreReader.open(file) as first, StoreReader.open(file) as second:
+        assert first.records("fft") is second.records("fft")
+        assert len(queries) == 1
+        assert len(first.records("fft")) == 2
+        beaten = dataclasses.replace(record(PROBLEMS[2]), device=H200)
+        with Store.open(str(file), write=True) as store:
+            store.put_winner(dataclasses.replace(record(PROBLEMS[2]), device=dataclasses.replace(H200, name="third")))
+            store.put_runners_up(
+                (dataclasses.replace(beaten, trial=dataclasses.replace(beaten.trial, family="fft_x")),)
+            )
+        assert len(first.records("fft")) == 3
+        assert [each.family for each in first.family_times("fft")] == ["fft_x"]

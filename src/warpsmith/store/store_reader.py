@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from warpsmith.errors import StoreError
 from warpsmith.extras import Extra, install
@@ -30,6 +31,9 @@ from warpsmith.store.layout import (
 from warpsmith.store.location import file_of
 from warpsmith.store.record import Failure, FamilyTime, Record
 from warpsmith.store.rows import MAX_STARTS, Row, poison_failure
+
+Answer = TypeVar("Answer")
+Operation = TypeVar("Operation", str, "str | None")
 
 
 class Winners(Protocol):
@@ -105,6 +109,9 @@ class StoreReader:
         return rows.readable(rows.record_of, rows.winners_in_order(self._found(mine, values)))
 
     def records(self, operation: str | None = None) -> tuple[Record, ...]:
+        return self._kept(StoreReader._records, operation)
+
+    def _records(self, operation: str | None) -> tuple[Record, ...]:
         query = f"SELECT * FROM {WINNERS_TABLE}"
         if operation is not None:
             query += f" WHERE problem_key IN (SELECT key FROM {PROBLEMS_TABLE} WHERE operation = ?)"
@@ -118,6 +125,9 @@ class StoreReader:
         return self._runners_up("family = ?", (family,))
 
     def family_times(self, operation: str) -> tuple[FamilyTime, ...]:
+        return self._kept(StoreReader._family_times, operation)
+
+    def _family_times(self, operation: str) -> tuple[FamilyTime, ...]:
         if self._is_without_runners_up():
             return ()
         query = (
@@ -139,6 +149,19 @@ class StoreReader:
         with contextlib.suppress(OSError):
             state = file_state(self._path)
         return _ceilings_in(self._path, self._access, self._wait_s, device.key(), state)
+
+    def _kept(
+        self, query: Callable[[StoreReader, Operation], tuple[Answer, ...]], operation: Operation
+    ) -> tuple[Answer, ...]:
+        """Answer of a query about an operation, which is read once while the file's state is the same: a look-up asks
+        for thousands of rows, and several layers of a network are looked up one after the other.
+        """
+        with contextlib.suppress(OSError):
+            if (state := file_state(self._path)) is not None:
+                own = self._path, self._access, self._schema, self._wait_s
+                found: tuple[Answer, ...] = _read(query, own, operation, state)
+                return found
+        return query(self, operation)
 
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
         if self._is_without_runners_up():
@@ -177,6 +200,16 @@ class StoreReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@functools.lru_cache(maxsize=16)
+def _read(
+    query: Callable[[StoreReader, Any], tuple[Any, ...]],
+    reader: tuple[Path, sqlite.Access, int, float | None],
+    operation: str | None,
+    state: object,  # noqa: ARG001 - equal states have equal answers
+) -> tuple[Any, ...]:
+    return query(StoreReader(*reader), operation)
 
 
 @functools.lru_cache(maxsize=64)
