@@ -116,9 +116,13 @@ def _ceilings(store: str | None) -> str:
     if stored is None:
         raise DeviceError("not measured: warpsmith probe")
     figures = dataclasses.replace(device, ceilings=stored.ceilings).figures
-    shares = (f"{each.name} {each.measured:.4g}{_share(each)}" for each in figures)
+    shares = (f"{each.name} {_number(each.measured)}{_share(each)}" for each in figures)
     refusals = (each.refusal for each in figures if each.refusal)
     return "; ".join((f"{stored.created}: {', '.join(shares)}", *refusals))
+
+
+def _number(measured: float) -> str:
+    return f"{measured:.0f}" if measured >= 100 else f"{measured:.1f}"
 
 
 def _share(figure: Figure) -> str:
