@@ -185,10 +185,14 @@ def least_image(problem: Conv2d) -> Config:
 def image_space(problem: Conv2d, device: Device) -> Space:
     least = least_image(problem).values()
 
+    @functools.cache
+    def tile(warpgroups: int, columns: int, sharing: str) -> Im2colImageGeometry:
+        sizes: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
+        return Im2colImageGeometry.of(problem, Config.of({**least, **sizes}))
+
     def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
-        tile: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "sharing": sharing}
-        stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages}
-        geometry = Im2colImageGeometry.of(problem, Config.of({**least, **tile, **stages}))
+        own = tile(warpgroups, columns, sharing)
+        geometry = dataclasses.replace(own, pixel_stages=pixel_stages, filter_stages=filter_stages)
         return geometry.shared_bytes <= device.shared_per_block_bytes
 
     own = {

@@ -247,30 +247,31 @@ def _register_constraints(problem: Conv2d, device: Device) -> tuple[Constraint, 
 
 
 def _image_shared(problem: Conv2d, device: Device) -> Constraint:
-    return Constraint(
-        f"a block has at most {device.shared_per_block_bytes} bytes of shared memory",
-        lambda warpgroups, columns, channels, reach, pixel_stages, filter_stages: (
-            _image_geometry(problem, warpgroups, columns, channels, reach, pixel_stages, filter_stages).shared_bytes
-            <= device.shared_per_block_bytes
-        ),
-    )
+    @functools.cache  # a search, and each ranking of tiles, asks for several numbers of stages
+    def tile(warpgroups: int, columns: int, channels: int, reach: str) -> WgmmaImageGeometry:
+        return _image_geometry(problem, warpgroups, columns, channels, reach)
+
+    def fits(warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int) -> bool:
+        own = tile(warpgroups, columns, channels, reach)
+        geometry = dataclasses.replace(own, pixel_stages=pixel_stages, filter_stages=filter_stages)
+        return geometry.shared_bytes <= device.shared_per_block_bytes
+
+    return Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits)
 
 
 def _image_workspace(problem: Conv2d) -> Constraint:
     return Constraint(
         f"halves of pixels and weights take at most {problem.workspace_limit} bytes",
         lambda warpgroups, columns, channels, reach: (
-            _image_geometry(problem, warpgroups, columns, channels, reach, 1, 2).workspace_bytes
-            <= problem.workspace_limit
+            _image_geometry(problem, warpgroups, columns, channels, reach).workspace_bytes <= problem.workspace_limit
         ),
     )
 
 
-def _image_geometry(
-    problem: Conv2d, warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int
-) -> WgmmaImageGeometry:
+def _image_geometry(problem: Conv2d, warpgroups: int, columns: int, channels: int, reach: str) -> WgmmaImageGeometry:
+    """Geometry of a tile with the fewest stages."""
     chosen: dict[str, Value] = {"warpgroups": warpgroups, "columns": columns, "channels": channels, "reach": reach}
-    stages: dict[str, Value] = {"pixel_stages": pixel_stages, "filter_stages": filter_stages, "blocks": 0}
+    stages: dict[str, Value] = {"pixel_stages": PIXEL_STAGES[0], "filter_stages": FILTER_STAGES[0], "blocks": 0}
     return WgmmaImageGeometry.of(problem, Config.of({**chosen, **stages}))
 
 
