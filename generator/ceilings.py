@@ -108,6 +108,11 @@ class Figure:
     reference_sheet: float | None
 
     @property
+    def share(self) -> float | None:
+        """Measured rate over the data sheet's; None if no data sheet has it."""
+        return None if self.sheet is None else self.measured / self.sheet
+
+    @property
     def expected(self) -> float | None:
         """The data-sheet rate times the share that the reference GPU reaches; None if nothing is known."""
         if self.reference is None or self.sheet is None or self.reference_sheet is None:

@@ -18,6 +18,11 @@ def format_share(copy_ns: float, ns: float) -> str:
     return f"{copy_ns / ns:.1%}"
 
 
+def format_ceiling(value: float) -> str:
+    """A measured ceiling in its own unit as text: whole from 100 on, else with one decimal."""
+    return f"{value:.{0 if value >= 100 else 1}f}"
+
+
 def format_duration(seconds: float) -> str:
     """Seconds as text: `0:42`, `3:05`, `1:00:00`."""
     minutes, rest = divmod(round(seconds), 60)

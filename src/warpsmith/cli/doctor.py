@@ -29,6 +29,7 @@ from warpsmith.generator.ceilings import Figure
 from warpsmith.generator.library_calls import Library
 from warpsmith.store.location import redacted, write_location
 from warpsmith.store.store_chain import open_for_reading
+from warpsmith.units import format_ceiling
 
 TRIAL_ARCH = "sm_80"
 """Architecture for which GPU compilers are tested if there is no GPU: CUDA 11 to 13 support it."""
@@ -116,17 +117,13 @@ def _ceilings(store: str | None) -> str:
     if stored is None:
         raise DeviceError("not measured: warpsmith probe")
     figures = dataclasses.replace(device, ceilings=stored.ceilings).figures
-    shares = (f"{each.name} {_number(each.measured)}{_share(each)}" for each in figures)
+    shares = (f"{each.name} {format_ceiling(each.measured)}{_share(each)}" for each in figures)
     refusals = (each.refusal for each in figures if each.refusal)
     return "; ".join((f"{stored.created}: {', '.join(shares)}", *refusals))
 
 
-def _number(measured: float) -> str:
-    return f"{measured:.0f}" if measured >= 100 else f"{measured:.1f}"
-
-
 def _share(figure: Figure) -> str:
-    return "" if figure.sheet is None else f" ({figure.measured / figure.sheet:.0%})"
+    return "" if figure.share is None else f" ({figure.share:.0%})"
 
 
 def _stores(store: str | None) -> str:

@@ -15,6 +15,7 @@ from warpsmith.store.ceilings import StoredCeilings
 from warpsmith.store.location import redacted, write_location
 from warpsmith.store.store import Store
 from warpsmith.tuner.evaluate.probe import measurable_device, probe_device
+from warpsmith.units import format_ceiling
 
 AgainOption = Annotated[
     bool, typer.Option("--again", help="Measure also where ceilings are stored.", rich_help_panel="Run")
@@ -51,8 +52,8 @@ def _probe(
 
 def _cells(figure: Figure) -> tuple[str, ...]:
     sheet = "-" if figure.sheet is None else f"{figure.sheet:.0f}"
-    share = "-" if figure.sheet is None else f"{figure.measured / figure.sheet:.2f}"
-    return figure.name, f"{figure.measured:.{0 if figure.measured >= 100 else 1}f}", sheet, share
+    share = "-" if figure.share is None else f"{figure.share:.2f}"
+    return figure.name, format_ceiling(figure.measured), sheet, share
 
 
 def _document(device: Device, stored: StoredCeilings, is_new: bool, location: str) -> dict[str, Any]:

@@ -41,9 +41,10 @@ def untimed_guess(gate: Gate, stores: StoreChain[Winners], ordinary: Guess) -> G
     timed.add(ordinary.family.name)
     untimed = [each for each in able_families(gate) if each.name not in timed and each.may_answer]
     expected = {each: time_ns for each in untimed if (time_ns := gate.likely_ns(each)) is not None}
-    fast = tuple(each for each in untimed if expected.get(each, ordinary_ns) < EXPECTED_SHARE * ordinary_ns)
-    found = min(defaults(gate, [], fast), key=lambda each: expected[each[0]], default=None)
-    if found is None:
+    fast = sorted(
+        (each for each in expected if expected[each] < EXPECTED_SHARE * ordinary_ns), key=expected.__getitem__
+    )
+    if (found := next(defaults(gate, [], tuple(fast)), None)) is None:
         return None
     family, config = found
     reason = (

@@ -33,7 +33,7 @@ from warpsmith.store.record import Failure, FamilyTime, Record
 from warpsmith.store.rows import MAX_STARTS, Row, poison_failure
 
 Answer = TypeVar("Answer")
-Operation = TypeVar("Operation", str, "str | None")
+Asked = TypeVar("Asked", str, "str | None")
 
 
 class Winners(Protocol):
@@ -145,23 +145,28 @@ class StoreReader:
         return {row["fingerprint"]: poison_failure(row) for row in found}
 
     def ceilings(self, device: Device) -> StoredCeilings | None:
+        return self._kept(StoreReader._ceilings, device.key())
+
+    def _ceilings(self, device_key: str) -> StoredCeilings | None:
+        with sqlite.reading(self._path, self._access, self._wait_s) as connection:
+            if sqlite.schema_number(connection, self.location) < CEILINGS_SINCE:
+                return None
+            query = f"SELECT {', '.join(CEILINGS_COLUMNS)} FROM {CEILINGS_TABLE} WHERE device_key = ?"
+            found = connection.execute(query, (device_key,)).fetchall()
+        kept = (dict(zip(CEILINGS_COLUMNS, row, strict=True)) for row in found)
+        return next(iter(rows.readable(ceilings_of, kept)), None)
+
+    def _kept(self, query: Callable[[StoreReader, Asked], Answer], asked: Asked) -> Answer:
+        """The answer of a query, which is read once while the file's state is the same: each look-up asks for
+        thousands of rows, and several layers of a network are looked up one after the other.
+        """
         state = None
         with contextlib.suppress(OSError):
             state = file_state(self._path)
-        return _ceilings_in(self._path, self._access, self._wait_s, device.key(), state)
-
-    def _kept(
-        self, query: Callable[[StoreReader, Operation], tuple[Answer, ...]], operation: Operation
-    ) -> tuple[Answer, ...]:
-        """Answer of a query about an operation, which is read once while the file's state is the same: a look-up asks
-        for thousands of rows, and several layers of a network are looked up one after the other.
-        """
-        with contextlib.suppress(OSError):
-            if (state := file_state(self._path)) is not None:
-                own = self._path, self._access, self._schema, self._wait_s
-                found: tuple[Answer, ...] = _read(query, own, operation, state)
-                return found
-        return query(self, operation)
+        if state is None:
+            return query(self, asked)
+        answer: Answer = _read(query, (self._path, self._access, self._schema, self._wait_s), asked, state)
+        return answer
 
     def _runners_up(self, where: str, values: tuple[str, ...]) -> tuple[Record, ...]:
         if self._is_without_runners_up():
@@ -202,32 +207,14 @@ class StoreReader:
         self.close()
 
 
-@functools.lru_cache(maxsize=16)
-def _read(
-    query: Callable[[StoreReader, Any], tuple[Any, ...]],
-    reader: tuple[Path, sqlite.Access, int, float | None],
-    operation: str | None,
-    state: object,  # noqa: ARG001 - equal states have equal answers
-) -> tuple[Any, ...]:
-    return query(StoreReader(*reader), operation)
-
-
 @functools.lru_cache(maxsize=64)
-def _ceilings_in(
-    path: Path,
-    access: sqlite.Access,
-    wait_s: float | None,
-    device_key: str,
+def _read(
+    query: Callable[[StoreReader, Any], Any],
+    reader: tuple[Path, sqlite.Access, int, float | None],
+    asked: str | None,
     state: object,  # noqa: ARG001 - equal states have equal answers
-) -> StoredCeilings | None:
-    """Ceilings in a file, which is read once while its `state` is the same: each look-up asks for them."""
-    with sqlite.reading(path, access, wait_s) as connection:
-        if sqlite.schema_number(connection, str(path)) < CEILINGS_SINCE:
-            return None
-        query = f"SELECT {', '.join(CEILINGS_COLUMNS)} FROM {CEILINGS_TABLE} WHERE device_key = ?"
-        found = connection.execute(query, (device_key,)).fetchall()
-    kept = (dict(zip(CEILINGS_COLUMNS, row, strict=True)) for row in found)
-    return next(iter(rows.readable(ceilings_of, kept)), None)
+) -> Any:
+    return query(StoreReader(*reader), asked)
 
 
 def open_winners(location: str, *, immutable: bool = False, wait_s: float | None = None) -> Winners:

@@ -272,18 +272,20 @@ __device__ __forceinline__ void fill_table(const Weights& weights, int filter, i
     }
 }
 
-// Transposes the words of four threads: word i of thread j becomes word j of thread i.
-__device__ __forceinline__ void transpose(unsigned (&words)[4]) {
-    const int lane = threadIdx.x;
+// Transposes the 4 x 4 registers of a quad: register i of lane t becomes register t of lane i.
+__device__ __forceinline__ void transpose_quad(unsigned (&own)[4]) {
+    const bool is_odd = threadIdx.x & 1, is_upper = threadIdx.x & 2;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
-        const unsigned received = __shfl_xor_sync(0xffffffffu, lane & 1 ? words[i] : words[i + 1], 1);
-        (lane & 1 ? words[i] : words[i + 1]) = received;
+        const unsigned received = __shfl_xor_sync(0xffffffffu, is_odd ? own[i] : own[i + 1], 1);
+        own[i] = is_odd ? received : own[i];
+        own[i + 1] = is_odd ? own[i + 1] : received;
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const unsigned received = __shfl_xor_sync(0xffffffffu, lane & 2 ? words[i] : words[i + 2], 2);
-        (lane & 2 ? words[i] : words[i + 2]) = received;
+        const unsigned received = __shfl_xor_sync(0xffffffffu, is_upper ? own[i] : own[i + 2], 2);
+        own[i] = is_upper ? received : own[i];
+        own[i + 2] = is_upper ? own[i + 2] : received;
     }
 }
 
@@ -303,7 +305,7 @@ __device__ __forceinline__ float store_row(
             check = fmaf(high, 0.0f, fmaf(low, 0.0f, check));
             words[j] = bfloat_pair(low, high);
         }
-        transpose(words);
+        transpose_quad(words);
         const int offset = kColumns - 8 - 8 * (i + quad);
         const int output = first + offset;
         if (is_there && output + 8 <= kOutputs) {

@@ -11,12 +11,7 @@ from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Reach
-from warpsmith.generator.conv2d.products.split16.split16_model import (
-    L2_SHARE,
-    MEMORY_SHARE,
-    Sustained,
-    TimedConfig,
-)
+from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, multiplying
 from warpsmith.generator.conv2d.products.wgmma import wgmma_image
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
@@ -30,6 +25,7 @@ from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
     Window,
     WindowStep,
     lines_of,
+    moved_ns,
     pixels_of,
     tensor_map_of,
     why_no_map,
@@ -40,6 +36,7 @@ from warpsmith.generator.conv2d.products.wgmma.wgmma_image import (
     WgmmaImageGeometry,
     image_choices,
     image_parameters,
+    stages_fit,
     tile_constraints,
 )
 from warpsmith.generator.conv2d.products.wgmma.wgmma_tiles import BARRIER_BYTES, why_no_least
@@ -191,9 +188,7 @@ def image_space(problem: Conv2d, device: Device) -> Space:
         return Im2colImageGeometry.of(problem, Config.of({**least, **sizes}))
 
     def fits(warpgroups: int, columns: int, sharing: str, pixel_stages: int, filter_stages: int) -> bool:
-        own = tile(warpgroups, columns, sharing)
-        geometry = dataclasses.replace(own, pixel_stages=pixel_stages, filter_stages=filter_stages)
-        return geometry.shared_bytes <= device.shared_per_block_bytes
+        return stages_fit(tile(warpgroups, columns, sharing), pixel_stages, filter_stages, device)
 
     own = {
         "channels": Parameter("channels", (CHANNELS,), "that a stage sums over: 128 bytes of a pixel"),
@@ -227,13 +222,6 @@ def _choices(problem: Conv2d, device: Device) -> tuple[TimedConfig, ...]:
     return tuple(image_choices(problem, device, space, choices, Im2colImageGeometry, least))
 
 
-def _program_ns(problem: Conv2d, device: Device) -> float:
-    """Nanoseconds of the default: its rounds of tiles, or its bytes from memory, which overlap, and its begin."""
-    rounds_ns, nbytes = _choices(problem, device)[0].ns, sum(operand.nbytes for operand in problem.operands)
-    moving_ns = nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
-    return IMAGES.begin_ns + max(rounds_ns, moving_ns) + IMAGES.memory * min(rounds_ns, moving_ns)
-
-
 class Im2colImages(LayerSide):
     """fprop and dgrad."""
 
@@ -251,7 +239,9 @@ class Im2colImages(LayerSide):
         return tuple(each.config for each in _choices(problem, device)[1 : 1 + STARTS])
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return _program_ns(problem, device)
+        """Nanoseconds of the default's begin, and of its rounds of tiles and bytes from memory, which overlap."""
+        rounds_ns, moving_ns = _choices(problem, device)[0].ns, moved_ns(problem, device)
+        return IMAGES.begin_ns + max(rounds_ns, moving_ns) + IMAGES.memory * min(rounds_ns, moving_ns)
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry = Im2colImageGeometry.of(problem, config)

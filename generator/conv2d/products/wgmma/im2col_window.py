@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.products.split16.split16_image_tiles import Step
 from warpsmith.generator.conv2d.products.split16.split16_lattice import Lattice, LineTap
-from warpsmith.generator.conv2d.products.split16.split16_model import MEMORY_SHARE, Sustained
+from warpsmith.generator.conv2d.products.split16.split16_model import MEMORY_SHARE
 from warpsmith.generator.conv2d.products.split16.split16_operand import Images
 from warpsmith.generator.conv2d.products.split16.split16_weight_tiles import TapSet
 from warpsmith.generator.device import Device
@@ -154,9 +154,6 @@ LEAST_CORNER, MOST_CORNER, MOST_OFFSET, MOST_STEP = -128, 127, 255, 8
 """Limits of cuTensorMapEncodeIm2col, rank 4: corners of the window over images, a copy's offset in the window, and the
 step from pixel to pixel.
 """
-COPY_BYTES_PER_CYCLE = 52
-"""Bytes that a multiprocessor's copy engine brings. This and the shares below are fitted to 86 times of images and 64
-of weights, of 45 passes of layers by configs of short searches (H200): 5.3% and 1.9% off in the mean."""
 COLUMNS = (64, 96, 128, 192, 256)
 """Columns per tile where weights are contiguous along result channels. A copy loads 64 channels, so tiles of 96 load
 more than they read.
@@ -201,8 +198,7 @@ def pixels_of(taps: int) -> int:
     return -(-taps // SWIZZLED_PIXELS) * SWIZZLED_PIXELS
 
 
-def program_ns(rounds_ns: float, problem: Conv2d, sustained: Sustained, device: Device) -> float:
-    """Nanoseconds of a program: its rounds of tiles, its begin, and the operands' bytes from memory."""
+def moved_ns(problem: Conv2d, device: Device) -> float:
+    """Nanoseconds to move the operands' bytes between memory and the GPU."""
     nbytes = sum(operand.nbytes for operand in problem.operands)
-    reading_ns = sustained.memory * nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)
-    return rounds_ns + sustained.begin_ns + reading_ns
+    return nbytes / (MEMORY_SHARE * device.rates.memory_bytes_per_ns)

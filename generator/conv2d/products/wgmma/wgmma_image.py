@@ -131,10 +131,9 @@ class WgmmaImageGeometry(ImageTiles):
 
     @property
     def stores_vectors(self) -> bool:
-        """Whether lanes store channel vectors, where results have 16 bits: four steps of 8 channels, exchanged within a
-        quad.
-        """
-        return self.channels_last and self.results % CHUNK == 0 and self.columns % (4 * CHUNK) == 0
+        """Whether lanes store channel vectors of 16-bit results: four steps of 8 channels, exchanged within a quad."""
+        has_16_bits = not self.arithmetic.scales
+        return has_16_bits and self.channels_last and self.results % CHUNK == 0 and self.columns % (4 * CHUNK) == 0
 
     @property
     def staged_bytes(self) -> int:
@@ -252,11 +251,15 @@ def _image_shared(problem: Conv2d, device: Device) -> Constraint:
         return _image_geometry(problem, warpgroups, columns, channels, reach)
 
     def fits(warpgroups: int, columns: int, channels: int, reach: str, pixel_stages: int, filter_stages: int) -> bool:
-        own = tile(warpgroups, columns, channels, reach)
-        geometry = dataclasses.replace(own, pixel_stages=pixel_stages, filter_stages=filter_stages)
-        return geometry.shared_bytes <= device.shared_per_block_bytes
+        return stages_fit(tile(warpgroups, columns, channels, reach), pixel_stages, filter_stages, device)
 
     return Constraint(f"a block has at most {device.shared_per_block_bytes} bytes of shared memory", fits)
+
+
+def stages_fit(tile: WgmmaImageGeometry, pixel_stages: int, filter_stages: int, device: Device) -> bool:
+    """Whether a block has shared memory for so many stages of a tile, whatever numbers the tile has."""
+    geometry = dataclasses.replace(tile, pixel_stages=pixel_stages, filter_stages=filter_stages)
+    return geometry.shared_bytes <= device.shared_per_block_bytes
 
 
 def _image_workspace(problem: Conv2d) -> Constraint:
