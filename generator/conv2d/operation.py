@@ -9,11 +9,13 @@ _FAMILIES = families_in(
     "warpsmith.generator.conv2d",
     {
         "conv2d_direct": "sums.direct_family:Conv2dDirect",
+        "conv2d_dense": "sums.dense.dense_family:Conv2dDense",
         "conv2d_depthwise": "sums.depthwise.depthwise_family:Conv2dDepthwise",
         "conv2d_depthwise_last": "sums.depthwise_last.depthwise_last_family:Conv2dDepthwiseLast",
         # Products on tensor cores, of fp16 parts or of int8 slices.
         "conv2d_warpgroup": "products.wgmma.wgmma_family:Conv2dWarpgroup",
         "conv2d_warpgroup_im2col": "products.wgmma.im2col_family:Conv2dWarpgroupIm2col",
+        "conv2d_warpgroup_groups": "products.wgmma.groups_family:Conv2dWarpgroupGroups",
         "conv2d_winograd": "products.winograd.winograd_family:Conv2dWinograd",
         "conv2d_mma": "products.mma.mma_family:Conv2dMma",
         "conv2d_pointwise": "products.pointwise.pointwise_family:Conv2dPointwise",

@@ -23,6 +23,7 @@ from warpsmith.generator.conv2d.plain_family import Conv2dPlain
 from warpsmith.generator.conv2d.products.mma.mma_family import Conv2dMma
 from warpsmith.generator.conv2d.products.ozaki.ozaki_family import Conv2dSlices
 from warpsmith.generator.conv2d.products.pointwise.pointwise_family import Conv2dPointwise
+from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgroupGroups
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
@@ -118,6 +119,11 @@ def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
     return Case(Conv2dWarpgroupIm2col(), problem, (), "multiply")
 
 
+def groups(pass_: Pass, unit: str) -> Case:
+    """A kernel of `conv2d_warpgroup_groups`; its GEMM is that of `conv2d_warpgroup_im2col`."""
+    return Case(Conv2dWarpgroupGroups(), Conv2d(**FOURS, **LAST, pass_=pass_), (), unit)
+
+
 CASES = {
     "plain_fprop": Case(Conv2dPlain(), Conv2d(**LAYER, bias=True, relu=True)),
     "plain_dgrad_strided": Case(Conv2dPlain(), Conv2d(**STRIDED, pass_=Pass.DGRAD)),
@@ -165,6 +171,8 @@ CASES = {
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
     "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD),
+    "groups_fprop_filters": groups(Pass.FPROP, "wide"),
+    "groups_wgrad_sum": groups(Pass.WGRAD, "sum"),
     "winograd_fprop_tiles": winograd(WIDE, Pass.FPROP, "conv2d_winograd_tiles_x"),
     "winograd_fprop_weights": winograd(LAYER, Pass.FPROP, "conv2d_winograd_weights"),
     "winograd_fprop_multiply": winograd(WIDE, Pass.FPROP, "multiply"),

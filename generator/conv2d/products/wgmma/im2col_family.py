@@ -32,10 +32,10 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
     weight: ClassVar[LayerSide] = Im2colWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        return _why_no_lines(problem) or super().why_not(problem, device)
+        return why_no_lines(problem) or super().why_not(problem, device)
 
 
-def _why_no_lines(problem: Conv2d) -> str | None:
+def why_no_lines(problem: Conv2d) -> str | None:
     """Why TMA copies cannot load the operands, in one line; None if they can."""
     if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
         return "reads 16-bit numbers with channels last"

@@ -40,11 +40,14 @@ class Conv2dWarpgroup(SidedFamily):
     weight: ClassVar[LayerSide] = WgmmaWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        return self.why_no_products(problem, device) or super().why_not(problem, device)
+
+    def why_no_products(self, problem: Conv2d, device: Device) -> str | None:
+        """Why 16-bit products do not solve the layer whatever its sizes are, in one line; None if they do."""
         return (
             device.why_no_tensor_instruction(TensorType.F16, WARPGROUP)
             or why_not_split16(problem)
             or why_not_within_windows(problem)
-            or super().why_not(problem, device)
         )
 
     def is_likely(self, problem: Conv2d, device: Device) -> bool:

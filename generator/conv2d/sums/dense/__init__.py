@@ -1,0 +1,1 @@
+"""Layers whose filters cover a whole image, as small matrix products in registers."""

@@ -1,0 +1,122 @@
+"""dgrad and wgrad of `conv2d_dense`: the second factor is contiguous along the results."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from warpsmith.generator.conv2d.layer.problem import Conv2d
+from warpsmith.generator.conv2d.layer.sided_family import LayerSide
+from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
+from warpsmith.generator.conv2d.sums.dense.dense_layer import DenseLayer, channel_of
+from warpsmith.generator.conv2d.sums.dense.dense_model import NAME, Threads, best, dense_ns
+from warpsmith.generator.device import Device
+from warpsmith.generator.program import Launch, Program
+from warpsmith.generator.render import render
+from warpsmith.generator.space import Config, Constraint, Parameter, Space
+
+ROWS, SLICES, THREADS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (64, 128, 256)
+MOST_SHARED_BYTES = 32 << 10
+"""Most bytes of shared memory for the sums of a block's slices, so that several blocks fit every multiprocessor."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DenseColumnsGeometry:
+    """One config of dgrad or wgrad."""
+
+    layer: DenseLayer
+    rows: int
+    """Rows of the result of a thread."""
+    slices: int
+    """Threads of a block that share a sum."""
+    threads: int
+
+    @classmethod
+    def of(cls, problem: Conv2d, config: Config) -> DenseColumnsGeometry:
+        return cls(DenseLayer.of(problem), *map(config.integer, ("rows", "slices", "threads")))
+
+    @property
+    def across(self) -> int:
+        """Threads of a block side by side, each with a vector of columns."""
+        return self.threads // self.slices
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.layer.columns // (self.across * self.layer.vector))
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.layer.rows // self.rows) * self.column_blocks
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory for the sums of all slices; none if there is one."""
+        return 0 if self.slices == 1 else 4 * self.threads * self.rows * self.layer.vector
+
+    @property
+    def work(self) -> Threads:
+        """What the model asks about a config."""
+        sums = self.rows * self.layer.vector
+        return Threads(
+            threads=self.blocks * self.threads,
+            steps=-(-self.layer.terms // self.slices),
+            loads=self.rows + 1,
+            multiply_adds=sums,
+            ends=0 if self.slices == 1 else 2 * sums,
+        )
+
+
+def columns_space(problem: Conv2d) -> Space:
+    layer = DenseLayer.of(problem)
+
+    def fits(rows: int, slices: int, threads: int) -> bool:
+        return DenseColumnsGeometry(layer, rows, slices, threads).shared_bytes <= MOST_SHARED_BYTES
+
+    return Space(
+        parameters=(
+            Parameter("rows", ROWS, "rows of the result of a thread"),
+            Parameter("slices", SLICES, "threads of a block that share the terms of a sum"),
+            Parameter("threads", THREADS, "threads of a block"),
+        ),
+        constraints=(
+            Constraint(
+                f"a thread has less than twice the {layer.rows} rows", lambda rows: rows < max(2, 2 * layer.rows)
+            ),
+            Constraint(
+                f"slices share {layer.terms} terms", lambda slices: slices == 1 or slices < 2 * layer.terms
+            ),
+            Constraint(f"sums of a block take at most {MOST_SHARED_BYTES} bytes of shared memory", fits),
+        ),
+    )
+
+
+class DenseColumns(LayerSide):
+    """dgrad and wgrad."""
+
+    def space(self, problem: Conv2d, device: Device) -> Space:
+        return columns_space(problem)
+
+    def default(self, problem: Conv2d, device: Device) -> Config:
+        return best(_configs(problem), lambda each: DenseColumnsGeometry.of(problem, each).work, problem, device)
+
+    def expected_ns(self, problem: Conv2d, device: Device) -> float:
+        return dense_ns(DenseColumnsGeometry.of(problem, self.default(problem, device)).work, problem, device)
+
+    def program(self, problem: Conv2d, config: Config) -> Program:
+        geometry = DenseColumnsGeometry.of(problem, config)
+        source = render(
+            "conv2d/dense_columns.cu.jinja",
+            p=Conv2dText.of(problem),
+            g=geometry,
+            config=config.key(),
+            channel=channel_of(problem, "column + i"),
+        )
+        launch = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, conv2d_arguments(problem))
+        return Program.of_source(NAME, config, source, (launch,))
+
+
+def _configs(problem: Conv2d) -> list[Config]:
+    space = columns_space(problem)
+    sizes = itertools.product(ROWS, SLICES, THREADS)
+    configs = (Config.of({"rows": rows, "slices": slices, "threads": threads}) for rows, slices, threads in sizes)
+    return [config for config in configs if space.contains(config)]
