@@ -1,8 +1,8 @@
 """Layers whose filters cover a whole image: fully connected layers, and squeeze-and-excitation on images of one pixel.
 
-Such a layer is a matrix product of few rows, whose time is that of a launch and of one load from memory. So there is one
-launch, without an operand laid out first, and all loads of a thread are in flight together. In fprop both factors are
-contiguous along the terms: `lanes` neighbouring threads share the sums of `rows` images and `columns` filters, and
+Such a layer is a matrix product of few rows, whose time is that of a launch and of one load from memory. So there is
+one launch, without an operand laid out first, and all loads of a thread are in flight together. In fprop both factors
+are contiguous along the terms: `lanes` neighbouring threads share the sums of `rows` images and `columns` filters, and
 shuffles add them up. In dgrad and wgrad the second factor is contiguous along the results: a thread has a vector of
 them for `rows` rows, `slices` threads of a block share the terms, and shared memory adds their sums up in order. Sums
 are float32, and equal inputs give equal bits.
