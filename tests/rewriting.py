@@ -48,6 +48,6 @@ def share(config: pytest.Config) -> None:
 def _files(config: pytest.Config) -> Iterator[Path]:
     """Test files of the folders that this run collects."""
     for argument in config.args:
-        folder = config.invocation_params.dir / argument
+        folder = config.invocation_params.dir / argument.partition("::")[0]  # a test's name may be too long for a file
         if folder.is_dir():
             yield from folder.rglob("test_*.py")
