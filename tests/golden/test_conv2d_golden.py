@@ -27,6 +27,7 @@ from warpsmith.generator.conv2d.products.wgmma.groups_family import Conv2dWarpgr
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col
 from warpsmith.generator.conv2d.products.wgmma.wgmma_family import Conv2dWarpgroup
 from warpsmith.generator.conv2d.products.winograd.winograd_family import Conv2dWinograd
+from warpsmith.generator.conv2d.sums.dense.dense_family import Conv2dDense
 from warpsmith.generator.conv2d.sums.depthwise.depthwise_family import Conv2dDepthwise
 from warpsmith.generator.conv2d.sums.depthwise_last.depthwise_last_family import Conv2dDepthwiseLast
 from warpsmith.generator.conv2d.sums.direct_family import Conv2dDirect
@@ -62,6 +63,7 @@ STRIDED_DEPTHWISE: dict[str, Any] = {
     "padding": 1,
     "stride": 2,
 }
+PIXEL: dict[str, Any] = {"input": (24, 888, 1, 1), "weight": (222, 888, 1, 1)}
 FOURS: dict[str, Any] = {"input": (32, 128, 28, 28), "weight": (128, 4, 3, 3), "groups": 32, "padding": 1}
 
 
@@ -113,10 +115,10 @@ def pointwise(layer: dict[str, Any], pass_: Pass, unit: str = "", *, bias: bool 
     return Case(Conv2dPointwise(), problem, tuple(wanted.items()), unit)
 
 
-def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False) -> Case:
+def im2col(layer: dict[str, Any], pass_: Pass, *, bias: bool = False, **wanted: Value) -> Case:
     """The implicit-GEMM kernel of `conv2d_warpgroup_im2col`."""
     problem = Conv2d(**{**LAST, **layer}, pass_=pass_, bias=bias, relu=bias)
-    return Case(Conv2dWarpgroupIm2col(), problem, (), "multiply")
+    return Case(Conv2dWarpgroupIm2col(), problem, tuple(wanted.items()), "multiply")
 
 
 def groups(pass_: Pass, unit: str) -> Case:
@@ -170,7 +172,11 @@ CASES = {
     "warpgroup_wgrad_sum": warpgroup(LAYER, Pass.WGRAD, "conv2d_warpgroup_sum"),
     "im2col_fprop": im2col({**LAYER, "dtype": "float16", "precision": "f16"}, Pass.FPROP, bias=True),
     "im2col_dgrad": im2col({**STRIDED, "dtype": "float16"}, Pass.DGRAD),
-    "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD),
+    "im2col_wgrad": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, splits=2),
+    "im2col_wgrad_weights": im2col({**DEEP, "precision": "bf16"}, Pass.WGRAD, splits=1),
+    "dense_fprop": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True)),
+    "dense_dgrad": Case(Conv2dDense(), Conv2d(**PIXEL, **LAST, bias=True, relu=True, pass_=Pass.DGRAD)),
+    "dense_wgrad": Case(Conv2dDense(), Conv2d(**PIXEL, pass_=Pass.WGRAD)),
     "groups_fprop_filters": groups(Pass.FPROP, "wide"),
     "groups_wgrad_sum": groups(Pass.WGRAD, "sum"),
     "winograd_fprop_tiles": winograd(WIDE, Pass.FPROP, "conv2d_winograd_tiles_x"),
@@ -245,13 +251,17 @@ def test_the_cases_cover_every_family_and_pass() -> None:
             for family in (
                 *(Conv2dPlain(), Conv2dDirect(), Conv2dDepthwise()),
                 *(Conv2dWarpgroup(), Conv2dWarpgroupIm2col(), Conv2dWinograd(), Conv2dMma(), Conv2dPointwise()),
+                Conv2dDense(),
             )
             for pass_ in Pass
         ),
         # The missing pass is like one of these. Transforms and matrix products have golden files under fft and cgemm.
         *(
             (name, pass_)
-            for name in ("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last", "conv2d_fft_halves")
+            for name in (
+                *("conv2d_cufft", "conv2d_circular", "conv2d_depthwise_last", "conv2d_fft_halves"),
+                "conv2d_warpgroup_groups",
+            )
             for pass_ in (Pass.FPROP, Pass.WGRAD)
         ),
         *(("conv2d_slices", pass_) for pass_ in (Pass.FPROP, Pass.DGRAD)),

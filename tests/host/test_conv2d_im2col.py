@@ -97,6 +97,20 @@ def test_taps_of_a_block(host: Runtime, quickest: HostCompiler, taps: int) -> No
     checked(host, quickest, (problem, config))
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_blocks_store_weights_or_partial_sums(host: Runtime, quickest: HostCompiler, splits: int) -> None:
+    """Channels and filters that are no whole tiles, in one part and in two."""
+    cases = []
+    for name in ("groups", "one image, even filter") if splits == 1 else ("padded", "much padding"):
+        problem = layer(name, "bf16" if splits == 1 else "float16", Pass.WGRAD)
+        config = config_of(problem, splits=splits, terms=64)
+        program = FAMILY.program(problem, config)
+        assert len(program.steps) == config.integer("splits") == splits
+        assert len(program.workspaces) == splits - 1
+        cases.append((problem, config))
+    checked(host, quickest, *cases)
+
+
 @pytest.mark.parametrize("pass_", [Pass.DGRAD, Pass.WGRAD])
 def test_columns_that_are_no_whole_copies(host: Runtime, quickest: HostCompiler, pass_: Pass) -> None:
     problem = Conv2d((2, 96, 4, 5), (96, 96, 1, 2), **KINDS["bfloat16"], layout="nhwc", pass_=pass_)  # type: ignore[arg-type]

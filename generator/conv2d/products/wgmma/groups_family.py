@@ -80,6 +80,10 @@ class GroupsWeightGeometry(Im2colWeightGeometry):
 
     name: ClassVar[str] = NAME
 
+    @property
+    def stores_results(self) -> bool:
+        return False  # the launch that adds up also picks the weights within a group
+
 
 class GroupsSide(LayerSide):
     """A side that solves a layer as `inner` solves the merged one."""

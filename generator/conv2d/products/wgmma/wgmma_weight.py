@@ -85,6 +85,15 @@ class WgmmaWeightGeometry(WeightTiles):
         )
 
     @property
+    def stores_results(self) -> bool:
+        """Whether blocks store weights; otherwise they store sums, which another launch adds up."""
+        return False
+
+    def summing_ns(self, splits: int, device: Device) -> float:
+        """Nanoseconds of storing the sums of `splits` parts and adding them up."""
+        return split_ns(2 * 4 * splits * self.weights, device)
+
+    @property
     def warpgroups(self) -> int:
         """Consumer warpgroups per block."""
         return self.taps * self.channel_groups
@@ -225,7 +234,7 @@ def _ns_of_splits(geometry: WgmmaWeightGeometry, device: Device, splits: int) ->
     step_ns = stage_ns(rates, sustained, geometry.stages, part_products, geometry.stage_bytes, geometry.copy_cycles)
     rounds = -(-geometry.tiles * splits // device.multiprocessors)
     tile_ns = -(-geometry.steps // splits) * step_ns + rates.cycles_ns(sustained.tile_cycles)
-    return rounds * tile_ns + split_ns(2 * 4 * splits * geometry.weights, device)
+    return rounds * tile_ns + geometry.summing_ns(splits, device)
 
 
 def _choices(
