@@ -41,11 +41,11 @@ class Cycles:
     load: float
     end: float
     multiply_add: float
-    """Of a warp, in turns with the others of its SM."""
+    """Cycles of a warp's instruction, in turns with those of other warps of its SM."""
     load_in_turns: float
     end_in_turns: float
     block: float
-    """To start a block, in turns with the others of its SM."""
+    """Cycles to start one of the blocks of an SM."""
 
 
 def dense_ns(work: Threads, cycles: Cycles, problem: Conv2d, device: Device) -> float:
