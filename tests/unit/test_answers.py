@@ -193,28 +193,28 @@ class TestCodeState:
         return made
 
     def test_sees_every_file_of_code_and_no_other(self, package: Path) -> None:
-        states = [answer_cache.code_state()]
+        states = [answer_cache.code_state_now()]
         for name in ("inner/a.cu.jinja", "inner/b.py", "__init__.py", "new.py"):
             (package / name).write_text("b")
-            states.append(answer_cache.code_state())
+            states.append(answer_cache.code_state_now())
         assert len({*states, None}) == len(states) + 1
         (package / "c.db").write_text("bb")
         (package / "__pycache__").mkdir()
         (package / "__pycache__" / "a.py").write_text("")
-        assert answer_cache.code_state() == states[-1]
+        assert answer_cache.code_state_now() == states[-1]
 
     def test_a_time_that_is_set_back_does_not_hide_a_change(self, package: Path) -> None:
-        file, before = package / "inner" / "b.py", answer_cache.code_state()
+        file, before = package / "inner" / "b.py", answer_cache.code_state_now()
         status = file.stat()
         file.write_text("b")
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert answer_cache.code_state() != before
+        assert answer_cache.code_state_now() != before
 
     def test_covers_the_generator_and_the_templates(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = []
         real = answer_cache._files_in
         monkeypatch.setattr(answer_cache, "_files_in", lambda folder: seen.extend(real(folder)) or ())
-        assert answer_cache.code_state()
+        assert answer_cache.code_state_now()
         told = "".join(seen)
         for name in ("filter2d/window_family.py", "fft/common.cu.jinja", "plans/lookup.py", "store/record.py"):
             assert name in told

@@ -4,6 +4,7 @@ one.
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -16,10 +17,18 @@ FileState = tuple[str, int, int]
 def loaded_nvrtc() -> FileState | None:
     """State of this process's NVRTC file; None if it has loaded none, or if the system does not tell."""
     try:
-        found = _LOADED.search(Path("/proc/self/maps").read_text(errors="replace"))
-    except OSError:
+        return file_state(_loaded_path())
+    except (OSError, LookupError):
         return None
-    return file_state(found["path"]) if found else None
+
+
+@functools.cache  # not the errors: NVRTC may be loaded later, and then stays where it is
+def _loaded_path() -> str:
+    """Path of this process's NVRTC. Raises LookupError if it has loaded none, OSError if the system does not tell."""
+    found = _LOADED.search(Path("/proc/self/maps").read_text(errors="replace"))
+    if found is None:
+        raise LookupError("NVRTC is not loaded")
+    return found["path"]
 
 
 def file_state(path: str) -> FileState | None:
