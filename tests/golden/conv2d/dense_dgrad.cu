@@ -12,7 +12,6 @@ constexpr int kTerms = 222;  // filters
 constexpr int kVector = 8;  // columns of a thread
 constexpr int kThreadRows = 2;
 constexpr int kSlices = 32;
-constexpr int kSteps = kTerms / kSlices;  // that all slices have
 constexpr int kThreads = 256;
 constexpr int kAcross = kThreads / kSlices;  // threads side by side
 constexpr int kColumnBlocks = 14;
@@ -87,7 +86,37 @@ __device__ __forceinline__ void store(float* sums, int row, int column, const El
     write(sums, dx + row * kColumns + column);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+// Adds up every kSlices-th term from `first` on, kAhead of them: all loads come first and are in flight together.
+template <int kAhead>
+__device__ __forceinline__ void add(int first, const Element* numbers, const Element* const (&factors)[kThreadRows],
+                                    float (&sums)[kThreadRows][kVector]) {
+    Vector vectors[kAhead];
+    float weights[kAhead][kThreadRows];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+        const int term = first + i * kSlices;
+        vectors[i] = read(numbers + term * kColumns);
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+            weights[i][r] = load(factors[r] + term);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+        float own[kVector];
+        unpack(vectors[i], own);
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+            for (int j = 0; j < kVector; ++j) {
+                sums[r][j] = fmaf(weights[i][r], own[j], sums[r][j]);
+            }
+        }
+    }
+}
+
+// One block at least: for more, ptxas saves registers and has fewer loads in flight.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_dense(const Element* __restrict__ dy,
              const Element* __restrict__ w,
              const Element* __restrict__ b,
@@ -104,24 +133,9 @@ conv2d_dense(const Element* __restrict__ dy,
         factors[r] = dy + min(first_row + r, kRows - 1) * 222;
     }
     float sums[kThreadRows][kVector] = {};
-    const auto add = [&](int term) {
-        float own[kVector];
-        unpack(read(numbers + term * kColumns), own);
-#pragma unroll
-        for (int r = 0; r < kThreadRows; ++r) {
-            const float factor = load(factors[r] + term);
-#pragma unroll
-            for (int i = 0; i < kVector; ++i) {
-                sums[r][i] = fmaf(factor, own[i], sums[r][i]);
-            }
-        }
-    };
-#pragma unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-        add(step * kSlices + slice);
-    }
-    if (slice < 30) {
-        add(kSteps * kSlices + slice);
+    add<6>(slice, numbers, factors, sums);
+    if (slice < kTerms % kSlices) {
+        add<1>(kTerms / kSlices * kSlices + slice, numbers, factors, sums);
     }
     __shared__ float parts[kSlices][kThreadRows][kAcross * kVector];
 #pragma unroll

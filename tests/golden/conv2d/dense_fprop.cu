@@ -1,7 +1,7 @@
 // warpsmith conv2d_dense
 // problem: conv2d pass=fprop input=24x888x1x1 weight=222x888x1x1 precision=ieee dtype=bfloat16 layout=nhwc bias=yes
 //          relu=yes
-// config:  columns=2 lanes=32 rows=1 threads=256
+// config:  columns=2 lanes=32 rows=2 threads=256
 //
 // A layer whose filters cover the image, as a matrix product. kLanes neighbouring threads share the sums of kRows
 // images
@@ -11,7 +11,7 @@ constexpr int kImages = 24;
 constexpr int kFilters = 222;
 constexpr int kPixels = 888;  // of all channels of an image: the terms of a sum
 constexpr int kVector = 8;  // pixels per load
-constexpr int kRows = 1;
+constexpr int kRows = 2;
 constexpr int kColumns = 2;
 constexpr int kLanes = 32;
 constexpr int kSteps = kPixels / (kLanes * kVector);  // that all lanes have
@@ -61,7 +61,8 @@ __device__ __forceinline__ Vector read(const Element* from) {
     return __ldg(reinterpret_cast<const Vector*>(from));
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+// One block at least: for more, ptxas saves registers and has fewer loads in flight.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_dense(const Element* __restrict__ x,
              const Element* __restrict__ w,
              const Element* __restrict__ b,

@@ -7,11 +7,9 @@
 
 constexpr int kRows = 222;  // filters
 constexpr int kColumns = 888;  // pixels of all channels of x
-constexpr int kTerms = 24;  // images
 constexpr int kVector = 4;  // columns of a thread
 constexpr int kThreadRows = 4;
 constexpr int kSlices = 8;
-constexpr int kSteps = kTerms / kSlices;  // that all slices have
 constexpr int kThreads = 256;
 constexpr int kAcross = kThreads / kSlices;  // threads side by side
 constexpr int kColumnBlocks = 7;
@@ -45,7 +43,37 @@ __device__ __forceinline__ void store(float* sums, int row, int column, float* _
     write(sums, dw + row * kColumns + column);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+// Adds up every kSlices-th term from `first` on, kAhead of them: all loads come first and are in flight together.
+template <int kAhead>
+__device__ __forceinline__ void add(int first, const float* numbers, const float* const (&factors)[kThreadRows],
+                                    float (&sums)[kThreadRows][kVector]) {
+    Vector vectors[kAhead];
+    float weights[kAhead][kThreadRows];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+        const int term = first + i * kSlices;
+        vectors[i] = read(numbers + term * kColumns);
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+            weights[i][r] = __ldg(factors[r] + term * 222);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+        float own[kVector];
+        unpack(vectors[i], own);
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+            for (int j = 0; j < kVector; ++j) {
+                sums[r][j] = fmaf(weights[i][r], own[j], sums[r][j]);
+            }
+        }
+    }
+}
+
+// One block at least: for more, ptxas saves registers and has fewer loads in flight.
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
 conv2d_dense(const float* __restrict__ x, const float* __restrict__ dy, float* __restrict__ dw) {
     const int across = threadIdx.x % kAcross, slice = threadIdx.x / kAcross;
     const int first_row = blockIdx.x / kColumnBlocks * kThreadRows;
@@ -59,22 +87,7 @@ conv2d_dense(const float* __restrict__ x, const float* __restrict__ dy, float* _
         factors[r] = dy + min(first_row + r, kRows - 1);
     }
     float sums[kThreadRows][kVector] = {};
-    const auto add = [&](int term) {
-        float own[kVector];
-        unpack(read(numbers + term * kColumns), own);
-#pragma unroll
-        for (int r = 0; r < kThreadRows; ++r) {
-            const float factor = __ldg(factors[r] + term * 222);
-#pragma unroll
-            for (int i = 0; i < kVector; ++i) {
-                sums[r][i] = fmaf(factor, own[i], sums[r][i]);
-            }
-        }
-    };
-#pragma unroll 8
-    for (int step = 0; step < kSteps; ++step) {
-        add(step * kSlices + slice);
-    }
+    add<3>(slice, numbers, factors, sums);
     __shared__ float parts[kSlices][kThreadRows][kAcross * kVector];
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) {

@@ -18,6 +18,8 @@ from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
 
 ROWS, SLICES, THREADS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (64, 128, 256)
+MOST_AHEAD, FEW_ROWS = 8, 2
+"""Most terms of a thread whose loads are in flight together, and the rows up to which it has so many."""
 MOST_SHARED_BYTES = 32 << 10
 """Most bytes of shared memory for the sums of a block's slices, so that several blocks fit every multiprocessor."""
 
@@ -53,6 +55,16 @@ class DenseColumnsGeometry:
     @property
     def blocks(self) -> int:
         return -(-self.layer.rows // self.rows) * self.column_blocks
+
+    @property
+    def steps(self) -> int:
+        """Terms that all slices have."""
+        return self.layer.terms // self.slices
+
+    @property
+    def ahead(self) -> int:
+        """Terms whose loads are in flight together; a thread has registers for fewer of them if it has many rows."""
+        return min(self.steps, MOST_AHEAD if self.rows <= FEW_ROWS else MOST_AHEAD // 2)
 
     @property
     def shared_bytes(self) -> int:
