@@ -55,8 +55,8 @@ def merged(problem: Conv2d) -> Conv2d | None:
 
 
 def _merged(problem: Conv2d, count: int) -> Conv2d:
-    filters, channels, *taps = problem.weight
-    weight = (filters, channels * count, *taps)
+    filters, channels, rows, columns = problem.weight
+    weight = (filters, channels * count, rows, columns)
     return dataclasses.replace(problem, groups=problem.groups // count, weight=weight)
 
 
