@@ -30,6 +30,7 @@ every_pass = pytest.mark.parametrize("pass_", Pass)
         ({"padding_mode": "reflect"}, "zeros"),
         ({"nonfinite": "window"}, "needs nonfinite any"),
         ({"workspace": 1 << 10}, "147456 bytes of workspace"),
+        ({"workspace": 1 << 10, "pass_": Pass.WGRAD}, "294912 bytes of workspace"),
     ],
 )
 def test_refuses(changed: dict[str, Any], says: str) -> None:

@@ -29,7 +29,7 @@ from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK, C
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying
 from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col, why_no_lines
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry, Im2colImages
-from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry, Im2colWeights
+from warpsmith.generator.conv2d.products.wgmma.im2col_weight import SUM_NS, Im2colWeightGeometry, Im2colWeights
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, PRODUCT_CHANNELS
 from warpsmith.generator.device import Device
 from warpsmith.generator.problem import DType, NonFinite
@@ -92,14 +92,14 @@ class GroupsSide(LayerSide):
 
     @abc.abstractmethod
     def own_bytes(self, layer: Conv2d) -> int:
-        """Bytes of workspace for the merged layer, beside those of `inner`."""
+        """Least bytes of workspace that the merged layer takes and `inner` does not count."""
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         layer = merged(problem)
         if layer is None:
             return f"merges groups to multiples of {PRODUCT_CHANNELS} channels, unlike {_sizes(problem)}"
         if (needed := self.own_bytes(layer)) > problem.workspace_limit:
-            return f"needs {needed} bytes of workspace for the filters of merged groups"
+            return f"needs {needed} bytes of workspace for the weights of merged groups"
         return self.inner.why_not(layer, device)
 
     def space(self, problem: Conv2d, device: Device) -> Space:
@@ -145,10 +145,14 @@ class GroupsWeights(GroupsSide):
     inner = Im2colWeights()
 
     def own_bytes(self, layer: Conv2d) -> int:
-        return 0
+        return aligned(4 * math.prod(layer.weight))  # of one part; `inner` has none then, and counts those of several
 
     def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
-        return self.inner.expected_ns(_layer(problem), device)
+        inner_ns, splits = (
+            self.inner.expected_ns(_layer(problem), device),
+            self.default(problem, device).integer("splits"),
+        )
+        return inner_ns if inner_ns is None or splits > 1 else SUM_NS + inner_ns  # `inner` has no launch for one part
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry, text = GroupsWeightGeometry.of(_layer(problem), config), _text(problem)

@@ -23,7 +23,7 @@ from warpsmith.generator.device import Device, DeviceKind
 
 
 class Conv2dDense(SidedFamily):
-    """`conv2d` of filters as large as the image, by sums in registers."""
+    """`conv2d` of filters as large as the image, by sums in registers. Both gradients are one side, fprop the other."""
 
     name = NAME
     image, weight = DenseRows(), DenseColumns()
