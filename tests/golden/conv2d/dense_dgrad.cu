@@ -75,7 +75,8 @@ __device__ __forceinline__ void write(const float* sums, Element* to) {
 }
 
 // Epilogue of one row's vector.
-__device__ __forceinline__ void store(float* sums, int row, int column, const Element* __restrict__ b, Element* __restrict__ dx) {
+__device__ __forceinline__ void store(float* sums, int row, int column, const Element* __restrict__ b,
+                                      Element* __restrict__ dx) {
     if (row >= kRows || column >= kColumns) {
         return;
     }

@@ -36,7 +36,8 @@ __device__ __forceinline__ void write(const float* sums, float* to) {
 }
 
 // Epilogue of one row's vector.
-__device__ __forceinline__ void store(float* sums, int row, int column, float* __restrict__ dw) {
+__device__ __forceinline__ void store(float* sums, int row, int column,
+                                      float* __restrict__ dw) {
     if (row >= kRows || column >= kColumns) {
         return;
     }
