@@ -13,6 +13,7 @@ from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfi
 from warpsmith.generator.conv2d.sums.dense.dense_layer import DenseLayer, channel_of
 from warpsmith.generator.conv2d.sums.dense.dense_model import NAME, Cycles, Threads, dense_ns
 from warpsmith.generator.device import Device
+from warpsmith.generator.pair_stores import stores_pairs
 from warpsmith.generator.program import Launch, Program
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Constraint, Parameter, Space
@@ -124,6 +125,11 @@ def _configs(problem: Conv2d) -> list[Config]:
 
 class DenseColumns(LayerSide):
     """dgrad and wgrad."""
+
+    def why_not(self, problem: Conv2d, device: Device) -> str | None:
+        if DenseLayer.of(problem).vector > 1 and not stores_pairs(problem.dtype, device):
+            return f"stores vectors of {problem.dtype}, which compute capability 8.0 is the first to convert in pairs"
+        return None
 
     def space(self, problem: Conv2d, device: Device) -> Space:  # noqa: ARG002 - one for all devices
         return columns_space(problem)
