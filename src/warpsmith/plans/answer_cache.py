@@ -149,24 +149,6 @@ _PACKAGES = ("warpsmith", "warpsmith.generator", "warpsmith.templates")
 _KINDS = (".py", ".jinja")
 
 
-def code_state() -> str | None:
-    """Hash of the code's files when this process first asked, as in `code_state_now`: it runs the code that it loaded.
-
-    One thread reads them, because 16 at once took 6 s of a network's `patch`, each waiting for the interpreter after
-    each file.
-    """
-    with _READING_CODE:
-        return _first_code_state()
-
-
-_READING_CODE = ForkLock()
-
-
-@functools.cache
-def _first_code_state() -> str | None:
-    return code_state_now()
-
-
 def code_state_now() -> str | None:
     """Hash of the sizes and times of the code's files; it takes 1 ms for 300 files.
 
@@ -183,6 +165,19 @@ def code_state_now() -> str | None:
     except (OSError, ImportError):
         return None
     return state.hexdigest()
+
+
+_READING_CODE, _first_code_state = ForkLock(), functools.cache(code_state_now)
+
+
+def code_state() -> str | None:
+    """`code_state_now` when this process first asked: it runs the code that it loaded.
+
+    One thread reads the files, because 16 at once took 6 s of a network's `patch`, each waiting for the interpreter
+    after each file.
+    """
+    with _READING_CODE:
+        return _first_code_state()
 
 
 def _files_in(folder: str) -> Iterator[str]:

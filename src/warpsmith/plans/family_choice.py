@@ -121,11 +121,12 @@ def checked(evidence: Evidence) -> FamilyCheck:
     The latter looks only at the nearest problems of the evidence: looking at all winners takes 10 ms per problem. It
     takes 50 ms even so, and ends as soon as too few problems are left to pass.
     """
-    telling = [each for each in left_out(evidence.measured) if len(_left_out_times(each, evidence)) > 1]
+    times = ((each, _left_out_times(each, evidence)) for each in left_out(evidence.measured))
+    telling = [(each, likely) for each, likely in times if len(likely) > 1]
     here = evidence.device.key()
     by_problem = {record.problem: record for record in evidence.records if record.device.key() == here}
     ordinary: dict[Problem, str] = {}
-    for looked_at, each in enumerate(telling):
+    for looked_at, (each, likely) in enumerate(telling):
         if len(ordinary) + len(telling) - looked_at < LEAST_CHECKED:
             break
         others = tuple(
@@ -137,15 +138,14 @@ def checked(evidence: Evidence) -> FamilyCheck:
             family = best_guess(each.problem, evidence.device, others).family.name
         except BadArgument:  # only a search may choose a family for it
             continue
-        if family in _left_out_times(each, evidence):
+        if family in likely:
             ordinary[each.problem] = family
     return cross_check(evidence.measured, ordinary, sizes=evidence.sizes)
 
 
 def _left_out_times(each: Measured, evidence: Evidence) -> dict[str, float]:
     """Times of the families of a problem by the model that does not know it."""
-    others = [other for other in evidence.measured if not goes_with(each.problem, other.problem, sizes=evidence.sizes)]
-    return predicted(each.problem, others, dict(each.times))
+    return predicted(each.problem, _others(each, evidence.measured, sizes=evidence.sizes), dict(each.times))
 
 
 def _of_family(
@@ -307,6 +307,11 @@ class FamilyCheck:
         return self.problems >= LEAST_CHECKED and self.lost < self.lost_without
 
 
+def _others(each: Measured, measured: Iterable[Measured], *, sizes: bool) -> list[Measured]:
+    """The measured problems that stay when a problem is left out."""
+    return [other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes)]
+
+
 LEAST_CHECKED = 8
 """Least number of left-out problems for a cross-check to pass."""
 MOST_CHECKED = 12
@@ -331,7 +336,7 @@ def cross_check(measured: Sequence[Measured], without: Mapping[Problem, str], *,
     outcomes, reach = [], 0.0
     for each in (each for each in measured if each.problem in without):
         times, ordinary = dict(each.times), without[each.problem]
-        others = [other for other in measured if not goes_with(each.problem, other.problem, sizes=sizes)]
+        others = _others(each, measured, sizes=sizes)
         likely = predicted(each.problem, others, times)
         if ordinary not in likely or len(likely) < 2:
             continue

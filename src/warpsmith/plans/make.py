@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from warpsmith.devices.binary_cache import CachedCompiler
 from warpsmith.devices.compiler import Binaries
 from warpsmith.devices.library_versions import library_version, versions_in
-from warpsmith.devices.process import ForkLock
 from warpsmith.devices.runtime import Runtime
 from warpsmith.devices.select import CompilerChoice, DeviceRef
 from warpsmith.errors import WrongResult
@@ -30,12 +29,6 @@ from warpsmith.store.location import named_location
 
 SOFT_FACTS = ("driver", "toolkit")
 """Facts of the environment whose change may affect times, but not results."""
-
-
-_LOOKING_UP = ForkLock()
-"""Lock that lets one thread look up at a time: it is Python code, and 16 threads that share the interpreter take 4.6 s
-for 69 look-ups where one takes 2.4. Compilers of the others run meanwhile.
-"""
 
 
 class StaleTiming(UserWarning):
@@ -117,8 +110,7 @@ def _answer(problem: Problem, ref: DeviceRef, store: str | None, method: str, be
     # This import loads all families, and Jinja2 with its templates.
     from warpsmith.plans.lookup import look_up_wholly
 
-    with _LOOKING_UP:
-        match, is_whole = look_up_wholly(problem, target, store, method)
+    match, is_whole = look_up_wholly(problem, target, store, method)
     compiler = ref.compiler(CompilerChoice.AUTO)
     binaries = compiler.compile_program(match.program)
     if circumstances is not None and is_whole and isinstance(compiler, CachedCompiler):

@@ -24,7 +24,7 @@ from warpsmith.torch.layers import ConvLayer, found_layer
 from warpsmith.torch.modules import OURS, Choice, output_padding
 
 MOST_THREADS = 16
-"""Most threads that make plans. Look-ups take turns (`plans/make.py`); compilations run side by side."""
+"""Most threads that make plans. Look-ups take turns (`plans/lookup.py`); compilations run side by side."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
