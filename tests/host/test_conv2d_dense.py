@@ -58,6 +58,12 @@ def test_is_right_by_default_and_at_random(host: Runtime, quickest: HostCompiler
     check(host, quickest, cases)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float32 channels last"])
+def test_a_bias_belongs_to_the_channel_of_a_pixel(host: Runtime, quickest: HostCompiler, kind: str) -> None:
+    problem = layer("a classifier", kind, Pass.DGRAD, bias=True, relu=True)
+    check(host, quickest, [(problem, FAMILY.program(problem, FAMILY.default(problem, DEVICE)))])
+
+
 @pytest.mark.usefixtures("compile_without_optimisation")
 def test_clean_under_the_sanitizers(tmp_path: Path) -> None:
     """Rows, columns and terms that end inside a block."""

@@ -23,16 +23,15 @@ from typing import Any, ClassVar
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText, text_key
-from warpsmith.generator.conv2d.layer.words import ImageLayout
 from warpsmith.generator.conv2d.products.split16.split16_model import LAUNCH_NS
 from warpsmith.generator.conv2d.products.split16.split16_operand import CHUNK, CHUNK_BYTES
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying
-from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col, why_no_lines
+from warpsmith.generator.conv2d.products.wgmma.im2col_family import Conv2dWarpgroupIm2col, why_no_lines, why_no_pixels
 from warpsmith.generator.conv2d.products.wgmma.im2col_image import Im2colImageGeometry, Im2colImages
-from warpsmith.generator.conv2d.products.wgmma.im2col_weight import SUM_NS, Im2colWeightGeometry, Im2colWeights
+from warpsmith.generator.conv2d.products.wgmma.im2col_weight import Im2colWeightGeometry, Im2colWeights
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import CHANNELS, PRODUCT_CHANNELS
 from warpsmith.generator.device import Device
-from warpsmith.generator.problem import DType, NonFinite
+from warpsmith.generator.problem import NonFinite
 from warpsmith.generator.program import Launch, Pointer, Program, Unit, Workspace
 from warpsmith.generator.render import render
 from warpsmith.generator.space import Config, Space
@@ -94,6 +93,10 @@ class GroupsSide(LayerSide):
     def own_bytes(self, layer: Conv2d) -> int:
         """Least bytes of workspace that the merged layer takes and `inner` does not count."""
 
+    @abc.abstractmethod
+    def own_launches(self, problem: Conv2d, device: Device) -> int:
+        """Launches of the default that `inner` does not have."""
+
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         layer = merged(problem)
         if layer is None:
@@ -111,6 +114,10 @@ class GroupsSide(LayerSide):
     def starts(self, problem: Conv2d, device: Device) -> tuple[Config, ...]:
         return self.inner.starts(_layer(problem), device)
 
+    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
+        inner_ns = self.inner.expected_ns(_layer(problem), device)
+        return None if inner_ns is None else LAUNCH_NS * self.own_launches(problem, device) + inner_ns
+
 
 class GroupsImages(GroupsSide):
     """fprop and dgrad."""
@@ -120,9 +127,8 @@ class GroupsImages(GroupsSide):
     def own_bytes(self, layer: Conv2d) -> int:
         return aligned(2 * math.prod(layer.weight))
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
-        inner_ns = self.inner.expected_ns(_layer(problem), device)
-        return None if inner_ns is None else LAUNCH_NS + inner_ns
+    def own_launches(self, problem: Conv2d, device: Device) -> int:
+        return 1
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         layer = _layer(problem)
@@ -147,12 +153,8 @@ class GroupsWeights(GroupsSide):
     def own_bytes(self, layer: Conv2d) -> int:
         return aligned(4 * math.prod(layer.weight))  # of one part; `inner` has none then, and counts those of several
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float | None:
-        inner_ns, splits = (
-            self.inner.expected_ns(_layer(problem), device),
-            self.default(problem, device).integer("splits"),
-        )
-        return inner_ns if inner_ns is None or splits > 1 else SUM_NS + inner_ns  # `inner` has no launch for one part
+    def own_launches(self, problem: Conv2d, device: Device) -> int:
+        return int(self.default(problem, device).integer("splits") == 1)  # one part is added up too
 
     def program(self, problem: Conv2d, config: Config) -> Program:
         geometry, text = GroupsWeightGeometry.of(_layer(problem), config), _text(problem)
@@ -172,8 +174,8 @@ class Conv2dWarpgroupGroups(Conv2dWarpgroupIm2col):
     weight: ClassVar[LayerSide] = GroupsWeights()
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
-        if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
-            return "reads 16-bit numbers with channels last"
+        if (why := why_no_pixels(problem)) is not None:
+            return why
         if problem.nonfinite is NonFinite.WINDOW:
             return "multiplies channels of other groups by zero, and a NaN among them: needs nonfinite any"
         if problem.groups == 1 or min(problem.group_channels, problem.group_filters) >= CHANNELS:

@@ -35,10 +35,17 @@ class Conv2dWarpgroupIm2col(Conv2dWarpgroup):
         return why_no_lines(problem) or super().why_not(problem, device)
 
 
-def why_no_lines(problem: Conv2d) -> str | None:
-    """Why TMA copies cannot load the operands, in one line; None if they can."""
+def why_no_pixels(problem: Conv2d) -> str | None:
+    """Why copies cannot bring pixels from the operand's own layout, whatever its sizes are; None if they can."""
     if problem.dtype is DType.FLOAT32 or problem.layout is not ImageLayout.NHWC:
         return "reads 16-bit numbers with channels last"
+    return None
+
+
+def why_no_lines(problem: Conv2d) -> str | None:
+    """Why TMA copies cannot load the operands, in one line; None if they can."""
+    if (why := why_no_pixels(problem)) is not None:
+        return why
     if Folding.of(problem) is not None:
         return "leaves layers of few channels, whose rows and columns become channels, to conv2d_warpgroup"
     if problem.pass_.sums_images:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from warpsmith.generator.conv2d.layer.problem import Conv2d
 from warpsmith.generator.conv2d.layer.sided_family import LayerSide
 from warpsmith.generator.conv2d.layer.text import Conv2dText
-from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, Sustained, TimedConfig
+from warpsmith.generator.conv2d.products.split16.split16_model import L2_SHARE, LAUNCH_NS, Sustained, TimedConfig
 from warpsmith.generator.conv2d.products.split16.split16_programs import MAIN, PARTS, multiplying, summing
 from warpsmith.generator.conv2d.products.wgmma import wgmma_weight
 from warpsmith.generator.conv2d.products.wgmma.im2col_window import (
@@ -56,8 +56,6 @@ WEIGHTS = Sustained(
 )
 """More than the tensor cores do: the clock is that of long layers (`CLOCK_SHARE`), and short ones run faster. Six
 configs with two stages, which the fit leaves out, took twice as long as with more."""
-SUM_NS = 2000.0
-"""Nanoseconds of the launch that adds up partial sums, which one part does not need."""
 LEAST = Config.of({**LEAST_WEIGHT, "columns": CHANNELS})
 """The config that takes least memory."""
 
@@ -116,7 +114,7 @@ class Im2colWeightGeometry(WgmmaWeightGeometry):
         return self.splits == 1
 
     def summing_ns(self, splits: int, device: Device) -> float:
-        return 0.0 if splits == 1 else SUM_NS + super().summing_ns(splits, device)
+        return 0.0 if splits == 1 else LAUNCH_NS + super().summing_ns(splits, device)
 
     @property
     def workspace_bytes(self) -> int:

@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
+from typing import ClassVar
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.sided_family import LayerSide
-from warpsmith.generator.conv2d.layer.text import Conv2dText, conv2d_arguments
-from warpsmith.generator.conv2d.products.split16.split16_model import TimedConfig
-from warpsmith.generator.conv2d.sums.dense.dense_layer import DenseLayer, channel_of
-from warpsmith.generator.conv2d.sums.dense.dense_model import NAME, Cycles, Threads, dense_ns
+from warpsmith.generator.conv2d.sums.dense.dense_layer import DenseLayer
+from warpsmith.generator.conv2d.sums.dense.dense_model import Cycles, Threads
+from warpsmith.generator.conv2d.sums.dense.dense_side import ROWS, THREADS, DenseGeometry, DenseSide
 from warpsmith.generator.device import Device
 from warpsmith.generator.pair_stores import stores_pairs
-from warpsmith.generator.program import Launch, Program
-from warpsmith.generator.render import render
-from warpsmith.generator.space import Config, Constraint, Parameter, Space
+from warpsmith.generator.space import Constraint, Parameter, Space
 
-ROWS, SLICES, THREADS = (1, 2, 4, 8), (1, 2, 4, 8, 16, 32), (64, 128, 256)
+SLICES = (1, 2, 4, 8, 16, 32)
 MOST_AHEAD, FEW_ROWS = 8, 2
 """Most terms of a thread whose loads are in flight together, and the rows up to which it has so many."""
 MOST_SHARED_BYTES = 32 << 10
 """Most bytes of shared memory for the sums of a block's slices, so that several blocks fit every multiprocessor."""
 
-COLUMNS_CYCLES = Cycles(
-    launches=0.872, step=165, load=13, end=6.7, multiply_add=1.06, load_in_turns=0.0, end_in_turns=1.1, block=179
-)
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DenseColumnsGeometry:
+class DenseColumnsGeometry(DenseGeometry):
     """One config of dgrad or wgrad."""
 
-    layer: DenseLayer
-    rows: int
-    """Rows of the result of a thread."""
     slices: int
     """Threads of a block that share a sum."""
-    threads: int
-
-    @classmethod
-    def of(cls, problem: Conv2d, config: Config) -> DenseColumnsGeometry:
-        return cls(DenseLayer.of(problem), *map(config.integer, ("rows", "slices", "threads")))
 
     @property
     def across(self) -> int:
@@ -74,7 +57,6 @@ class DenseColumnsGeometry:
 
     @property
     def work(self) -> Threads:
-        """What the model asks about a config."""
         sums = self.rows * self.layer.vector
         return Threads(
             blocks=self.blocks,
@@ -86,45 +68,14 @@ class DenseColumnsGeometry:
         )
 
 
-def columns_space(problem: Conv2d) -> Space:
-    layer = DenseLayer.of(problem)
-
-    def fits(rows: int, slices: int, threads: int) -> bool:
-        return DenseColumnsGeometry(layer, rows, slices, threads).shared_bytes <= MOST_SHARED_BYTES
-
-    return Space(
-        parameters=(
-            Parameter("rows", ROWS, "rows of the result of a thread"),
-            Parameter("slices", SLICES, "threads of a block that share the terms of a sum"),
-            Parameter("threads", THREADS, "threads of a block"),
-        ),
-        constraints=(
-            Constraint(
-                f"a thread has less than twice the {layer.rows} rows", lambda rows: rows < max(2, 2 * layer.rows)
-            ),
-            Constraint(f"slices share {layer.terms} terms", lambda slices: slices == 1 or slices < 2 * layer.terms),
-            Constraint(f"sums of a block take at most {MOST_SHARED_BYTES} bytes of shared memory", fits),
-        ),
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def columns_choice(problem: Conv2d, device: Device) -> TimedConfig:
-    """The config that is expected to take least time."""
-    works = ((config, DenseColumnsGeometry.of(problem, config).work) for config in _configs(problem))
-    timed = (TimedConfig(config, dense_ns(work, COLUMNS_CYCLES, problem, device)) for config, work in works)
-    return min(timed, key=lambda each: each.ns)
-
-
-def _configs(problem: Conv2d) -> list[Config]:
-    space = columns_space(problem)
-    sizes = itertools.product(ROWS, SLICES, THREADS)
-    configs = (Config.of({"rows": rows, "slices": slices, "threads": threads}) for rows, slices, threads in sizes)
-    return [config for config in configs if space.contains(config)]
-
-
-class DenseColumns(LayerSide):
+class DenseColumns(DenseSide):
     """dgrad and wgrad."""
+
+    geometry: ClassVar[type[DenseGeometry]] = DenseColumnsGeometry
+    template: ClassVar[str] = "conv2d/dense_columns.cu.jinja"
+    cycles: ClassVar[Cycles] = Cycles(
+        launches=0.872, step=165, load=13, end=6.7, multiply_add=1.06, load_in_turns=0.0, end_in_turns=1.1, block=179
+    )
 
     def why_not(self, problem: Conv2d, device: Device) -> str | None:
         if DenseLayer.of(problem).vector > 1 and not stores_pairs(problem.dtype, device):
@@ -132,22 +83,22 @@ class DenseColumns(LayerSide):
         return None
 
     def space(self, problem: Conv2d, device: Device) -> Space:  # noqa: ARG002 - one for all devices
-        return columns_space(problem)
+        layer = DenseLayer.of(problem)
 
-    def default(self, problem: Conv2d, device: Device) -> Config:
-        return columns_choice(problem, device).config
+        def fits(rows: int, slices: int, threads: int) -> bool:
+            return DenseColumnsGeometry(layer, rows, threads, slices).shared_bytes <= MOST_SHARED_BYTES
 
-    def expected_ns(self, problem: Conv2d, device: Device) -> float:
-        return columns_choice(problem, device).ns
-
-    def program(self, problem: Conv2d, config: Config) -> Program:
-        geometry = DenseColumnsGeometry.of(problem, config)
-        source = render(
-            "conv2d/dense_columns.cu.jinja",
-            p=Conv2dText.of(problem),
-            g=geometry,
-            config=config.key(),
-            channel=channel_of(problem, "column + i"),
+        return Space(
+            parameters=(
+                Parameter("rows", ROWS, "rows of the result of a thread"),
+                Parameter("slices", SLICES, "threads of a block that share the terms of a sum"),
+                Parameter("threads", THREADS, "threads of a block"),
+            ),
+            constraints=(
+                Constraint(
+                    f"a thread has less than twice the {layer.rows} rows", lambda rows: rows < max(2, 2 * layer.rows)
+                ),
+                Constraint(f"slices share {layer.terms} terms", lambda slices: slices == 1 or slices < 2 * layer.terms),
+                Constraint(f"sums of a block take at most {MOST_SHARED_BYTES} bytes of shared memory", fits),
+            ),
         )
-        launch = Launch.of_blocks(NAME, geometry.blocks, geometry.threads, conv2d_arguments(problem))
-        return Program.of_source(NAME, config, source, (launch,))

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 from warpsmith.generator.conv2d.layer.problem import Conv2d
-from warpsmith.generator.conv2d.layer.words import ImageLayout
 
 VECTOR_BYTES = 16
 """Most bytes that a thread loads at once."""
@@ -40,11 +39,6 @@ class DenseLayer:
         row_stride, term_stride = problem.pass_.select((pixels, 1), (filters, 1), (1, filters))
         return cls(rows, columns, terms, row_stride, term_stride, vector=math.gcd(pixels, most))
 
-    @property
-    def products(self) -> int:
-        """Multiply-adds of the layer."""
-        return self.rows * self.columns * self.terms
-
 
 def why_not_dense(problem: Conv2d) -> str | None:
     """Why a layer is no product of this kind, in one line; None if it is one."""
@@ -53,11 +47,3 @@ def why_not_dense(problem: Conv2d) -> str | None:
     if any(dilation > 1 and taps > 1 for dilation, taps in zip(problem.dilation, problem.weight[2:], strict=True)):
         return "solves layers without dilation"
     return None
-
-
-def channel_of(problem: Conv2d, column: str) -> str:
-    """CUDA expression of the channel of x that a column of dgrad belongs to."""
-    _, channels, *size = problem.input
-    if math.prod(size) == 1:
-        return column
-    return f"({column}) % {channels}" if problem.layout is ImageLayout.NHWC else f"({column}) / {math.prod(size)}"
